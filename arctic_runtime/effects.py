@@ -34,7 +34,7 @@ Failpoint = Callable[[str, Callable[[], Any]], Any]
 """Called in the place of an effect, with its name and its action; calls the action, or does not."""
 
 VARIABLE = "ARCTIC_FAILPOINTS"
-"""An environment variable with failpoints, as `failpoints_of` reads them; read once, when a process starts."""
+"""An environment variable with failpoints, as `parse_failpoints` reads them; read once, when a process starts."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ SILENT = Engine()
 """For actions whose errors are somebody else's to explain."""
 
 
-def effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
+def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
     """Performs an effect and returns what its action returned; `what` tells people what it was, in errors.
 
     Raises KeyError for a name that is not in `EFFECTS`, CommitConflict where another writer was faster or where an
@@ -177,12 +177,12 @@ def effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILEN
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
-    with watched(name):
+    with observe_effect(name):
         match kind:
             case "repeatable":
                 return wait_for_lock(guarded, what, engine)
             case "once":
-                return _once(guarded, what, engine)
+                return _perform_once(guarded, what, engine)
             case _:
                 assert_never(kind)
 
@@ -201,7 +201,7 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
             if failure is None:
                 raise
             if failure.kind != "locked":
-                raise _explained(failure, what) from error
+                raise _explain_failure(failure, what) from error
             if time.monotonic() > deadline:
                 raise CatalogError(
                     "The catalog could not be used.\n"
@@ -212,7 +212,7 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
             time.sleep(engine.thresholds.lock_poll_seconds)
 
 
-def _once(action: Callable[[], T], what: str, engine: Engine) -> T:
+def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
     """Does an action that must not be sent twice. Its branch is nobody else's, so a new attempt loses nothing."""
     try:
         return action()
@@ -220,10 +220,10 @@ def _once(action: Callable[[], T], what: str, engine: Engine) -> T:
         failure = engine.failure_of(error)
         if failure is None:
             raise
-        raise _explained(failure, what) from error
+        raise _explain_failure(failure, what) from error
 
 
-def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
+def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogError:
     match failure.kind:
         case "locked":
             return CommitConflict(
@@ -241,7 +241,7 @@ def _explained(failure: Failure, what: str) -> CommitConflict | CatalogError:
             assert_never(failure.kind)
 
 
-def retried(action: Callable[[], T], attempts: int) -> T:
+def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
     """Does again what starts with an observation while others commit first; raises CommitConflict in the end."""
     for _ in range(attempts - 1):
         with suppress(CommitConflict):
@@ -257,7 +257,7 @@ Watcher = Callable[[str], AbstractContextManager[Any]]
 
 
 @contextmanager
-def watched_by(watcher: Watcher) -> Iterator[None]:
+def watch_effects(watcher: Watcher) -> Iterator[None]:
     """Lets `watcher` see every effect and step of this process, of all threads, until the block ends."""
     global _watcher
     before, _watcher = _watcher, watcher
@@ -267,7 +267,7 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
         _watcher = before
 
 
-def watched(name: str) -> AbstractContextManager[Any]:
+def observe_effect(name: str) -> AbstractContextManager[Any]:
     """What is around an effect or a step; nothing where nobody watches."""
     return _UNWATCHED if _watcher is None else _watcher(name)
 
@@ -280,7 +280,7 @@ _watcher: Watcher | None = None
 
 
 @contextmanager
-def failpoint(hook: Failpoint) -> Iterator[None]:
+def set_failpoint(hook: Failpoint) -> Iterator[None]:
     """Calls `hook` in the place of every effect of this process, of all threads, until the block ends."""
     global _failpoint
     before, _failpoint = _failpoint, hook
@@ -290,14 +290,14 @@ def failpoint(hook: Failpoint) -> Iterator[None]:
         _failpoint = before
 
 
-def failpoints_of(text: str) -> Failpoint | None:
+def parse_failpoints(text: str) -> Failpoint | None:
     """Reads failpoints as `NAME=MODE`, comma-separated: `commit.publish=kill,base.create=raise-after@2`.
 
     MODE is one of `kill`, `kill-after`, `raise` and `raise-after`: the process kills itself, or an error is raised, in
     the place of the effect or once it took place. `@N` chooses the N-th time that the name is reached; without it
     every time counts. None for an empty text; raises ConfigError for one that can't be read.
     """
-    points = [_point(part) for part in text.split(",") if part.strip()]
+    points = [_parse_failpoint(part) for part in text.split(",") if part.strip()]
     return _Points(tuple(points)) if points else None
 
 
@@ -311,7 +311,7 @@ class _Point:
     time: int | None
 
 
-def _point(text: str) -> _Point:
+def _parse_failpoint(text: str) -> _Point:
     name, _, rest = text.strip().partition("=")
     mode, _, time_text = rest.partition("@")
     if name not in EFFECTS or mode not in _MODES or not (time_text or "1").isdecimal():
@@ -347,4 +347,4 @@ class _Points:
         return done
 
 
-_failpoint: Failpoint | None = failpoints_of(os.environ.get(VARIABLE, ""))
+_failpoint: Failpoint | None = parse_failpoints(os.environ.get(VARIABLE, ""))

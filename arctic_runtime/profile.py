@@ -94,15 +94,15 @@ class Profile:
     thresholds: Thresholds = field(default=Thresholds(), compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "catalog_properties", _texts(self.catalog_properties, "catalog_config"))
-        object.__setattr__(self, "settings", _texts(self.settings, "server_side_parameters"))
+        object.__setattr__(self, "catalog_properties", _read_settings(self.catalog_properties, "catalog_config"))
+        object.__setattr__(self, "settings", _read_settings(self.settings, "server_side_parameters"))
         _check_name(self.catalog)
         _check_method(self.method, self.url)
         _check_catalog(self.catalog_properties, required=self.method == "session" or self.is_kept)
         _check_settings(self.settings)
 
     @classmethod
-    def embedded(
+    def for_embedded(
         cls,
         warehouse: Path | str,
         catalog: str = "lake",
@@ -117,22 +117,22 @@ class Profile:
         Spark is in this process, or with the method `connect` and the url `local` in a server that stays.
         """
         if method == "connect" and url != KEPT:
-            raise _refusal(
+            raise _build_refusal(
                 "A server that may be elsewhere can't use a folder of this machine",
                 "warehouse",
                 "url: local",
-                "none" if url is None else repr(_masked_value(url)),
+                "none" if url is None else repr(_mask_value(url)),
                 "describe the server's catalog in catalog_config",
             )
         if not str(warehouse).strip():
-            raise _refusal(
+            raise _build_refusal(
                 "The profile has an empty warehouse",
                 "warehouse",
                 "a directory",
                 "''",
                 "name one, as ./warehouse",
             )
-        directory = Path(os.path.abspath(warehouse_folder(warehouse)))
+        directory = Path(os.path.abspath(get_warehouse_folder(warehouse)))
         _check_directory(directory)
         limits = cls.thresholds if thresholds is None else thresholds
         properties = {
@@ -150,7 +150,7 @@ class Profile:
             method=method,
             url=url,
             master=master,
-            settings=_texts(settings or {}, "server_side_parameters"),
+            settings=_read_settings(settings or {}, "server_side_parameters"),
             thresholds=limits,
         )
 
@@ -183,10 +183,10 @@ class Profile:
             return None
         return Path(uri.removeprefix(_SQLITE).split("?", 1)[0])
 
-    def spark_settings(self) -> dict[str, str]:
+    def build_spark_settings(self) -> dict[str, str]:
         """All settings of a Spark that is started for this profile; its own `settings` win."""
         settings = {
-            **self._catalog_settings(),
+            **self._build_catalog_settings(),
             **_STORAGE_PARTITIONED_JOINS,
             "spark.master": self.master,
             "spark.app.name": "dbt-arctic",
@@ -198,7 +198,7 @@ class Profile:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             **({} if self.settings.get("spark.ui.enabled") == "true" else _KEPT_FOR_PAGES),
-            **(_local_settings(self.master) if self.is_local else {}),
+            **(_build_local_settings(self.master) if self.is_local else {}),
             **self.settings,
         }
         settings["spark.sql.extensions"] = _with_iceberg(self.settings.get("spark.sql.extensions", ""))
@@ -206,9 +206,9 @@ class Profile:
             settings.setdefault("spark.hadoop.fs.defaultFS", "file:///")
         return settings
 
-    def session_settings(self) -> dict[str, str]:
+    def build_session_settings(self) -> dict[str, str]:
         """The settings that a session of a running Spark can be given, as on a Spark Connect server."""
-        catalog = self._catalog_settings() if self.catalog_properties else {}
+        catalog = self._build_catalog_settings() if self.catalog_properties else {}
         return {
             **catalog,
             **_STORAGE_PARTITIONED_JOINS,
@@ -218,7 +218,7 @@ class Profile:
             **self.settings,
         }
 
-    def pyiceberg_properties(self) -> dict[str, str] | None:
+    def build_pyiceberg_properties(self) -> dict[str, str] | None:
         """Properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
 
         None where pyiceberg can't open this kind of catalog, so that only Spark can observe it.
@@ -228,11 +228,11 @@ class Profile:
         if shared.get("warehouse", "").startswith(("/", "file:")):
             shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
         if kind == "jdbc":
-            uri = _sqlalchemy_uri(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
+            uri = _build_sqlalchemy_uri(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
             return None if uri is None else {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
         return shared if kind in ("rest", "hive", "glue") else None
 
-    def _catalog_settings(self) -> dict[str, str]:
+    def _build_catalog_settings(self) -> dict[str, str]:
         prefix = f"spark.sql.catalog.{self.catalog}"
         return {
             prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -245,16 +245,16 @@ class Profile:
     def __repr__(self) -> str:
         parts = {
             "catalog": self.catalog,
-            "catalog_properties": masked(self.catalog_properties),
+            "catalog_properties": mask_secrets(self.catalog_properties),
             "method": self.method,
-            "url": self.url and _masked_value(self.url),
+            "url": self.url and _mask_value(self.url),
             "master": self.master,
-            "settings": masked(self.settings),
+            "settings": mask_secrets(self.settings),
         }
         return f"Profile({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
 
-def warehouse_folder(warehouse: Path | str) -> Path:
+def get_warehouse_folder(warehouse: Path | str) -> Path:
     """The folder of an embedded warehouse, which may be written as a `file:` URI.
 
     Raises ConfigError for what is no folder of this machine: a URI of a store, or a path of another system.
@@ -267,16 +267,16 @@ def warehouse_folder(warehouse: Path | str) -> Path:
     parts = urlsplit(text) if scheme == "file" else None
     if parts is not None and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
         return Path(unquote(parts.path))
-    raise _refusal(
+    raise _build_refusal(
         "The warehouse is not a folder of this machine",
         "warehouse",
         "a folder, as ./warehouse or file:///srv/warehouse",
-        repr(_masked_value(text)),
-        _other_warehouse(scheme),
+        repr(_mask_value(text)),
+        _advise_on_scheme(scheme),
     )
 
 
-def _other_warehouse(scheme: str) -> str:
+def _advise_on_scheme(scheme: str) -> str:
     """What to do about a warehouse that begins with a scheme."""
     if len(scheme) == 1:
         return "write a path of this system; a folder whose name begins so is written with ./ in front"
@@ -291,17 +291,17 @@ def _other_warehouse(scheme: str) -> str:
     )
 
 
-def masked(properties: Mapping[str, str]) -> dict[str, str]:
+def mask_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """The same properties, with nothing in them that must not be printed."""
-    return {key: _MASK if _SECRET_KEY.search(key) else _masked_value(value) for key, value in properties.items()}
+    return {key: _MASK if _SECRET_KEY.search(key) else _mask_value(value) for key, value in properties.items()}
 
 
-def masked_text(text: str) -> str:
+def mask_text(text: str) -> str:
     """A text for people, such as an error, without what looks like a password or a token in it."""
-    return _masked_value(text)
+    return _mask_value(text)
 
 
-def fixed(settings: Mapping[str, str]) -> dict[str, str]:
+def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What can't be changed once Spark runs."""
     return {
         key: value
@@ -310,29 +310,29 @@ def fixed(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_nearest(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)` where one of the known names is close, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
-def _masked_value(value: str) -> str:
+def _mask_value(value: str) -> str:
     """Text of a value that is not secret as a whole, such as a URL or Java options."""
     shown = _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value)
-    return _SECRET_IN_VALUE.sub(lambda found: f"{found['quoted'] or found['option'] or found['part']}{_MASK}", shown)
+    return _SECRET_IN_VALUE.sub(lambda match: f"{match['quoted'] or match['option'] or match['part']}{_MASK}", shown)
 
 
-def _refusal(what: str, where: str, expected: str, found: str, advice: str) -> ConfigError:
-    return ConfigError(f"{what}.\n  where: {where}\n  expected: {expected}\n  found: {found}\n  what to do: {advice}")
+def _build_refusal(what: str, where: str, expected: str, actual: str, advice: str) -> ConfigError:
+    return ConfigError(f"{what}.\n  where: {where}\n  expected: {expected}\n  found: {actual}\n  what to do: {advice}")
 
 
-def _texts(values: Mapping[str, Setting], where: str) -> dict[str, str]:
+def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:
     """Settings as Spark reads them; YAML turns `true` and `4` into other things than strings."""
     texts = {}
     for key, value in values.items():
         if not isinstance(value, (str, int, float, bool)):
             kind = type(value).__name__
-            raise _refusal(
+            raise _build_refusal(
                 f"'{key}' has no usable value",
                 where,
                 "text, a number or a boolean",
@@ -345,7 +345,7 @@ def _texts(values: Mapping[str, Setting], where: str) -> dict[str, str]:
 
 def _check_name(catalog: str) -> None:
     if catalog == "spark_catalog" or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", catalog):
-        raise _refusal(
+        raise _build_refusal(
             "The catalog's name can't be used",
             "catalog (dbt's database)",
             "a letter, then letters, digits and underscores; not spark_catalog",
@@ -357,23 +357,23 @@ def _check_name(catalog: str) -> None:
 def _check_method(method: str, url: str | None) -> None:
     known = get_args(Method)
     if method not in known:
-        advice = f"choose one{nearest(str(method), known)}"
-        raise _refusal("The profile's method is unknown", "method", " or ".join(known), repr(method), advice)
+        advice = f"choose one{suggest_nearest(str(method), known)}"
+        raise _build_refusal("The profile's method is unknown", "method", " or ".join(known), repr(method), advice)
     if method == "session" and url is not None:
-        raise _refusal(
+        raise _build_refusal(
             "The profile has a url that nothing would use",
             "url",
             "no url with method: session",
-            repr(_masked_value(url)),
+            repr(_mask_value(url)),
             "write method: connect, or take the url away",
         )
     if method == "connect" and url != KEPT and not re.match(r"sc://.", url or ""):
-        found = "none" if url is None else repr(_masked_value(url))
-        raise _refusal(
+        url_found = "none" if url is None else repr(_mask_value(url))
+        raise _build_refusal(
             "The profile doesn't say which Spark Connect server to use",
             "url",
             "sc://host:port, or local for one that is kept on this machine",
-            found,
+            url_found,
             "write url: sc://… or url: local into the profile",
         )
 
@@ -385,8 +385,8 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
     if kind is None and "catalog-impl" in properties:
         return
     if kind not in CATALOG_TYPES:
-        advice = f"choose one{nearest(kind or '', CATALOG_TYPES)}, or write warehouse: for an embedded one"
-        raise _refusal(
+        advice = f"choose one{suggest_nearest(kind or '', CATALOG_TYPES)}, or write warehouse: for an embedded one"
+        raise _build_refusal(
             "The catalog's type is unknown",
             "catalog_config.type",
             ", ".join(CATALOG_TYPES),
@@ -395,7 +395,7 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
         )
     for name in _REQUIRED_BY_TYPE.get(kind, ()):
         if not properties.get(name):
-            raise _refusal(
+            raise _build_refusal(
                 f"A catalog of type {kind} needs '{name}'",
                 f"catalog_config.{name}",
                 "a value",
@@ -416,7 +416,7 @@ _INSTEAD = {
 def _check_settings(settings: Mapping[str, str]) -> None:
     for key, value in _PINNED.items():
         if settings.get(key, value).strip().lower() != value:
-            raise _refusal(
+            raise _build_refusal(
                 f"'{key}' can't be set",
                 "server_side_parameters",
                 f"{key}: {value}, as it is without it",
@@ -425,7 +425,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
             )
     for key in settings:
         if not key.startswith("spark."):
-            raise _refusal(
+            raise _build_refusal(
                 f"'{key}' is not a Spark setting",
                 "server_side_parameters",
                 "names that start with 'spark.'",
@@ -437,7 +437,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
 def _check_directory(directory: Path) -> None:
     """SQLite's JDBC driver cuts its URL at a question mark, and nothing else here could tell."""
     if "?" in str(directory) or "#" in str(directory):
-        raise _refusal(
+        raise _build_refusal(
             "The warehouse's path can't be used",
             "warehouse",
             "a path without '?' and '#'",
@@ -461,9 +461,9 @@ _KEPT_FOR_PAGES = {
 minutes of ingestion, which garbage collection takes for data that stays."""
 
 
-def _local_settings(master: str) -> dict[str, str]:
+def _build_local_settings(master: str) -> dict[str, str]:
     """What an embedded Spark is given; the cache of compiled code holds what a few dozen models need, not one's."""
-    partitions = max(8, 2 * _cores(master))
+    partitions = max(8, 2 * _count_cores(master))
     return {
         "spark.driver.memory": "4g",
         "spark.driver.host": "127.0.0.1",
@@ -475,7 +475,7 @@ def _local_settings(master: str) -> dict[str, str]:
     }
 
 
-def _cores(master: str) -> int:
+def _count_cores(master: str) -> int:
     count = re.match(r"local\[(\d+)", master)
     if count:
         return int(count.group(1))
@@ -490,7 +490,7 @@ def _is_for_java(key: str) -> bool:
     )
 
 
-def _sqlalchemy_uri(properties: Mapping[str, str], lock_wait_seconds: float) -> str | None:
+def _build_sqlalchemy_uri(properties: Mapping[str, str], lock_wait_seconds: float) -> str | None:
     uri = properties["uri"]
     if uri.startswith(_SQLITE):
         path = uri.removeprefix(_SQLITE).split("?", 1)[0]

@@ -13,9 +13,9 @@ import duckdb
 import sqlglot
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import scans
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.strategies.maintain import Facts, maintain
+from arctic_runtime.ivm.algebra.tree import list_scans
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
 from benchmarks.measure import Measurement, seconds
 from benchmarks.tpcds_models import load_tpcds, queries
 from benchmarks.wide_models import wide_query
@@ -53,7 +53,7 @@ def measure(rounds: int = 5) -> list[Measurement]:
 def _wide(rounds: int) -> list[Measurement]:
     """A wide query alone, and how much longer that takes than sqlglot does to parse it."""
     sql, relations = wide_query(WIDE_COLUMNS, WIDE_STEPS)
-    analysed = 1000 * min(seconds(lambda: analyse(sql, relations, {}, "lake", "raw")) for _ in range(rounds))
+    analysed = 1000 * min(seconds(lambda: analyse_query(sql, relations, {}, "lake", "raw")) for _ in range(rounds))
     parsed = 1000 * min(seconds(lambda: sqlglot.parse_one(sql, dialect="spark")) for _ in range(rounds))
     return [
         Measurement("analysis: a wide query", analysed, "ms", MOST_WIDE_MILLISECONDS, False, {"characters": len(sql)}),
@@ -66,9 +66,9 @@ def _wide(rounds: int) -> list[Measurement]:
 def _planned(sql: str, relations: Mapping[str, Relation], catalog: str, schema: str) -> str:
     """How a table would follow, or the reason why not."""
     try:
-        found = analyse(sql, relations, {}, catalog, schema)
-        changed = frozenset(scan.source for scan in scans(found.tree))
+        found = analyse_query(sql, relations, {}, catalog, schema)
+        changed = frozenset(scan.source for scan in list_scans(found.tree))
         key = (found.outputs[0][1],)
-        return type(maintain(found.tree, key, changed, Facts(types=found.types))).__name__
+        return type(plan_maintenance(found.tree, key, changed, Facts(types=found.types))).__name__
     except NotMaintained as refused:
         return refused.reason

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.lake import Lake
 from benchmarks.rows import mostly_updates, scattered
 

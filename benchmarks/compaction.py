@@ -10,9 +10,9 @@ from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.compaction import RewriteBase
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import Sql, number, statement, text
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_number, quote_text
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import EVENTS, NAMESPACE, Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
@@ -68,21 +68,23 @@ class Side:
         writer.append()
 
     def _merge(self) -> None:
-        done = compact(self._session(self.ours), "major")
+        done = compact_table(self._session(self.ours), "major")
         if not any(isinstance(step, RewriteBase) for step in done.steps):
             raise AssertionError(f"{self.ours.table} was not written anew: {done.steps}")
 
     def _fold(self) -> None:
         session = self._session(self.theirs)
-        session.reconciled(session.observe(), fold=True)
+        session.reconcile_until_done(session.observe_state(), fold=True)
 
     def _rewrite(self) -> None:
         order = (
-            statement(", strategy => 'sort', sort_order => {by}", by=text("a, id")) if self.way == "sort" else Sql("")
+            fill_statement(", strategy => 'sort', sort_order => {by}", by=quote_text("a, id"))
+            if self.way == "sort"
+            else Sql("")
         )
-        call = statement(
+        call = fill_statement(
             "CALL lake.system.rewrite_data_files(table => {table}{order}, options => map('rewrite-all', 'true'))",
-            table=text(quoted(*self.theirs.base.parts)),
+            table=quote_text(quoted(*self.theirs.base.parts)),
             order=order,
         )
         self.bench.spark.sql(call).collect()
@@ -129,13 +131,13 @@ def _make_copy(bench: Lake, model: Model) -> None:
     files = observe_files(bench.reader, model.base)
     assert files is not None
     bench.spark.sql(
-        statement(
+        fill_statement(
             "CREATE OR REPLACE TABLE {copy} USING iceberg PARTITIONED BY (bucket({n}, id)) "
             "TBLPROPERTIES ('format-version' = '3', 'write.parquet.compression-codec' = 'zstd') "
             "AS SELECT * FROM {base} WHERE false",
             copy=quoted(*_COPY.parts),
             base=quoted(*model.base.parts),
-            n=number(files.nodes[0].partition[0].transform.parameter or 1),
+            n=quote_number(files.nodes[0].partition[0].transform.parameter or 1),
         )
     ).collect()
 

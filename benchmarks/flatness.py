@@ -53,7 +53,7 @@ def measure(rows: int, rounds: int = 7) -> list[Measurement]:
 
 def _side(bench: Lake, size: str, rows: int, fraction: float) -> Side:
     """The landing table, the facts and the join of one size, all of them filled."""
-    own = replace(bench, rows=rows, events=EVENTS.sibling(f"events_{size}"))
+    own = replace(bench, rows=rows, events=EVENTS.with_name(f"events_{size}"))
     facts = events_model(f"facts_{size}", own.events, merge="on_read")
     joined = query_model(f"joined_{size}", join(facts.table), "id", merge="on_read")
     own.fill_events()

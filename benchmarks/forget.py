@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import listed, statement, text
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_text
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 from benchmarks.lake import Lake, events_model, lake, query_model
 from benchmarks.layers import customers, join
@@ -28,11 +28,11 @@ def measure(rows: int) -> list[Measurement]:
             bench.run(model)
         keys = tuple(str(place * (rows // KEYS)) for place in range(KEYS))
         forgetting = Forgetting(facts, models, bench.reader, lambda: bench.spark, Forget(keys=keys))
-        plan = forgetting.plan()
+        plan = forgetting.plan_forget()
         held = sum(of.bytes for of in plan.tables)
         print(f"  {sum(of.files for of in plan.tables)} files of {held:,} bytes hold the keys", flush=True)
         found = []
-        taken = seconds(lambda: found.append(forgetting.run()))
+        taken = seconds(lambda: found.append(forgetting.run_forget()))
         (certificate,) = found
         assert certificate.is_clean, certificate
         assert [of.keys for of in certificate.tables] == [KEYS] * 3
@@ -59,12 +59,12 @@ def _tables(model: Model) -> tuple[TableName, ...]:
 
 def _rewrite(bench: Lake, table: TableName) -> None:
     """All files of a table, since keys that are scattered over it are in all of them."""
-    options = listed(map(text, ("rewrite-all", "true")))
+    options = join_parts(map(quote_text, ("rewrite-all", "true")))
     bench.spark.sql(
-        statement(
+        fill_statement(
             "CALL {catalog}.system.rewrite_data_files(table => {table}, options => map({options}))",
             catalog=quoted(table.catalog),
-            table=text(quoted(*table.parts)),
+            table=quote_text(quoted(*table.parts)),
             options=options,
         )
     ).collect()

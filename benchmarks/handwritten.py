@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.engine.statement import statement
+from arctic_runtime.spark.engine.statement import fill_statement
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.batches import EVENTS, LANDING, land
 from benchmarks.dbt_runs import PROJECTS, run_dbt, schema_of, write_profile
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
@@ -74,7 +74,7 @@ def _follow(way: Way, folder: Path, turn: int) -> None:
     print(f"  {title}: {way.name}: {taken:.2f} s", flush=True)
     if turn > 1:
         way.taken.append(taken)
-        way.models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
+        way.list_models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
 
 
 def _shown(result: Mapping[str, Any]) -> str:
@@ -91,7 +91,7 @@ def _write_truth(bench: Lake) -> None:
     """The two queries in full, over rows that the events alone tell."""
     spark = bench.spark
     for of, key in (("facts", "id"), ("customers", "customer_id")):
-        newest = statement(_NOW, key=quoted(key), events=quoted(*EVENTS[of].parts))
+        newest = fill_statement(_NOW, key=quoted(key), events=quoted(*EVENTS[of].parts))
         spark.sql(newest).createOrReplaceTempView(of)
     for table, query in (("dwd_facts", _JOINED), ("dws_sums", _SUMS)):
         right = quoted("lake", NAMESPACE, table)
@@ -109,7 +109,7 @@ def _wrong(bench: Lake, way: Way, table: str) -> int:
 
 def _measurements(ways: Sequence[Way], wrong: Mapping[str, Mapping[str, int]]) -> list[Measurement]:
     times = {way.name: way.taken for way in ways}
-    detail = {way.name: {"seconds": [round(one, 2) for one in way.taken], "models": way.models} for way in ways}
+    detail = {way.name: {"seconds": [round(one, 2) for one in way.taken], "models": way.list_models} for way in ways}
     faster = [
         Measurement(f"pipeline: {name} / ours", ratio(times, name, OURS), "x", 1.0, True, detail) for name in BASELINES
     ]

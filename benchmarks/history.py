@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.dbt_runs import PROJECTS, run_dbt, write_profile
 from benchmarks.lake import Lake, differing, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks import memory
 from benchmarks.ingest import DDL, postgresql_source, values
 from benchmarks.lake import Lake, lake

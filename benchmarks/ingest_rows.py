@@ -16,9 +16,9 @@ from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.writing.keyed import published
 from arctic_runtime.ingest.writing.place import Place
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.tables.frames import columns_of
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.prepare import prepare_tables
+from arctic_runtime.spark.tables.frames import list_frame_columns
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.ingest import COLUMNS, event_text, ingest
 from benchmarks.lake import NAMESPACE, Lake, lake
@@ -78,8 +78,10 @@ def _fill(bench: Lake, rows: int) -> None:
             F.lit("o" * 40).alias("note"),
         )
     )
-    context, shape = prepared(session, session.context(session.observe()), columns_of(loaded), "bigint")
-    published(session, context, state_changes(loaded, None, shape, keyed=True), shape, Place(_INITIAL))
+    context, shape = prepare_tables(
+        session, session.build_context(session.observe_state()), list_frame_columns(loaded), "bigint"
+    )
+    published(session, context, diff_states(loaded, None, shape, keyed=True), shape, Place(_INITIAL))
 
 
 def _events(rows: int, turn: int) -> Iterator[str]:

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.engine.statement import listed, statement
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.rows import COLUMNS, images, mostly_updates, scattered
@@ -38,7 +38,7 @@ class Lake:
     events: TableName = EVENTS
 
     def run(self, model: Model) -> Outcome:
-        return Refresh.of(model, self.reader, lambda: self.spark).run()
+        return Refresh.from_model(model, self.reader, lambda: self.spark).run_refresh()
 
     def fill_events(self) -> None:
         """The landing table of change events, with one insert per row: six columns, `op` and `lsn`."""
@@ -62,20 +62,20 @@ def lake(rows: int, settings: Mapping[str, str] | None = None) -> Iterator[Lake]
     """An embedded warehouse in a temporary directory, with 6 GB for Spark."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
         wanted = {"spark.driver.memory": "6g", **(settings or {})}
-        profile = Profile.embedded(Path(folder), master="local[2]", settings=wanted)
+        profile = Profile.for_embedded(Path(folder), master="local[2]", settings=wanted)
         environment = SparkEnvironment(profile)
-        spark = environment.session()
+        spark = environment.new_session()
         reader = CatalogReader(profile)
         reader.create_namespace(NAMESPACE)
         try:
             yield Lake(spark, reader, rows)
         finally:
-            environment.stop()
+            environment.stop_spark()
 
 
 def events_model(name: str, events: TableName = EVENTS, **config: Any) -> Model:
     """A keyed table over the events; `config` is what a user would write."""
-    view = changes_view(events)
+    view = format_changes_view(events)
     declared = {
         "primary_key": "id",
         "input": "changes",
@@ -84,13 +84,15 @@ def events_model(name: str, events: TableName = EVENTS, **config: Any) -> Model:
         "exclude_columns": ["op", "lsn"],
         **config,
     }
-    sql = statement("select {columns}, op, lsn from {view}", columns=listed(map(quoted, COLUMNS)), view=quoted(view))
-    return Model(TableName("lake", NAMESPACE, name), sql, configure(declared, name))
+    sql = fill_statement(
+        "select {columns}, op, lsn from {view}", columns=join_parts(map(quoted, COLUMNS)), view=quoted(view)
+    )
+    return Model(TableName("lake", NAMESPACE, name), sql, read_configuration(declared, name))
 
 
 def query_model(name: str, sql: str, key: Any, **config: Any) -> Model:
     """A table that a query says; `config` is what a user would write."""
-    return Model(TableName("lake", NAMESPACE, name), sql, configure({"primary_key": key, **config}, name))
+    return Model(TableName("lake", NAMESPACE, name), sql, read_configuration({"primary_key": key, **config}, name))
 
 
 def differing(one: DataFrame, other: DataFrame) -> int:

@@ -7,8 +7,8 @@ from functools import partial
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import listed, statement
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.lake import Lake, events_model, lake, query_model
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.rows import COLUMNS
@@ -51,8 +51,8 @@ def measure(rows: int, rounds: int = 3) -> list[Measurement]:
 
 def join(facts: TableName) -> str:
     """The query of facts with the customers that they name."""
-    columns = listed(quoted("f", name) for name in COLUMNS)
-    return statement(_JOIN, columns=columns, facts=quoted(*facts.parts))
+    columns = join_parts(quoted("f", name) for name in COLUMNS)
+    return fill_statement(_JOIN, columns=columns, facts=quoted(*facts.parts))
 
 
 def customers(bench: Lake) -> Model:

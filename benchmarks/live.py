@@ -11,14 +11,14 @@ from pathlib import Path
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.refresher import Refresher
 from arctic_runtime.service.task import Report
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from arctic_runtime.spark.engine.statement import name, number, statement
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
 from benchmarks.measure import Measurement
 
 SOURCES, FIRST, SECOND, THIRD = 5, 20, 40, 40
@@ -29,7 +29,7 @@ LOOKS = 20
 def measure() -> list[Measurement]:
     """Seconds of the processor for one look over a hundred models that are up to date."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
-        pool = SessionPool(Profile.embedded(Path(folder) / "warehouse"))
+        pool = SessionPool(Profile.for_embedded(Path(folder) / "warehouse"))
         reader = CatalogReader(pool.environment.profile)
         _make_sources(pool)
         failed: list[Report] = []
@@ -39,7 +39,7 @@ def measure() -> list[Measurement]:
                 failed.append(of)
 
         with Follower(reader, Refresher(reader, pool, lambda _: ()), report, threads=2) as follower:
-            follower.follow(models := list(_models()))
+            follower.follow_models(models := list(_models()))
             follower.run_once()
             follower.run_once()
             if failed:
@@ -57,11 +57,13 @@ def _processor_seconds(follower: Follower) -> float:
 
 
 def _make_sources(pool: SessionPool) -> None:
-    spark = pool.take()
+    spark = pool.take_session()
     spark.sql("create namespace if not exists lake.shop").collect()
     for n in range(SOURCES):
         sql = "create table {table} using iceberg as select id, id % 7 as grp, id * {factor} as v from range(1000)"
-        spark.sql(str(statement(sql, table=name("lake", "shop", f"s{n}"), factor=number(n + 1)))).collect()
+        spark.sql(
+            str(fill_statement(sql, table=quote_name("lake", "shop", f"s{n}"), factor=quote_number(n + 1)))
+        ).collect()
     pool.give_back(spark)
 
 
@@ -78,5 +80,5 @@ def _models() -> Iterator[FollowedModel]:
 
 
 def _model(table: str, sql: str, key: str, n: int) -> FollowedModel:
-    config = configure({"primary_key": key, "merge": "on_read" if n % 2 else "on_write"}, table)
+    config = read_configuration({"primary_key": key, "merge": "on_read" if n % 2 else "on_write"}, table)
     return FollowedModel(Model(TableName("lake", "shop", table), sql, config), table)

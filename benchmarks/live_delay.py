@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from arctic_runtime.spark.engine.session_pool import pool_of
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.session_pool import get_pool
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.measure import Measurement
 from benchmarks.served import ModelText, ServedProject, project_in, served, write_project
 
@@ -68,8 +68,8 @@ def measure(minutes: float) -> list[Measurement]:
 
 def _delays(folder: Path, run: Callable[[ServedProject], AbstractContextManager[None]], seconds: float) -> list[float]:
     project = project_in(folder)
-    pool = pool_of(project.followed_project.loaded.profile)
-    spark = pool.take()
+    pool = get_pool(project.followed_project.loaded.profile)
+    spark = pool.take_session()
     spark.sql("create namespace if not exists ods")
     spark.range(CUSTOMERS).selectExpr("cast(id as int) as customer", "concat('c', id % 20) as city").writeTo(
         "ods.customers"
@@ -83,7 +83,7 @@ def _delays(folder: Path, run: Callable[[ServedProject], AbstractContextManager[
             time.sleep(max(0.0, began + 1 - time.monotonic()))
         _wait_for_last(spark)
     found = _measured(project, spark)
-    pool.environment.stop()
+    pool.environment.stop_spark()
     return found
 
 

@@ -78,7 +78,7 @@ def _served() -> Iterator[tuple[str, list[str]]]:
         mover = threading.Thread(target=move)
         mover.start()
         try:
-            yield server.url, [str(of.table) for of in fake.tables()]
+            yield server.url, [str(of.table) for of in fake.list_tables()]
         finally:
             stop.set()
             mover.join()

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.spark.engine.session_pool import pool_of
+from arctic_runtime.spark.engine.session_pool import get_pool
 from benchmarks import memory
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.served import ModelText, project_in, served, write_project
@@ -41,15 +41,15 @@ def measure(minutes: float) -> list[Measurement]:
         sources = _SOURCES % ", ".join(f"{{name: {name}}}" for name in names)
         write_project(Path(folder), sources, dict(map(_model, names)))
         project = project_in(Path(folder))
-        pool = pool_of(project.followed_project.loaded.profile)
+        pool = get_pool(project.followed_project.loaded.profile)
         reader = project.followed_project.refresher.reader
-        spark = pool.take()
+        spark = pool.take_session()
         _make_sources(spark, names)
         with served(project):
             _wait_for_tables(reader, names)
             with _writing(reader, names), memory.watched(minutes) as looks:
                 times = _readings(spark, names, minutes * 60)
-        pool.environment.stop()
+        pool.environment.stop_spark()
     return [*_ratios(times), *memory.growth("live_memory", looks, minutes, FIRST_LOOK_MINUTES)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.lookup import Lookup, full_scan_bytes, lookup
+from arctic_runtime.catalog.lookup import Lookup, estimate_full_scan_bytes, look_up_row
 from arctic_runtime.model.table import Model
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, seconds
@@ -31,8 +31,8 @@ def measure(rows: int, merges: int = 2) -> list[Measurement]:
 def _measured(bench: Lake, name: str, model: Model) -> Measurement:
     keys = [place * bench.rows // KEYS for place in range(KEYS)] + [bench.rows + 1]
     found: list[Lookup] = []
-    taken = [seconds(lambda key=key: found.append(lookup(bench.reader, model, [str(key)]))) for key in keys]  # type: ignore[misc]
-    whole = full_scan_bytes(bench.reader, model)
+    taken = [seconds(lambda key=key: found.append(look_up_row(bench.reader, model, [str(key)]))) for key in keys]  # type: ignore[misc]
+    whole = estimate_full_scan_bytes(bench.reader, model)
     detail = {
         "bytes of the table": whole,
         "bytes of a lookup": [of.bytes_read for of in found],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.maintenance.compaction import compact_if_due
 from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.lake import Lake, differing, events_model, lake
@@ -40,10 +40,10 @@ def measure(rows: int, commits: int = COMMITS, rounds: int = 5) -> list[Measurem
 
 def _commit(bench: Lake, model: Model, turn: int) -> float:
     bench.append_changes(CHANGES / bench.rows, turn)
-    refresh = Refresh.of(model, bench.reader, lambda: bench.spark)
+    refresh = Refresh.from_model(model, bench.reader, lambda: bench.spark)
 
     def follow() -> None:
-        refresh.run()
+        refresh.run_refresh()
         compact_if_due(refresh.table)
 
     taken = seconds(follow)

@@ -48,7 +48,7 @@ def measure(rounds: int = 3) -> list[Measurement]:
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as place:
         folder = Path(place)
         _write_project(folder)
-        reader = CatalogReader(Profile.embedded(folder / "warehouse"))
+        reader = CatalogReader(Profile.for_embedded(folder / "warehouse"))
         reader.create_namespace("landing")
         orders = reader.catalog.create_table(("landing", "orders"), _orders(0, ROWS).schema)
         orders.append(_orders(0, ROWS))

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from arctic_runtime.spark.engine.statement import number, statement
+from arctic_runtime.spark.engine.statement import fill_statement, quote_number
 from benchmarks.measure import Measurement
 
 MODELS = 20
@@ -73,7 +73,7 @@ def _through_dbt(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
     idle, little = [], []
     for turn in range(rounds + 1):
         sql = "update lake.landing.source set amount = amount + 1 where id % 100 = {turn}"
-        _change(folder, statement(sql, turn=number(turn)))
+        _change(folder, fill_statement(sql, turn=quote_number(turn)))
         changed, unchanged = _per_model(folder), _per_model(folder)
         print(f"  {changed:.2f} s with 1,000 changed rows, {unchanged:.3f} s with nothing new", flush=True)
         if turn:
@@ -97,7 +97,7 @@ def _change(folder: Path, sql: str) -> None:
     from arctic_runtime.profile import Profile
     from arctic_runtime.spark.engine.session import SparkEnvironment
 
-    spark = SparkEnvironment(Profile.embedded(folder / "warehouse")).session()
+    spark = SparkEnvironment(Profile.for_embedded(folder / "warehouse")).new_session()
     spark.sql("create namespace if not exists lake.landing").collect()
     spark.sql(sql).collect()
 

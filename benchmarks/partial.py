@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.engine.statement import statement
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.spark.engine.statement import fill_statement
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.lake import NAMESPACE, Lake, differing, lake
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.rows import scattered
@@ -54,21 +54,21 @@ def _append(bench: Lake, turn: int, fraction: float) -> None:
 
 
 def _full() -> Model:
-    sql = statement("SELECT id, a, b, at_left, c, d, at_right FROM {full}", full=quoted(changes_view(FULL)))
+    sql = fill_statement("SELECT id, a, b, at_left, c, d, at_right FROM {full}", full=quoted(format_changes_view(FULL)))
     config = {"primary_key": "id", "input": "changes", "sequence_by": "at_left"}
-    return Model(TableName("lake", NAMESPACE, "of_rows"), sql, configure(config, "of_rows"))
+    return Model(TableName("lake", NAMESPACE, "of_rows"), sql, read_configuration(config, "of_rows"))
 
 
 def _partial() -> Model:
-    sql = statement(
+    sql = fill_statement(
         "SELECT id, a, b, at_left, CAST(NULL AS int) AS c, CAST(NULL AS int) AS d, CAST(NULL AS bigint) AS at_right "
         "FROM {left} UNION ALL SELECT id, NULL, NULL, NULL, c, d, at_right FROM {right}",
-        left=quoted(changes_view(LEFT)),
-        right=quoted(changes_view(RIGHT)),
+        left=quoted(format_changes_view(LEFT)),
+        right=quoted(format_changes_view(RIGHT)),
     )
     config = {
         "primary_key": "id",
         "input": "changes",
         "sequence_by": {"at_left": ["a", "b"], "at_right": ["c", "d"]},
     }
-    return Model(TableName("lake", NAMESPACE, "of_flows"), sql, configure(config, "of_flows"))
+    return Model(TableName("lake", NAMESPACE, "of_flows"), sql, read_configuration(config, "of_flows"))

@@ -12,7 +12,7 @@ from arctic_runtime.model.compaction import CompactionMode, DataFile, FileGroup,
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.compaction import compaction
+from arctic_runtime.plan.compaction import plan_file_compaction
 from arctic_runtime.thresholds import Thresholds
 from benchmarks.measure import Measurement
 
@@ -59,7 +59,7 @@ def _main() -> None:
     table = large_table(FILES, NODES, DEPTH)
     for mode in MODES:
         start = time.process_time()
-        compaction(MODEL, TableState(), [table], mode, Thresholds())
+        plan_file_compaction(MODEL, TableState(), [table], mode, Thresholds())
         print(time.process_time() - start)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2)
 

@@ -13,7 +13,7 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.task import Report
-from arctic_runtime.spark.engine.session_pool import pool_of
+from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.following.loaded_project import Location
 from dbt.adapters.arctic.following.served_project import ServedProject
 
@@ -53,13 +53,13 @@ def served(project: ServedProject) -> Iterator[None]:
     loaded, reader = project.followed_project.loaded, project.followed_project.refresher.reader
     table = ServiceTable("dws", reader)
     told = Told(print, _print_failure)
-    service = Service(project, reader, pool_of(loaded.profile), table, ServeSettings(), told=told)
-    running = threading.Thread(target=service.run)
+    service = Service(project, reader, get_pool(loaded.profile), table, ServeSettings(), listeners=told)
+    running = threading.Thread(target=service.run_service)
     running.start()
     try:
         yield
     finally:
-        service.stop()
+        service.stop_service()
         running.join()
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.model.compaction import ResizeBuckets
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.split import split
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.plan.split import plan_split
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, side_by_side
@@ -45,7 +45,9 @@ def _planned(bench: Lake, model: Model) -> ResizeBuckets:
     """All nodes one level deeper, in one step."""
     table = observe_files(bench.reader, model.base)
     assert table is not None
-    steps = [step for step in split(model, table, bench.reader.thresholds).steps if isinstance(step, ResizeBuckets)]
+    steps = [
+        step for step in plan_split(model, table, bench.reader.thresholds).steps if isinstance(step, ResizeBuckets)
+    ]
     depth = min(max(value.transform.parameter or 1 for value in node.partition) for node in table.nodes).bit_length()
     return replace(steps[0], nodes=table.nodes, depth=depth, default_depth=depth, whole=True)
 
@@ -64,4 +66,4 @@ def _split_all(bench: Lake, model: Model) -> None:
 
 def _perform(bench: Lake, model: Model, step: ResizeBuckets) -> None:
     session = TableSession(model, bench.reader, lambda: bench.spark)
-    perform(step, session.context(session.observe()))
+    perform_step(step, session.build_context(session.observe_state()))

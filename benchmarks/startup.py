@@ -43,14 +43,14 @@ def measure(rounds: int = 3) -> list[Measurement]:
 
 def _embedded(folder: Path, rounds: int) -> list[Measurement]:
     warehouse = {"warehouse": str(folder / "warehouse")}
-    kept = Profile.embedded(folder / "warehouse", method="connect", url=KEPT)
+    kept = Profile.for_embedded(folder / "warehouse", method="connect", url=KEPT)
     write_project(folder, {"kept": {**warehouse, "method": "connect", "url": KEPT}, "session": warehouse})
     source = _source(CatalogReader(kept))
     try:
         first = _told("first run, server and tables made", lambda: dbt(folder, "run", "kept"))
         little = [_little(folder, source, turn) for turn in range(1, rounds + 2)][1:]
     finally:
-        server.stop(kept)
+        server.stop_server(kept)
     return [
         Measurement(
             "a kept server: a run of 20 models with little to do, s per model",

@@ -12,11 +12,11 @@ import duckdb_extension_tpch
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.engine.statement import listed, statement
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 
 KEYS = {
     "region": "r_regionkey",
@@ -74,7 +74,7 @@ class Question:
     def model(self, name: Name, **config: Any) -> Model:
         """The answer as a table that is kept; `config` is what a user would write."""
         table = name(f"q{self.number}")
-        return Model(table, self.spark, configure({"primary_key": list(self.key), **config}, table.name))
+        return Model(table, self.spark, read_configuration({"primary_key": list(self.key), **config}, table.name))
 
 
 def load_tpch(con: duckdb.DuckDBPyConnection, scale: float) -> tuple[str, ...]:
@@ -113,9 +113,9 @@ def keyed_table(name: Name, table: str, columns: Sequence[str], **config: Any) -
         "exclude_columns": ["op", "lsn"],
         **config,
     }
-    view = quoted(changes_view(name(events_of(table))))
-    sql = statement("select {columns}, op, lsn from {view}", columns=listed(map(quoted, columns)), view=view)
-    return Model(name(table), sql, configure(declared, table), not_null=tuple(columns))
+    view = quoted(format_changes_view(name(events_of(table))))
+    sql = fill_statement("select {columns}, op, lsn from {view}", columns=join_parts(map(quoted, columns)), view=view)
+    return Model(name(table), sql, read_configuration(declared, table), not_null=tuple(columns))
 
 
 def events_of(table: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.engine.statement import statement
+from arctic_runtime.spark.engine.statement import fill_statement
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.lake import EVENTS, Lake, events_model, lake
 from benchmarks.measure import Measurement, ratio, seconds
 from benchmarks.rows import COLUMNS
@@ -84,7 +84,7 @@ def _set_news_aside(bench: Lake, start: int) -> None:
 
 
 def _merge(bench: Lake, table: str) -> None:
-    merge = statement(
+    merge = fill_statement(
         "merge into {table} t using {news} s on t.id = s.id "
         "when matched and s.op = 'd' then delete "
         "when matched then update set a = s.a, b = s.b, c = s.c, d = s.d, e = s.e "

@@ -29,7 +29,7 @@ def _name(known: Operation) -> str:
 
 def _macro(known: Operation) -> str:
     names = known.macro_arguments or ()
-    arguments = [known.argument(name, names) for name in names]
+    arguments = [known.get_argument(name, names) for name in names]
     parameters = [of.name if of.is_required else f"{of.name}={_literal(of.default)}" for of in arguments]
     values = ", ".join([*(f"{name}={name}" for name in names), "**kwargs"])
     return (

@@ -75,6 +75,6 @@ def embedded(spark_settings: dict[str, str], method: dict[str, Any]) -> Callable
     """Makes the profile of an embedded warehouse, for the Spark that the suites use."""
 
     def profile(warehouse: Path, **given: Any) -> Profile:
-        return Profile.embedded(warehouse, **{"settings": spark_settings, "thresholds": STEADY, **method, **given})
+        return Profile.for_embedded(warehouse, **{"settings": spark_settings, "thresholds": STEADY, **method, **given})
 
     return profile

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.manifests import entries_of
+from arctic_runtime.catalog.manifests import read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 
@@ -37,30 +37,30 @@ class DiskFiles:
         self.table = reader.load_table(name.schema, name.name)
         self._key = tuple(key)
 
-    def of_snapshot(self, snapshot: int | None = None) -> dict[str, int]:
+    def list_snapshot_files(self, snapshot: int | None = None) -> dict[str, int]:
         """Address → size of the data files of a snapshot, of the newest without one."""
         table = self.table
-        found = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
-        return dict(_data_files(table, [found] if found else []))
+        snapshot_found = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
+        return dict(_list_data_files(table, [snapshot_found] if snapshot_found else []))
 
-    def tagged(self, tag: str) -> int | None:
+    def find_tagged_snapshot(self, tag: str) -> int | None:
         """The snapshot that a tag keeps; None where there is no such tag."""
         ref = self.table.metadata.refs.get(tag)
         return None if ref is None else ref.snapshot_id
 
     def on_disk(self) -> list[DiskFile]:
         """All data files in the table's folder and all that its snapshots name."""
-        named = dict(_data_files(self.table, self.table.metadata.snapshots))
-        places = {self._place(path) for path in named}
-        loose = [file for file in self._listed() if self._place(file.path) not in places]
+        named = dict(_list_data_files(self.table, self.table.metadata.snapshots))
+        places = {self._parse_path(path) for path in named}
+        loose = [file for file in self._list_files() if self._parse_path(file.path) not in places]
         return [*(DiskFile(path, size, 0, True) for path, size in named.items()), *loose]
 
-    def remove(self, path: str) -> None:
+    def remove_file(self, path: str) -> None:
         """Deletes a file; one that is gone already is none."""
         with suppress(FileNotFoundError):
             self.table.io.delete(path)
 
-    def rows_under(self, path: str, keys: pa.Table) -> int:
+    def count_rows_under(self, path: str, keys: pa.Table) -> int:
         """How many rows of a file are under `keys`, which have the key's columns in order; deleted rows count."""
         import pyarrow.parquet as pq
 
@@ -68,67 +68,75 @@ class DiskFiles:
             file = pq.ParquetFile(stream)
             if not self._key:
                 return int(file.metadata.num_rows) if keys.num_rows else 0
-            names = self._names_in(file.schema_arrow)
-            groups = [of for of in range(file.num_row_groups) if _may_hold(file, of, names, keys)]
-            batches = (file.read_row_group(of, columns=names) for of in groups)
-            return sum(_count(rows.select(names), keys) for rows in batches)
+            names = self._list_key_names(file.schema_arrow)
+            groups = [group for group in range(file.num_row_groups) if _may_have_key(file, group, names, keys)]
+            batches = (file.read_row_group(group, columns=names) for group in groups)
+            return sum(_count_rows(rows.select(names), keys) for rows in batches)
 
-    def _names_in(self, schema: pa.Schema) -> list[str]:
+    def _list_key_names(self, schema: pa.Schema) -> list[str]:
         """What the columns of the key are called in a file, which keeps their ids and names of its time."""
-        ids = {int(of.metadata[_FIELD_ID]): of.name for of in schema if of.metadata and _FIELD_ID in of.metadata}
+        ids = {
+            int(field.metadata[_FIELD_ID]): field.name
+            for field in schema
+            if field.metadata and _FIELD_ID in field.metadata
+        }
         own = self.table.schema()
         fields = (own.find_field(part, case_sensitive=False) for part in self._key)
-        return [ids.get(of.field_id, of.name) for of in fields]
+        return [ids.get(field.field_id, field.name) for field in fields]
 
-    def _listed(self) -> Iterator[DiskFile]:
+    def _list_files(self) -> Iterator[DiskFile]:
         from pyarrow.fs import FileSelector, FileType
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         io = PyArrowFileIO(self.table.io.properties)
-        for folder in self._folders():
+        for folder in self._list_folders():
             scheme, host, path = io.parse_location(folder, io.properties)
             files = io.fs_by_scheme(scheme, host or None)
             begin = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
-            for of in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True)):
-                if of.type == FileType.File and of.path.endswith(_SUFFIX):
-                    yield DiskFile(f"{begin}{of.path}", of.size, _milliseconds(of), False)
+            for info in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True)):
+                if info.type == FileType.File and info.path.endswith(_SUFFIX):
+                    yield DiskFile(f"{begin}{info.path}", info.size, _get_millis(info), False)
 
-    def _folders(self) -> list[str]:
+    def _list_folders(self) -> list[str]:
         location = self.table.location()
         data = self.table.properties.get("write.data.path", location)
         return [location] if data.startswith(location) else [location, data]
 
-    def _place(self, path: str) -> str:
+    def _parse_path(self, path: str) -> str:
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         return PyArrowFileIO.parse_location(path, self.table.io.properties)[2]
 
 
-def _milliseconds(of: Any) -> int:
-    return int(of.mtime_ns // 1_000_000) if of.mtime_ns else 0
+def _get_millis(info: Any) -> int:
+    return int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
 
 
-def _data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:
+def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:
     """Address and size of the live data files of snapshots; each manifest is read once."""
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
-    manifests = {of.manifest_path: of for snapshot in snapshots for of in snapshot.manifests(table.io)}
+    manifests = {
+        manifest_file.manifest_path: manifest_file
+        for snapshot in snapshots
+        for manifest_file in snapshot.manifests(table.io)
+    }
     for manifest in manifests.values():
         if manifest.content == ManifestContent.DATA:
-            for entry in entries_of(table, manifest):
+            for entry in read_entries(table, manifest):
                 file = entry.data_file
                 if entry.status != ManifestEntryStatus.DELETED and file.content == DataFileContent.DATA:
                     yield file.file_path, file.file_size_in_bytes
 
 
-def _may_hold(file: Any, group: int, names: list[str], keys: pa.Table) -> bool:
+def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bool:
     """Whether the bounds of a row group leave room for a key, by its first column alone."""
     import pyarrow.compute as pc
 
     metadata = file.metadata.row_group(group)
     columns = (metadata.column(place) for place in range(metadata.num_columns))
-    found = next((of for of in columns if of.path_in_schema == names[0]), None)
-    statistics = found.statistics if found is not None else None
+    column_found = next((column for column in columns if column.path_in_schema == names[0]), None)
+    statistics = column_found.statistics if column_found is not None else None
     if statistics is None or not statistics.has_min_max or keys.num_rows == 0:
         return bool(keys.num_rows)
     try:
@@ -139,13 +147,13 @@ def _may_hold(file: Any, group: int, names: list[str], keys: pa.Table) -> bool:
         return True
 
 
-def _count(rows: pa.Table, keys: pa.Table) -> int:
+def _count_rows(rows: pa.Table, keys: pa.Table) -> int:
     """How many rows have a key among `keys`, whose columns are in the same order."""
     import pyarrow.compute as pc
 
     names = [f"k{place}" for place in range(rows.num_columns)]
     wanted = keys.rename_columns(names)
-    found = rows.rename_columns(names).cast(wanted.schema)
+    renamed = rows.rename_columns(names).cast(wanted.schema)
     if len(names) == 1:
-        return int(pc.sum(pc.is_in(found.column(0), value_set=wanted.column(0).combine_chunks())).as_py() or 0)
-    return int(found.join(wanted, keys=names, join_type="left semi").num_rows)
+        return int(pc.sum(pc.is_in(renamed.column(0), value_set=wanted.column(0).combine_chunks())).as_py() or 0)
+    return int(renamed.join(wanted, keys=names, join_type="left semi").num_rows)

@@ -47,10 +47,10 @@ def prepare_warehouse(profile: Profile) -> None:
             for statement in _CATALOG_TABLES:
                 connection.execute(statement)
     except (OSError, sqlite3.Error) as error:
-        raise _unusable(file, error) from error
+        raise _build_unusable_error(file, error) from error
 
 
-def _unusable(file: Path, error: Exception) -> CatalogError:
+def _build_unusable_error(file: Path, error: Exception) -> CatalogError:
     locked = "locked" in str(error)
     advice = (
         "another process has kept it locked; find it (`fuser` or `lsof` on that file) and let it end"

@@ -15,22 +15,22 @@ _SYSTEM = "arctic:"
 _NESTED = ("type", "element", "key", "value")
 
 
-def readable(metadata: dict[str, Any]) -> dict[str, Any]:
+def make_readable(metadata: dict[str, Any]) -> dict[str, Any]:
     """The metadata of a table or a view, as JSON, with the types of its columns as pyiceberg can read them."""
-    schemas = [_readable(schema) for schema in metadata.get("schemas", ())]
-    own = {"schema": _readable(metadata["schema"])} if "schema" in metadata else {}
+    schemas = [_make_schema_readable(schema) for schema in metadata.get("schemas", ())]
+    own = {"schema": _make_schema_readable(metadata["schema"])} if "schema" in metadata else {}
     return {**metadata, "schemas": schemas, **own}
 
 
-def _readable(schema: dict[str, Any]) -> dict[str, Any]:
-    found = {part: _readable_type(schema[part]) for part in _NESTED if part in schema}
-    fields = {"fields": [_readable(field) for field in schema["fields"]]} if "fields" in schema else {}
-    return {**schema, **found, **fields}
+def _make_schema_readable(schema: dict[str, Any]) -> dict[str, Any]:
+    nested = {part: _make_type_readable(schema[part]) for part in _NESTED if part in schema}
+    fields = {"fields": [_make_schema_readable(field) for field in schema["fields"]]} if "fields" in schema else {}
+    return {**schema, **nested, **fields}
 
 
-def _readable_type(kind: str | dict[str, Any]) -> str | dict[str, Any]:
+def _make_type_readable(kind: str | dict[str, Any]) -> str | dict[str, Any]:
     if isinstance(kind, dict):
-        return _readable(kind)
+        return _make_schema_readable(kind)
     return kind if _is_known(kind) else f"geometry('{_SYSTEM}{kind}')"
 
 
@@ -45,7 +45,7 @@ def _is_known(kind: str) -> bool:
     return True
 
 
-def foreign_name(kind: IcebergType) -> str | None:
+def get_foreign_name(kind: IcebergType) -> str | None:
     """What a type is called that pyiceberg does not know; None for one that it knows."""
     from pyiceberg.types import GeometryType
 

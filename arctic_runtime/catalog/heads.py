@@ -27,35 +27,41 @@ def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> Ob
     A catalog in a database tells it of all in one query, as of one moment; of another catalog each is loaded. Raises
     CatalogError where the catalog does not answer.
     """
-    files = reader.metadata_files({of.schema for of in relations})
+    files = reader.list_metadata_files({relation.schema for relation in relations})
     if files is None:
-        return _loaded(reader, relations)
-    found = {of: files[of.schema, of.name] for of in relations if (of.schema, of.name) in files}
+        return _load_heads(reader, relations)
+    files_by_relation = {
+        relation: files[relation.schema, relation.name]
+        for relation in relations
+        if (relation.schema, relation.name) in files
+    }
     return ObservedHeads(
-        {of: file for of, (_, file) in found.items()},
-        frozenset(of for of, (kind, _) in found.items() if kind == "view"),
+        {relation: file for relation, (_, file) in files_by_relation.items()},
+        frozenset(relation for relation, (kind, _) in files_by_relation.items() if kind == "view"),
     )
 
 
-def _loaded(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
+def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
     """Where relations stand, each loaded by itself; those that a namespace does not list are left out."""
     known, views = list(relations), frozenset[TableName]()
     if reader.lists_views:
-        there = {schema: reader.list_relations(schema) for schema in {of.schema for of in relations}}
-        known = [of for of in relations if of.name in there[of.schema]]
-        views = frozenset(of for of in known if there[of.schema][of.name] == "view")
+        there = {schema: reader.list_relations(schema) for schema in {relation.schema for relation in relations}}
+        known = [relation for relation in relations if relation.name in there[relation.schema]]
+        views = frozenset(relation for relation in known if there[relation.schema][relation.name] == "view")
     with ThreadPoolExecutor(reader.thresholds.engine.parallel_actions, "heads") as pool:
-        heads = pool.map(partial(_head, reader, views), known)
-        return ObservedHeads({of: head for of, head in zip(known, heads, strict=True) if head is not None}, views)
+        heads = pool.map(partial(_load_head, reader, views), known)
+        return ObservedHeads(
+            {relation: head for relation, head in zip(known, heads, strict=True) if head is not None}, views
+        )
 
 
-def _head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
+def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
     """What a relation is now; None where there is none, or where it went meanwhile."""
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
     try:
         if relation in views:
-            return reader.view_version(relation.schema, relation.name)
+            return reader.get_view_version(relation.schema, relation.name)
         return str(reader.load_table(relation.schema, relation.name).metadata_location)
     except (NoSuchTableError, NoSuchViewError):
         return None
@@ -75,11 +81,11 @@ class SharedHeads:
         self._given: dict[str, _Look] = {}
         self._newest: _Look | None = None
 
-    def look(self, relations: Collection[TableName]) -> ObservedHeads:
+    def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
         """Where these relations stand now; others may be among those of the result. Raises as `observe_heads`."""
         return self._look_anew(relations).found
 
-    def recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
+    def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
         """The same as of at most so many seconds ago, by a look that this part has not been given yet.
 
         `part` names who asks, and will ask again for the same relations.
@@ -87,8 +93,8 @@ class SharedHeads:
         asked = frozenset(relations)
         with self._lock:
             self._wanted[part] = asked
-            look, given = self._newest, self._given.get(part)
-        if look is None or look is given or not asked <= look.relations or self._clock() - look.at > age_seconds:
+            look, last_given = self._newest, self._given.get(part)
+        if look is None or look is last_given or not asked <= look.relations or self._clock() - look.at > age_seconds:
             look = self._look_anew(asked)
         with self._lock:
             self._given[part] = look

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 
@@ -54,10 +54,10 @@ class LeaseTimes:
 class LeaseTable(Protocol):
     """The table that has a lease in its history."""
 
-    def observe(self) -> tuple[int | None, Held | None]:
+    def observe_lease(self) -> tuple[int | None, Held | None]:
         """The head of the table, None for one without snapshots, and the newest lease."""
 
-    def commit(self, head: int | None, lease: Held) -> None:
+    def commit_lease(self, head: int | None, lease: Held) -> None:
         """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
 
 
@@ -82,41 +82,41 @@ class Lease:
         self._renew_at = 0.0
         self._other: tuple[Held, float] | None = None
 
-    def take(self) -> Held | None:
+    def take_lease(self) -> Held | None:
         """Takes the lease, or renews it; the other process's where one has it.
 
         Raises CommitConflict where other commits to the table always win.
         """
-        return retried(self._take, self._times.attempts)
+        return retry_on_conflict(self._take_once, self._times.attempts)
 
     def is_own(self) -> bool:
         """Whether this process is the newest that has taken the lease."""
-        _, newest = self._table.observe()
+        _, newest = self._table.observe_lease()
         return newest is not None and newest.holder == self.holder
 
-    def renew(self) -> Held | None:
+    def renew_lease(self) -> Held | None:
         """Gives a sign of life where it is time for one; as `take`."""
-        return None if self._clock() < self._renew_at else self.take()
+        return None if self._clock() < self._renew_at else self.take_lease()
 
-    def end(self) -> None:
+    def end_lease(self) -> None:
         """Gives the lease up, if this process has it; it runs out by itself where that fails."""
         with suppress(ArcticError):
-            head, found = self._table.observe()
-            if found is not None and found.holder == self.holder:
-                self._table.commit(head, Held(self.holder, 0.0))
+            head, newest = self._table.observe_lease()
+            if newest is not None and newest.holder == self.holder:
+                self._table.commit_lease(head, Held(self.holder, 0.0))
 
     @contextmanager
-    def kept(self, lost: Callable[[Held], None]) -> Iterator[None]:
+    def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
         """While this lasts, signs of life are given in time, however long the work takes.
 
         `lost` is called, in a thread of its own, when another process has taken over.
         """
         ended = threading.Event()
 
-        def keep() -> None:
+        def renew_until_ended() -> None:
             while not ended.wait(self._times.renewal_seconds):
                 try:
-                    other = self.take()
+                    other = self.take_lease()
                 except Exception as error:
                     # The next sign may get through; what can't be done at all fails in the work itself.
                     LOG.debug("the lease was not renewed: %s", error)
@@ -125,7 +125,7 @@ class Lease:
                         lost(other)
                         return
 
-        keeper = threading.Thread(target=keep, name="lease", daemon=True)
+        keeper = threading.Thread(target=renew_until_ended, name="lease", daemon=True)
         keeper.start()
         try:
             yield
@@ -133,11 +133,11 @@ class Lease:
             ended.set()
             keeper.join()
 
-    def _take(self) -> Held | None:
-        head, found = self._table.observe()
-        if found is not None and found.holder != self.holder and self._is_alive(found):
-            return found
-        self._table.commit(head, Held(self.holder, time.time() + self._times.lease_seconds))
+    def _take_once(self) -> Held | None:
+        head, newest = self._table.observe_lease()
+        if newest is not None and newest.holder != self.holder and self._is_alive(newest):
+            return newest
+        self._table.commit_lease(head, Held(self.holder, time.time() + self._times.lease_seconds))
         self._renew_at = self._clock() + self._times.renewal_seconds
         return None
 
@@ -154,16 +154,16 @@ class Lease:
         return other.until > time.time() and not is_silent and not _has_ended(other)
 
 
-def newest_lease(table: Table) -> tuple[int | None, Held | None]:
+def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
     """The head of a table, and the newest lease in its history."""
-    for snapshot in line_of(table):
+    for snapshot in walk_main_branch(table):
         summary = snapshot.summary
         if summary and (holder := summary[LEASE]):
             return table.metadata.current_snapshot_id, Held(str(holder), int(summary[LEASE_UNTIL] or 0) / 1000)
     return table.metadata.current_snapshot_id, None
 
 
-def line_of(table: Table) -> Iterator[Snapshot]:
+def walk_main_branch(table: Table) -> Iterator[Snapshot]:
     """The snapshots of a table's main branch, newest first."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     at = table.metadata.current_snapshot_id

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from arctic_runtime.catalog.manifests import added_files
+from arctic_runtime.catalog.manifests import list_added_files
 from arctic_runtime.catalog.metered_io import MeteredFileIO
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, plain_columns
+from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, strip_change_columns
 from arctic_runtime.model.shape import DELETE
-from arctic_runtime.model.state import ChangeTableState, Commit, built
+from arctic_runtime.model.state import ChangeTableState, Commit, require_built
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
 
@@ -49,25 +49,25 @@ class _Files:
         self.io = MeteredFileIO(table.io)
         self.opened = 0
 
-    def planned(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
+    def plan_files(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
         """Those that partitions and bounds do not rule out."""
-        scan = _scan(self.table, snapshot, self.wanted)
+        scan = _build_scan(self.table, snapshot, self.wanted)
         return ((scan, task) for task in scan.plan_files())
 
-    def rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
+    def read_rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
         """The rows of the key in one file: its columns are read first, of row groups whose bounds have the key."""
         self.opened += 1
         with self.io.new_input(task.file.file_path).open() as stream:
             file = _KeyedFile(stream, self.table, scan, tuple(self.wanted))
-            places = list(file.places())
-            gone = self._deleted(task) if places else set()
-            return file.rows_at([place for place in places if place not in gone])
+            places = list(file.find_positions())
+            gone = self._list_deleted_positions(task) if places else set()
+            return file.read_rows_at([place for place in places if place not in gone])
 
-    def _deleted(self, task: FileScanTask) -> set[int]:
+    def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
         """The places in a file that are deleted."""
-        return {place for file in task.delete_files for place in self._listed_in(file, task.file.file_path)}
+        return {place for file in task.delete_files for place in self._list_positions_in(file, task.file.file_path)}
 
-    def _listed_in(self, deletes: DataFile, path: str) -> list[int]:
+    def _list_positions_in(self, deletes: DataFile, path: str) -> list[int]:
         """The places that a delete file lists for a data file; of a Puffin file that vector alone is read."""
         import pyarrow.compute as pc
         from pyarrow.parquet import read_table
@@ -97,9 +97,9 @@ class _KeyedFile:
         self.table, self.scan, self.key = table, scan, key
         self.fragment = ds.ParquetFileFormat().make_fragment(stream)
         self.schema = pyarrow_to_schema(self.fragment.physical_schema, table.name_mapping(), format_version=3)
-        self.starts = _starts(self.fragment.metadata)
+        self.starts = _list_row_group_starts(self.fragment.metadata)
 
-    def places(self) -> Iterator[int]:
+    def find_positions(self) -> Iterator[int]:
         """The places of the rows of the key."""
         import pyarrow as pa
         from pyiceberg.expressions.visitors import bind, translate_column_names
@@ -115,20 +115,20 @@ class _KeyedFile:
             places = pa.array(range(self.starts[group.id], self.starts[group.id] + len(keys)))
             yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
 
-    def rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
+    def read_rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
         """The rows in some places, with the columns of the table as of the scan."""
         wanted, own = self.scan.projection().as_struct(), self.schema.as_struct()
-        found: list[dict[str, Any]] = []
+        rows_found: list[dict[str, Any]] = []
         for group, start in enumerate(self.starts):
             end = start + self.fragment.metadata.row_group(group).num_rows
             inside = [place - start for place in places if start <= place < end]
             if inside:
                 rows = self.fragment.subset(row_group_ids=[group]).to_table().take(inside).to_pylist()
-                found += [_projected(row, own, wanted) for row in rows]
-        return found
+                rows_found += [_project_value(row, own, wanted) for row in rows]
+        return rows_found
 
 
-def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
+def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
     """The row of a key, given as texts in the order of the primary key; reads only files that may hold it.
 
     In a table with history it is the current version; with a value for `_valid_from` the version that begins there. Of
@@ -143,22 +143,22 @@ def lookup(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup
             f"  expected: one value for each of {', '.join(key) or 'no column'}\n  found: {len(values)} value(s)"
         )
     state = observe_model(reader, model)
-    changes, base = built(state, model.table)
+    changes, base = require_built(state, model.table)
     wanted = dict(zip(key, values, strict=not is_current))
     log = _Files(reader.load_table(model.table.changes.schema, model.table.changes.name), wanted)
-    told = (_of_current if is_current else _newest)(_newest_changes(log, changes, base.merged))
-    if told is not None:
-        names = [column.name for column in plain_columns(changes.columns)]
-        is_gone = told[ACTION] == DELETE or (is_current and not told[IS_CURRENT])
-        row = None if is_gone else {name: told[name] for name in names}
+    change_row = (_select_current if is_current else _select_newest)(_read_newest_changes(log, changes, base.merged))
+    if change_row is not None:
+        names = [column.name for column in strip_change_columns(changes.columns)]
+        is_gone = change_row[ACTION] == DELETE or (is_current and not change_row[IS_CURRENT])
+        row = None if is_gone else {name: change_row[name] for name in names}
         return Lookup(row, log.opened, log.io.bytes)
     wanted = {**wanted, **({IS_CURRENT: "true"} if is_current else {})}
     merged = _Files(reader.load_table(model.base.schema, model.base.name), wanted)
-    found = _live_row(merged, base.snapshot)
-    return Lookup(found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
+    row_found = _find_live_row(merged, base.snapshot)
+    return Lookup(row_found, log.opened + merged.opened, log.io.bytes + merged.io.bytes)
 
 
-def full_scan_bytes(reader: CatalogReader, model: Model) -> int:
+def estimate_full_scan_bytes(reader: CatalogReader, model: Model) -> int:
     """What reading the whole base takes from storage: its data files and deletion vectors."""
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     if snapshot is None or snapshot.summary is None:
@@ -166,12 +166,14 @@ def full_scan_bytes(reader: CatalogReader, model: Model) -> int:
     return int(snapshot.summary.additional_properties.get("total-files-size", 0))
 
 
-def _live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
-    planned = sorted(base.planned(snapshot), key=lambda found: found[1].file.record_count, reverse=True)
-    return next((row for scan, task in planned for row in base.rows(scan, task)), None)
+def _find_live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
+    planned = sorted(
+        base.plan_files(snapshot), key=lambda planned_file: planned_file[1].file.record_count, reverse=True
+    )
+    return next((row for scan, task in planned for row in base.read_rows(scan, task)), None)
 
 
-def _newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
+def _select_newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
     """The newest change row of a key."""
     rows = next(iter(commits), [])
     if len(rows) <= 1:
@@ -179,7 +181,7 @@ def _newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
     return max(rows, key=lambda row: row[SEQUENCE])
 
 
-def _of_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
+def _select_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
     """The change row that tells what the current version is, or that there is none; a commit may tell of others."""
     for rows in commits:
         opened = [row for row in rows if row[IS_CURRENT] and row[ACTION] != DELETE]
@@ -189,22 +191,29 @@ def _of_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | Non
     return None
 
 
-def _newest_changes(log: _Files, changes: ChangeTableState, merged: Version | None) -> Iterator[list[dict[str, Any]]]:
+def _read_newest_changes(
+    log: _Files, changes: ChangeTableState, merged: Version | None
+) -> Iterator[list[dict[str, Any]]]:
     """The key's change rows that are not merged yet, those of one commit after the other, the newest first."""
-    pending = changes.after(merged)
+    pending = changes.list_commits_after(merged)
     if not pending:
         return
-    places = added_files(log.table, pending)
-    found: dict[str, tuple[DataScan, FileScanTask]] = {}
-    for snapshot in _before_rewriting(changes.commits, pending):
-        found |= {task.file.file_path: (scan, task) for scan, task in log.planned(snapshot)}
-    for place in sorted({places[path] for path in found if path in places}, reverse=True):
-        rows = [row for path, of in found.items() if places.get(path) == place for row in log.rows(*of)]
+    places = list_added_files(log.table, pending)
+    files_by_path: dict[str, tuple[DataScan, FileScanTask]] = {}
+    for snapshot in _list_snapshots_before_rewriting(changes.commits, pending):
+        files_by_path |= {task.file.file_path: (scan, task) for scan, task in log.plan_files(snapshot)}
+    for place in sorted({places[path] for path in files_by_path if path in places}, reverse=True):
+        rows = [
+            row
+            for path, scan_and_task in files_by_path.items()
+            if places.get(path) == place
+            for row in log.read_rows(*scan_and_task)
+        ]
         if rows:
             yield rows
 
 
-def _before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
+def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
     """Snapshots that together have all files that were added in `pending`, before anybody put some of them together."""
     first = pending[0].version.sequence
     rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
@@ -220,17 +229,17 @@ def _cut_out(stream: Any, path: str) -> bytes:
     size = int.from_bytes(tail[:4], "little")
     stream.seek(-_PUFFIN_TAIL - size, 2)
     footer = json.loads(stream.read(size))
-    kept, payload = [], MAGIC_BYTES
+    blobs, payload = [], MAGIC_BYTES
     for blob in footer["blobs"]:
         if blob["properties"].get("referenced-data-file") == path:
             stream.seek(blob["offset"])
-            kept.append({**blob, "offset": len(payload)})
+            blobs.append({**blob, "offset": len(payload)})
             payload += stream.read(blob["length"])
-    told = json.dumps({**footer, "blobs": kept}).encode()
-    return bytes(payload + MAGIC_BYTES + told + len(told).to_bytes(4, "little") + tail[4:])
+    footer_bytes = json.dumps({**footer, "blobs": blobs}).encode()
+    return bytes(payload + MAGIC_BYTES + footer_bytes + len(footer_bytes).to_bytes(4, "little") + tail[4:])
 
 
-def _projected(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
+def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
     """A value of a type that a file has, as one of the type that the table has; fields are known by their ids."""
     from pyiceberg.types import ListType, MapType, StructType
 
@@ -241,15 +250,20 @@ def _projected(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
             known = {field.field_id: field for field in own.fields}
             pairs = [(field, known.get(field.field_id)) for field in wanted.fields]
             return {
-                field.name: _projected(value[of.name], of.field_type, field.field_type) if of else field.initial_default
-                for field, of in pairs
+                field.name: _project_value(value[own_field.name], own_field.field_type, field.field_type)
+                if own_field
+                else field.initial_default
+                for field, own_field in pairs
             }
         case ListType(), ListType():
-            return [_projected(element, own.element_type, wanted.element_type) for element in value]
+            return [_project_value(element, own.element_type, wanted.element_type) for element in value]
         case MapType(), MapType():
             return [
-                (_projected(key, own.key_type, wanted.key_type), _projected(of, own.value_type, wanted.value_type))
-                for key, of in value
+                (
+                    _project_value(key, own.key_type, wanted.key_type),
+                    _project_value(own_field, own.value_type, wanted.value_type),
+                )
+                for key, own_field in value
             ]
     return value
 
@@ -258,7 +272,7 @@ def _is_vectors(file: Any) -> bool:
     return bool(file.file_format.name == "PUFFIN")
 
 
-def _starts(metadata: Any) -> list[int]:
+def _list_row_group_starts(metadata: Any) -> list[int]:
     """The place of the first row of each row group."""
     starts, at = [], 0
     for group in range(metadata.num_row_groups):
@@ -267,7 +281,7 @@ def _starts(metadata: Any) -> list[int]:
     return starts
 
 
-def _scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
+def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataScan:
     from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, IsNaN, Reference
     from pyiceberg.expressions.literals import literal
     from pyiceberg.types import DoubleType, FloatType

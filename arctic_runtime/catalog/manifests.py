@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.reader import CatalogReader, spark_type
+from arctic_runtime.catalog.reader import CatalogReader, to_spark_type
 from arctic_runtime.model.compaction import DataFile, FileGroup, FileTotals, PartitionValue, Specs, TableFiles
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.names import TableName
@@ -38,29 +38,33 @@ def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
     snapshot = table.current_snapshot()
     if snapshot is None:
         return FileTotals(0, 0)
-    deleted = sum(_counted(snapshot, of) for of in ("total-position-deletes", "total-equality-deletes"))
-    since = [of for of in _since_rewritten(table, snapshot) if _brought_rows(of)]
+    deleted = sum(_read_counter(snapshot, counter) for counter in ("total-position-deletes", "total-equality-deletes"))
+    since = [counter for counter in _walk_since_rewrite(table, snapshot) if _has_added_rows(counter)]
     return FileTotals(
-        files=_counted(snapshot, "total-data-files"),
+        files=_read_counter(snapshot, "total-data-files"),
         deleted=deleted,
         appends=len(since),
-        bytes=_counted(snapshot, "total-files-size"),
-        added_bytes=sum(_counted(of, "added-files-size") for of in since),
+        bytes=_read_counter(snapshot, "total-files-size"),
+        added_bytes=sum(_read_counter(counter, "added-files-size") for counter in since),
     )
 
 
-def _since_rewritten(table: Table, newest: Snapshot) -> Iterator[Snapshot]:
+def _walk_since_rewrite(table: Table, newest: Snapshot) -> Iterator[Snapshot]:
     at: Snapshot | None = newest
     while at is not None and not (at.summary is not None and at.summary.operation.value == "replace"):
         yield at
         at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
 
 
-def _brought_rows(of: Snapshot) -> bool:
-    return of.summary is not None and of.summary.operation.value == "append" and _counted(of, "added-records") > 0
+def _has_added_rows(snapshot: Snapshot) -> bool:
+    return (
+        snapshot.summary is not None
+        and snapshot.summary.operation.value == "append"
+        and _read_counter(snapshot, "added-records") > 0
+    )
 
 
-def _counted(snapshot: Snapshot, what: str) -> int:
+def _read_counter(snapshot: Snapshot, what: str) -> int:
     return int(snapshot.summary.additional_properties.get(what, 0)) if snapshot.summary else 0
 
 
@@ -76,20 +80,23 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
         return None
     files: list[tuple[int, Any]] = []
     deleted: dict[str, int] = {}
-    for spec, file in _live_files(table, snapshot):
+    for spec, file in _walk_live_files(table, snapshot):
         if file.content.name == "DATA":
             files.append((spec, file))
-        elif path := referenced_path(file) or only_path(file):
+        elif path := get_referenced_path(file) or find_only_path(file):
             deleted[path] = deleted.get(path, 0) + file.record_count
-    found: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
+    files_by_group: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
     for spec, file in files:
         values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
         gone = deleted.get(file.file_path, 0)
         lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
-        found.setdefault((spec, values), []).append(lying)
-    nodes = (FileGroup(spec, _partition(table, spec, values), tuple(of)) for (spec, values), of in found.items())
+        files_by_group.setdefault((spec, values), []).append(lying)
+    nodes = (
+        FileGroup(spec, _build_partition(table, spec, values), tuple(deletes))
+        for (spec, values), deletes in files_by_group.items()
+    )
     target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
-    specs = _specs(table)
+    specs = _build_specs(table)
     return TableFiles(
         name,
         snapshot.snapshot_id,
@@ -100,7 +107,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
     )
 
 
-def added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
+def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
     """Path → sequence number of the data files that these commits added, each read where it was added."""
     places: dict[str, int] = {}
     for commit in commits:
@@ -121,7 +128,7 @@ def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> 
     if snapshot is None or column not in schema.column_names:
         return None
     place = schema.find_field(column).field_id
-    data = (file for _, file in _live_files(table, snapshot) if file.content.name == "DATA")
+    data = (file for _, file in _walk_live_files(table, snapshot) if file.content.name == "DATA")
     ends = (bound for file in data if (bound := (file.upper_bounds or {}).get(place)) is not None)
     return max((int.from_bytes(end, "little", signed=True) for end in ends), default=None)
 
@@ -132,13 +139,17 @@ def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
 
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
-    data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA] if snapshot else []
-    return any(of.deleted_files_count for of in data)
+    data = (
+        [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+        if snapshot
+        else []
+    )
+    return any(manifest.deleted_files_count for manifest in data)
 
 
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
     """The partition specs that a table has or had."""
-    return _specs(reader.load_table(name.schema, name.name))
+    return _build_specs(reader.load_table(name.schema, name.name))
 
 
 def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
@@ -149,36 +160,43 @@ def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
     snapshot = table.current_snapshot()
     if table.properties.get(KIND) != "base" or snapshot is None:
         return NOT_BUCKETED
-    transforms = _specs(table).transforms
-    data = [of for of in snapshot.manifests(table.io) if of.content == ManifestContent.DATA]
-    found = {transforms[of.partition_spec_id] for of in data if of.has_added_files() or of.has_existing_files()}
-    buckets = {of[-1] for of in found if of and of[-1].unit == "bucket"}
-    if any(not of or of[-1] not in buckets for of in found) or len({of.column for of in buckets}) != 1:
+    transforms = _build_specs(table).transforms
+    data = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+    layouts = {
+        transforms[manifest.partition_spec_id]
+        for manifest in data
+        if manifest.has_added_files() or manifest.has_existing_files()
+    }
+    buckets = {manifest[-1] for manifest in layouts if manifest and manifest[-1].unit == "bucket"}
+    if (
+        any(not manifest or manifest[-1] not in buckets for manifest in layouts)
+        or len({manifest.column for manifest in buckets}) != 1
+    ):
         return NOT_BUCKETED
-    others = dict.fromkeys(part.column for of in found for part in of[:-1])
-    (column,) = {of.column for of in buckets}
-    return Placement(column, tuple(sorted(of.parameter or 0 for of in buckets)), tuple(others))
+    others = dict.fromkeys(part.column for manifest in layouts for part in manifest[:-1])
+    (column,) = {manifest.column for manifest in buckets}
+    return Placement(column, tuple(sorted(manifest.parameter or 0 for manifest in buckets)), tuple(others))
 
 
-def _specs(table: Table) -> Specs:
-    found = {
-        number: tuple(partition_value(table, of, None).transform for of in spec.fields)
+def _build_specs(table: Table) -> Specs:
+    transforms = {
+        number: tuple(build_partition_value(table, field, None).transform for field in spec.fields)
         for number, spec in table.specs().items()
     }
-    return Specs(table.spec().spec_id, found)
+    return Specs(table.spec().spec_id, transforms)
 
 
-def _live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
+def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
     """Spec and file of every entry that is live."""
     from pyiceberg.manifest import ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):
-        for entry in entries_of(table, manifest):
+        for entry in read_entries(table, manifest):
             if entry.status != ManifestEntryStatus.DELETED:
                 yield manifest.partition_spec_id, entry.data_file
 
 
-def entries_of(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
     """The entries of a manifest; read as format version 3, since pyiceberg itself reads no more than 2 has."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
@@ -194,12 +212,12 @@ def entries_of(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
         yield from entries
 
 
-def sequence_of(entry: ManifestEntry, manifest: ManifestFile) -> int:
+def get_sequence(entry: ManifestEntry, manifest: ManifestFile) -> int:
     """The sequence number of the commit that brought a file; entries of their own commit leave it to the manifest."""
     return manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
 
 
-def referenced_path(deletes: Any) -> str | None:
+def get_referenced_path(deletes: Any) -> str | None:
     """The file that a deletion vector is of; pyiceberg has no name for it."""
     from pyiceberg.manifest import DATA_FILE_TYPE
 
@@ -207,39 +225,39 @@ def referenced_path(deletes: Any) -> str | None:
     return path
 
 
-def only_path(deletes: Any) -> str | None:
+def find_only_path(deletes: Any) -> str | None:
     """The one file that a file of positions is of, which the bounds of its paths tell; None where it is of several."""
     first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
     return first.decode() if first and first == last else None
 
 
-def _partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
+def _build_partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
     fields = table.specs()[spec].fields
-    return tuple(partition_value(table, of, value) for of, value in zip(fields, values, strict=True))
+    return tuple(build_partition_value(table, field, value) for field, value in zip(fields, values, strict=True))
 
 
-def partition_value(table: Table, of: PartitionField, value: Any) -> PartitionValue:
+def build_partition_value(table: Table, field: PartitionField, value: Any) -> PartitionValue:
     """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
-    source = next((column for column in table.schema().fields if column.field_id == of.source_id), None)
-    if source is None or str(of.transform) in ("void", "unknown"):
-        return PartitionValue(Transform("identity", of.name), None if value is None else str(value), "")
-    transform = _transform(of, source.name)
+    source = next((column for column in table.schema().fields if column.field_id == field.source_id), None)
+    if source is None or str(field.transform) in ("void", "unknown"):
+        return PartitionValue(Transform("identity", field.name), None if value is None else str(value), "")
+    transform = _build_transform(field, source.name)
     if transform.unit in _NUMBERED:
         return PartitionValue(transform, None if value is None else str(value), "int")
-    text = None if value is None else of.transform.to_human_string(source.field_type, value)
-    return PartitionValue(transform, text, "date" if transform.unit == "days" else _written_type(source.field_type))
+    text = None if value is None else field.transform.to_human_string(source.field_type, value)
+    return PartitionValue(transform, text, "date" if transform.unit == "days" else _get_written_type(source.field_type))
 
 
-def _written_type(kind: IcebergType) -> str:
+def _get_written_type(kind: IcebergType) -> str:
     from pyiceberg.types import DecimalType
 
-    return spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
+    return to_spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
 
 
-def _transform(of: PartitionField, column: str) -> Transform:
+def _build_transform(field: PartitionField, column: str) -> Transform:
     from pyiceberg.transforms import BucketTransform, TruncateTransform
 
-    match of.transform:
+    match field.transform:
         case BucketTransform(num_buckets=buckets):
             return Transform("bucket", column, buckets)
         case TruncateTransform(width=width):

@@ -19,7 +19,7 @@ class MeteredFileIO:
     def new_input(self, location: str) -> _Input:
         return _Input(self._io.new_input(location), self)
 
-    def add(self, count: int) -> None:
+    def add_bytes(self, count: int) -> None:
         """Several threads may read columns of one file."""
         with self._lock:
             self.bytes += count
@@ -44,9 +44,9 @@ class _Stream:
         return bool(self._stream.closed)
 
     def read(self, size: int | None = None) -> bytes:
-        found = cast(bytes, self._stream.read(size) if size is not None and size >= 0 else self._stream.read())
-        self._tally.add(len(found))
-        return found
+        data = cast(bytes, self._stream.read(size) if size is not None and size >= 0 else self._stream.read())
+        self._tally.add_bytes(len(data))
+        return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
         return int(self._stream.seek(offset, whence))

@@ -19,7 +19,7 @@ from arctic_runtime.model.properties import (
 from arctic_runtime.model.state import CurrentViewState, ViewState
 
 
-def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
+def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
     """The view under this name, and what it pins where it is one of ours."""
     info = _load_view(reader, name)
     if info is None:
@@ -27,14 +27,14 @@ def reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
     properties = info.properties
     return ViewState(
         columns=tuple(Column(column.name, column.type) for column in info.columns),
-        base_snapshot=_number(properties.get(PINNED_BASE)),
-        merged=_number(properties.get(PINNED_MERGED)),
-        head=_number(properties.get(PINNED_HEAD)),
+        base_snapshot=_parse_number(properties.get(PINNED_BASE)),
+        merged=_parse_number(properties.get(PINNED_MERGED)),
+        head=_parse_number(properties.get(PINNED_HEAD)),
         is_clone=properties.get(KIND) == CLONE_KIND,
     )
 
 
-def view_sql(reader: CatalogReader, name: TableName) -> str | None:
+def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:
     """The query of a view; None where there is no view of this name."""
     info = _load_view(reader, name)
     return info.sql if info is not None else None
@@ -49,7 +49,9 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
         return None
 
 
-def current_views(reader: CatalogReader, table: TableName, named: Iterable[TableName]) -> Iterator[CurrentViewState]:
+def list_current_views(
+    reader: CatalogReader, table: TableName, named: Iterable[TableName]
+) -> Iterator[CurrentViewState]:
     """What stands under names that a table has, or had, for the view of its current versions."""
     for name in sorted(named):
         view = _load_view(reader, name)
@@ -72,5 +74,5 @@ def _is_table(reader: CatalogReader, name: TableName) -> bool:
     return True
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     return int(text) if text else None

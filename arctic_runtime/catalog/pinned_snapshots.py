@@ -20,17 +20,17 @@ class PinnedSnapshots:
     _states: dict[str, SourceState] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
+    def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
         """What was first observed under a name; it is observed now if that has not been done."""
         with self._lock:
-            found = self._states.get(str(name))
-        if found is not None:
-            return found
+            known_state = self._states.get(str(name))
+        if known_state is not None:
+            return known_state
         state = observe()
         with self._lock:
             return self._states.setdefault(str(name), state) if state is not None else None
 
-    def forget(self, name: TableName) -> None:
+    def invalidate_table(self, name: TableName) -> None:
         """After a table's own run whoever reads it next reads what that made of it."""
         with self._lock:
             self._states.pop(str(name), None)

@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
-from arctic_runtime.catalog.foreign_types import foreign_name, readable
+from arctic_runtime.catalog.foreign_types import get_foreign_name, make_readable
 from arctic_runtime.catalog.sqlite_file import follow_file
-from arctic_runtime.effects import Engine, Failure, effect, wait_for_lock
+from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.model.types import array_text, map_text, struct_text
-from arctic_runtime.profile import masked
+from arctic_runtime.model.types import format_array_type, format_struct_type, map_text
+from arctic_runtime.profile import mask_secrets
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -85,7 +85,7 @@ class CatalogReader:
 
     @cached_property
     def reachable(self) -> bool:
-        return self.profile.pyiceberg_properties() is not None
+        return self.profile.build_pyiceberg_properties() is not None
 
     @property
     def lists_views(self) -> bool:
@@ -93,14 +93,14 @@ class CatalogReader:
         return self.reachable and (self._is_sql or self._is_rest)
 
     def list_namespaces(self) -> list[str]:
-        return sorted(".".join(levels) for levels in self._ask("list namespaces", self.catalog.list_namespaces))
+        return sorted(".".join(levels) for levels in self._ask_catalog("list namespaces", self.catalog.list_namespaces))
 
-    def namespace_exists(self, namespace: str) -> bool:
-        return self._ask(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
+    def has_namespace(self, namespace: str) -> bool:
+        return self._ask_catalog(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
 
     def create_namespace(self, namespace: str) -> None:
         """Creates the namespace; does nothing where it exists."""
-        self.change(
+        self.perform_change(
             "namespace.create",
             f"create namespace {namespace}",
             lambda: self.catalog.create_namespace_if_not_exists((namespace,)),
@@ -110,28 +110,30 @@ class CatalogReader:
         """Drops an empty namespace; does nothing where it does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
-        def drop() -> None:
+        def drop_if_there() -> None:
             with suppress(NoSuchNamespaceError):
                 self.catalog.drop_namespace((namespace,))
 
-        self.change("namespace.drop", f"drop namespace {namespace}", drop)
+        self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
-    def change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+    def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
         """Performs an effect; waits for a locked catalog, and raises CatalogError where the catalog does not answer."""
-        return effect(effect_name, lambda: self._explained(what, change), self._named(what), self._engine)
+        return perform_effect(
+            effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
+        )
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Name → kind of everything in the namespace, empty where it does not exist."""
         if self._is_sql:
-            return self._ask(f"list {namespace}", lambda: self._list_sql(namespace))
-        if not self.namespace_exists(namespace):
+            return self._ask_catalog(f"list {namespace}", lambda: self._list_sql(namespace))
+        if not self.has_namespace(namespace):
             return {}
-        found: dict[str, RelationKind] = {}
-        for levels in self._ask(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
-            found[levels[-1]] = "view"
-        for levels in self._ask(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
-            found.setdefault(levels[-1], "table")
-        return found
+        kinds: dict[str, RelationKind] = {}
+        for levels in self._ask_catalog(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
+            kinds[levels[-1]] = "view"
+        for levels in self._ask_catalog(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
+            kinds.setdefault(levels[-1], "table")
+        return kinds
 
     def list_tables(self, namespace: str) -> list[str]:
         return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "table")
@@ -144,19 +146,19 @@ class CatalogReader:
 
         Columns of types that pyiceberg does not know have one that `foreign_types` knows.
         """
-        return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
+        return self._ask_catalog(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
     def load_view(self, namespace: str, name: str) -> RelationInfo:
         """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError where there is none."""
-        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._view_metadata(namespace, name))
-        return _view_info(namespace, name, metadata)
+        metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
+        return _build_view_info(namespace, name, metadata)
 
-    def describe(self, namespace: str, name: str) -> RelationInfo | None:
+    def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
         """Columns, comments, properties and size of a table or view; None where there is neither."""
         from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
         try:
-            return _table_info(namespace, name, self.load_table(namespace, name))
+            return _build_table_info(namespace, name, self.load_table(namespace, name))
         except NoSuchTableError:
             pass
         try:
@@ -174,12 +176,12 @@ class CatalogReader:
     def _catalog(self) -> Catalog:
         from pyiceberg.catalog import load_catalog
 
-        properties = self.profile.pyiceberg_properties()
+        properties = self.profile.build_pyiceberg_properties()
         if properties is None:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
         if self.profile.sqlite_file is not None and not self.profile.sqlite_file.exists():
             prepare_warehouse(self.profile)
-        opened: Any = self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
+        opened: Any = self._ask_catalog("open it", lambda: load_catalog(self.profile.catalog, **properties))
         if self.profile.sqlite_file is not None:
             follow_file(opened.engine, self.profile.sqlite_file)
         catalog: Catalog = opened
@@ -200,7 +202,7 @@ class CatalogReader:
         query = select(IcebergTables.table_name, IcebergTables.iceberg_type).where(
             IcebergTables.catalog_name == self.profile.catalog, IcebergTables.table_namespace == namespace
         )
-        with self._sql_engine().connect() as connection:
+        with self._get_sql_engine().connect() as connection:
             return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
 
     def _load_table(self, namespace: str, name: str) -> Table:
@@ -214,7 +216,7 @@ class CatalogReader:
         except (ValidationError, MetadataError) as error:
             raise CatalogError(
                 f"{namespace}.{name} can't be read without Spark.\n  expected: columns of types that pyiceberg knows\n"
-                f"  found: {_unread(error)}\n"
+                f"  found: {_find_unread_part(error)}\n"
                 "  what to do: read it through a table or an Iceberg view without that column"
             ) from error
 
@@ -223,78 +225,80 @@ class CatalogReader:
         from pyiceberg.io import load_file_io
         from pyiceberg.table import Table
 
-        location = self._metadata_location(namespace, name, ("TABLE", None))
+        location = self._find_metadata_location(namespace, name, ("TABLE", None))
         if location is None:
             raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = self._table_metadata(location)
+        metadata = self._load_table_metadata(location)
         file_io = load_file_io({**self.catalog.properties, **metadata.properties}, location)
         return Table((namespace, name), metadata, location, file_io, self.catalog)
 
-    def _table_metadata(self, location: str) -> TableMetadata:
+    def _load_table_metadata(self, location: str) -> TableMetadata:
         """A metadata file, which never changes: those that were read last are kept."""
         with self._reading:
             known = self._metadata.pop(location, None)
             if known is not None:
                 self._metadata[location] = known
                 return known
-        metadata = _parsed(self._metadata_text(location))
+        metadata = _parse_metadata(self._read_metadata_text(location))
         with self._reading:
             self._metadata[location] = metadata
             while len(self._metadata) > self.thresholds.engine.kept_metadata:
                 self._metadata.popitem(last=False)
         return metadata
 
-    def _view_metadata(self, namespace: str, name: str) -> ViewMetadata:
+    def _load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
         if self._is_sql:
-            return self._view_metadata_of_sql(namespace, name)
+            return self._load_view_metadata_from_sql(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
 
-    def view_file(self, namespace: str, name: str) -> str | None:
+    def get_view_file(self, namespace: str, name: str) -> str | None:
         """The metadata file that a view is read from; None where there is no view, or the catalog names no file."""
         if not self._is_sql:
             return None
-        return self._ask(
-            f"look for view {namespace}.{name}", lambda: self._metadata_location(namespace, name, ("VIEW",))
+        return self._ask_catalog(
+            f"look for view {namespace}.{name}", lambda: self._find_metadata_location(namespace, name, ("VIEW",))
         )
 
-    def metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
+    def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
         """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment.
 
         None where the catalog tells that only of one relation after the other.
         """
         if not self._is_sql:
             return None
-        return self._ask("look where tables stand", lambda: self._metadata_files_of_sql(tuple(namespaces)))
+        return self._ask_catalog("look where tables stand", lambda: self._list_metadata_files_in_sql(tuple(namespaces)))
 
-    def _metadata_files_of_sql(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
+    def _list_metadata_files_in_sql(
+        self, namespaces: tuple[str, ...]
+    ) -> dict[tuple[str, str], tuple[RelationKind, str]]:
         from pyiceberg.catalog.sql import IcebergTables as Tables
         from sqlalchemy import select
 
         query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
             Tables.catalog_name == self.profile.catalog, Tables.table_namespace.in_(namespaces)
         )
-        with self._sql_engine().connect() as connection:
+        with self._get_sql_engine().connect() as connection:
             return {
                 (namespace, name): (_KINDS.get(kind or "TABLE", "other"), str(location))
                 for namespace, name, kind, location in connection.execute(query)
             }
 
-    def view_version(self, namespace: str, name: str) -> str:
+    def get_view_version(self, namespace: str, name: str) -> str:
         """What a view is now, in a text that is another one after each replacement; raises as `load_view`."""
-        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._view_metadata(namespace, name))
+        metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         times = [entry.timestamp_ms for entry in metadata.version_log]
         return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
 
-    def _view_metadata_of_sql(self, namespace: str, name: str) -> ViewMetadata:
+    def _load_view_metadata_from_sql(self, namespace: str, name: str) -> ViewMetadata:
         from pyiceberg.exceptions import NoSuchViewError
         from pyiceberg.view.metadata import ViewMetadata
 
-        location = self._metadata_location(namespace, name, ("VIEW",))
+        location = self._find_metadata_location(namespace, name, ("VIEW",))
         if location is None:
             raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
-        return ViewMetadata.model_validate(readable(json.loads(self._metadata_text(location))))
+        return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
 
-    def _metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
+    def _find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import or_, select
 
@@ -304,11 +308,11 @@ class CatalogReader:
             IcebergTables.table_name == name,
             or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
         )
-        with self._sql_engine().connect() as connection:
+        with self._get_sql_engine().connect() as connection:
             location = connection.execute(query).scalar()
         return None if location is None else str(location)
 
-    def _metadata_text(self, location: str) -> bytes:
+    def _read_metadata_text(self, location: str) -> bytes:
         from pyiceberg.io import load_file_io
         from pyiceberg.serializers import Compressor
 
@@ -317,16 +321,16 @@ class CatalogReader:
         with file_io.new_input(location).open() as stream, decompressed(stream) as content:
             return content.read()
 
-    def _sql_engine(self) -> Any:
+    def _get_sql_engine(self) -> Any:
         from pyiceberg.catalog.sql import SqlCatalog
 
         catalog = self.catalog
         assert isinstance(catalog, SqlCatalog)
         return catalog.engine
 
-    def _ask(self, what: str, question: Callable[[], T]) -> T:
+    def _ask_catalog(self, what: str, question: Callable[[], T]) -> T:
         """Runs one question, waiting for a locked catalog, and raises CatalogError where it can't be answered."""
-        return wait_for_lock(lambda: self._explained(what, question), self._named(what), self._engine)
+        return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
 
     @cached_property
     def _engine(self) -> Engine:
@@ -334,12 +338,12 @@ class CatalogReader:
         unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self.thresholds.commits)
 
-    def _explained(self, what: str, action: Callable[[], T]) -> T:
-        with self._explaining(what):
+    def _run_explained(self, what: str, action: Callable[[], T]) -> T:
+        with self._explain_errors(what):
             return action()
 
     @contextmanager
-    def _explaining(self, what: str) -> Iterator[None]:
+    def _explain_errors(self, what: str) -> Iterator[None]:
         from requests.exceptions import RequestException
 
         try:
@@ -348,9 +352,9 @@ class CatalogReader:
             text = str(getattr(error, "orig", error))
             if "locked" in text or "busy" in text:
                 raise _Locked(text) from error
-            raise CatalogError(self._failure_message(what, text)) from error
+            raise CatalogError(self._format_failure(what, text)) from error
         except (RequestException, OSError) as error:
-            raise CatalogError(self._failure_message(what, str(error))) from error
+            raise CatalogError(self._format_failure(what, str(error))) from error
 
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
@@ -361,18 +365,18 @@ class CatalogReader:
 
         return (DBAPIError, sqlite3.Error)
 
-    def _failure_message(self, what: str, reason: str) -> str:
+    def _format_failure(self, what: str, reason: str) -> str:
         cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"{self._named(f'could not {what}')}: {reason}. {cure}"
+        return f"{self._format_subject(f'could not {what}')}: {reason}. {cure}"
 
-    def _named(self, what: str) -> str:
+    def _format_subject(self, what: str) -> str:
         return f"catalog {self.profile.catalog} ({self._address}): {what}"
 
     @property
     def _address(self) -> str:
         if self.profile.sqlite_file is not None:
             return str(self.profile.sqlite_file)
-        return masked(self.profile.catalog_properties).get("uri", "no address")
+        return mask_secrets(self.profile.catalog_properties).get("uri", "no address")
 
 
 class UnsupportedType(Exception):
@@ -393,7 +397,7 @@ _CURES = (
 )
 
 
-def _parsed(text: bytes) -> TableMetadata:
+def _parse_metadata(text: bytes) -> TableMetadata:
     """A table's metadata; columns of types that pyiceberg does not know get one that `foreign_types` knows."""
     from pydantic import ValidationError
     from pyiceberg.exceptions import ValidationError as MetadataError
@@ -402,10 +406,10 @@ def _parsed(text: bytes) -> TableMetadata:
     try:
         return TableMetadataUtil.parse_raw(text.decode())
     except (ValidationError, MetadataError):
-        return TableMetadataUtil.parse_obj(readable(json.loads(text)))
+        return TableMetadataUtil.parse_obj(make_readable(json.loads(text)))
 
 
-def spark_type(iceberg_type: IcebergType) -> str:
+def to_spark_type(iceberg_type: IcebergType) -> str:
     """Spark's name of an Iceberg type, as `DESCRIBE` shows it; or UnsupportedType."""
     from pyiceberg import types
 
@@ -413,14 +417,14 @@ def spark_type(iceberg_type: IcebergType) -> str:
         case types.DecimalType(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
         case types.ListType(element_type=element):
-            return array_text(spark_type(element))
+            return format_array_type(to_spark_type(element))
         case types.MapType(key_type=key, value_type=value):
-            return map_text(spark_type(key), spark_type(value))
+            return map_text(to_spark_type(key), to_spark_type(value))
         case types.StructType(fields=fields):
-            return struct_text((field.name, spark_type(field.field_type)) for field in fields)
+            return format_struct_type((field.name, to_spark_type(field.field_type)) for field in fields)
         case types.FixedType():
             return "binary"
-        case types.GeometryType() if (foreign := foreign_name(iceberg_type)) is not None:
+        case types.GeometryType() if (foreign := get_foreign_name(iceberg_type)) is not None:
             return foreign
         case _ if str(iceberg_type) in _PLAIN_TYPES:
             return _PLAIN_TYPES[str(iceberg_type)]
@@ -445,47 +449,47 @@ _PLAIN_TYPES = {
 }
 
 
-def _columns(schema: Schema) -> tuple[ColumnInfo, ...]:
+def _list_columns(schema: Schema) -> tuple[ColumnInfo, ...]:
     return tuple(
-        ColumnInfo(field.name, spark_type(field.field_type), field.doc, field.required) for field in schema.fields
+        ColumnInfo(field.name, to_spark_type(field.field_type), field.doc, field.required) for field in schema.fields
     )
 
 
-def _table_info(namespace: str, name: str, table: Table) -> RelationInfo:
+def _build_table_info(namespace: str, name: str, table: Table) -> RelationInfo:
     snapshot = table.current_snapshot()
     summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     return RelationInfo(
         namespace=namespace,
         name=name,
         kind="table",
-        columns=_columns(table.schema()),
+        columns=_list_columns(table.schema()),
         properties=dict(table.properties),
-        rows=_live_rows(summary) if snapshot else 0,
+        rows=_count_live_rows(summary) if snapshot else 0,
         bytes=int(summary["total-files-size"]) if "total-files-size" in summary else None,
     )
 
 
-def _unread(error: Exception) -> str:
+def _find_unread_part(error: Exception) -> str:
     """What a library that checks metadata says of the first part that it does not read."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("Value error")), lines[0])
 
 
-def _live_rows(summary: dict[str, str]) -> int | None:
+def _count_live_rows(summary: dict[str, str]) -> int | None:
     """Rows left after deletes; None where equality deletes make the count unknown."""
     if "total-records" not in summary or int(summary.get("total-equality-deletes", 0)):
         return None
     return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))
 
 
-def _view_info(namespace: str, name: str, metadata: ViewMetadata) -> RelationInfo:
+def _build_view_info(namespace: str, name: str, metadata: ViewMetadata) -> RelationInfo:
     version = next(v for v in metadata.versions if v.version_id == metadata.current_version_id)
     schema = next(s for s in metadata.schemas if s.schema_id == version.schema_id)
     return RelationInfo(
         namespace=namespace,
         name=name,
         kind="view",
-        columns=_columns(schema),
+        columns=_list_columns(schema),
         properties=dict(metadata.properties),
         sql=next((r.root.sql for r in version.representations if r.root.dialect == "spark"), None),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.manifests import entries_of, only_path, referenced_path, sequence_of
+from arctic_runtime.catalog.manifests import find_only_path, get_referenced_path, get_sequence, read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.state import Removed, SourceState
 from arctic_runtime.model.version import Version
@@ -44,14 +44,14 @@ def _removed(table: Table, number: int) -> tuple[Removed, ...] | None:
         if manifest.added_snapshot_id != number:
             continue
         is_data = manifest.content == ManifestContent.DATA
-        for entry in entries_of(table, manifest):
+        for entry in read_entries(table, manifest):
             file = entry.data_file
             if is_data and entry.status == ManifestEntryStatus.DELETED:
-                rows[sequence_of(entry, manifest)] += file.record_count
+                rows[get_sequence(entry, manifest)] += file.record_count
             elif is_data or entry.status != ManifestEntryStatus.ADDED:
                 continue
             elif file.content == DataFileContent.POSITION_DELETES and (
-                path := referenced_path(file) or only_path(file)
+                path := get_referenced_path(file) or find_only_path(file)
             ):
                 of_files[path] += file.record_count
             else:
@@ -71,6 +71,6 @@ def _sequences(table: Table, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
 
     for manifest in snapshot.manifests(table.io):
         if manifest.content == ManifestContent.DATA:
-            for entry in entries_of(table, manifest):
+            for entry in read_entries(table, manifest):
                 if entry.status != ManifestEntryStatus.DELETED:
-                    yield entry.data_file.file_path, sequence_of(entry, manifest)
+                    yield entry.data_file.file_path, get_sequence(entry, manifest)

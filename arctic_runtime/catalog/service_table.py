@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.lease import Held, line_of, newest_lease
+from arctic_runtime.catalog.lease import Held, find_newest_lease, walk_main_branch
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import PAUSED, RUN_AT_PREFIX
@@ -86,89 +86,89 @@ class ServiceTable:
             with suppress(TableAlreadyExistsError):
                 self._reader.catalog.create_table((table.schema, table.name), Schema(), properties=_PROPERTIES)
 
-        self._reader.change("service.create_table", f"create {table}", create)
+        self._reader.perform_change("service.create_table", f"create {table}", create)
 
-    def observe(self) -> tuple[int | None, Held | None]:
-        return newest_lease(self._load())
+    def observe_lease(self) -> tuple[int | None, Held | None]:
+        return find_newest_lease(self._load_table())
 
-    def commit(self, head: int | None, lease: Held) -> None:
+    def commit_lease(self, head: int | None, lease: Held) -> None:
         """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
-        table = self._load()
-        self._append(table, head, {**lease.encode(), PAUSED: _paused(table).encode()})
-        self._tidy()
+        table = self._load_table()
+        self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
+        self._expire_old_snapshots()
 
     def paused(self) -> Paused:
         """What is paused; it outlasts the service."""
-        return _paused(self._load())
+        return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
         """Changes what is paused, on top of what it is now; raises CommitConflict where another commit was faster."""
-        table = self._load()
-        head, lease = newest_lease(table)
-        changed = change(_paused(table))
-        self._append(table, head, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
+        table = self._load_table()
+        head, lease = find_newest_lease(table)
+        changed = change(_read_paused(table))
+        self._append_snapshot(table, head, {**(lease.encode() if lease else {}), PAUSED: changed.encode()})
         return changed
 
-    def ran_at(self) -> Mapping[str, float]:
+    def list_run_times(self) -> Mapping[str, float]:
         """Name of a scheduled model → when its last run began, in seconds since 1970."""
-        found = {key: text for key, text in self._load().properties.items() if key.startswith(RUN_AT_PREFIX)}
+        found = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
         return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in found.items()}
 
     def note_run(self, at: Mapping[str, float]) -> None:
         """Notes when runs of scheduled models began."""
         values = {f"{RUN_AT_PREFIX}{name}": str(round(seconds * 1000)) for name, seconds in at.items()}
-        retried(lambda: self._set(values), self._reader.thresholds.commits.attempts)
+        retry_on_conflict(lambda: self._set(values), self._reader.thresholds.commits.attempts)
 
     def _set(self, properties: Mapping[str, str]) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
-        table = self._load()
+        table = self._load_table()
 
-        def change() -> None:
+        def set_properties() -> None:
             try:
                 with table.transaction() as transaction:
                     transaction.set_properties(dict(properties))
             except CommitFailedException as error:
                 raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
 
-        self._reader.change("service.commit", f"commit to {self.table}", change)
+        self._reader.perform_change("service.commit", f"commit to {self.table}", set_properties)
 
-    def _load(self) -> Table:
+    def _load_table(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)
 
-    def _append(self, table: Table, head: int | None, summary: dict[str, str]) -> None:
+    def _append_snapshot(self, table: Table, head: int | None, summary: dict[str, str]) -> None:
         from pyiceberg.exceptions import CommitFailedException
 
         if table.metadata.current_snapshot_id != head:
             raise CommitConflict(f"Another commit to {self.table} was faster.")
 
-        def append() -> None:
+        def append_empty() -> None:
             try:
                 with table.transaction() as transaction, transaction.update_snapshot(summary).fast_append():
                     pass
             except CommitFailedException as error:
                 raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
 
-        self._reader.change("service.commit", f"commit to {self.table}", append)
+        self._reader.perform_change("service.commit", f"commit to {self.table}", append_empty)
 
-    def _tidy(self) -> None:
+    def _expire_old_snapshots(self) -> None:
         """Expires old snapshots, of which each sign of life makes one, when there are many."""
         from pyiceberg.exceptions import CommitFailedException
 
-        table, limits = self._load(), self._reader.thresholds.service
-        line = [snapshot.snapshot_id for snapshot in line_of(table)]
+        table, limits = self._load_table(), self._reader.thresholds.service
+        line = [snapshot.snapshot_id for snapshot in walk_main_branch(table)]
         if len(line) <= limits.lease_snapshots:
             return
 
-        def expire() -> None:
+        def expire_snapshots() -> None:
             with suppress(CommitFailedException):
                 table.maintenance.expire_snapshots().by_ids(line[limits.kept_lease_snapshots :]).commit()
 
-        self._reader.change("service.expire", f"expire old snapshots of {self.table}", expire)
+        self._reader.perform_change("service.expire", f"expire old snapshots of {self.table}", expire_snapshots)
 
 
-def _paused(table: Table) -> Paused:
-    for snapshot in line_of(table):
+def _read_paused(table: Table) -> Paused:
+    for snapshot in walk_main_branch(table):
         if snapshot.summary and (text := snapshot.summary[PAUSED]):
             return Paused.decode(str(text))
     return Paused()

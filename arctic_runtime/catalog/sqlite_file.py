@@ -16,27 +16,27 @@ def follow_file(engine: Any, file: Path) -> None:
     from sqlalchemy import event
     from sqlalchemy.exc import DisconnectionError
 
-    def connecting(*_: object) -> None:
+    def check_file_exists(*_: object) -> None:
         if not file.exists():
             raise sqlite3.OperationalError(f"unable to open database file: there is no {file}")
 
-    def connected(_: object, record: Any) -> None:
-        record.info["file"] = _identity(file)
+    def record_file(_: object, record: Any) -> None:
+        record.info["file"] = _get_identity(file)
 
-    def checked_out(_: object, record: Any, __: object) -> None:
-        now = _identity(file)
+    def check_same_file(_: object, record: Any, __: object) -> None:
+        now = _get_identity(file)
         if now is None or record.info.setdefault("file", now) != now:
             raise DisconnectionError(f"{file} is another file by now")
 
-    event.listen(engine, "do_connect", connecting)
-    event.listen(engine, "connect", connected)
-    event.listen(engine, "checkout", checked_out)
+    event.listen(engine, "do_connect", check_file_exists)
+    event.listen(engine, "connect", record_file)
+    event.listen(engine, "checkout", check_same_file)
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _get_identity(file: Path) -> tuple[int, int] | None:
     """Device and number of a file; None where there is none."""
     try:
-        found = file.stat()
+        file_status = file.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return file_status.st_dev, file_status.st_ino

@@ -10,7 +10,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.freshness import TableFacts, to_origin_status
 from arctic_runtime.model.ingestion import Progress, SourceProgress
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import is_run, last_run, offsets_of
+from arctic_runtime.model.run_summary import find_last_run, get_offsets, is_run
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.table import Model
 
@@ -29,7 +29,7 @@ def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> Tabl
     commits = tuple(commit for commit in log.commits if commit.rows or is_run(commit))
     lag = float(model.config.target_lag)
     if model.ingested_from is None:
-        return TableFacts(log.uuid, commits, offsets_of(last_run(log)), None, lag)
+        return TableFacts(log.uuid, commits, get_offsets(find_last_run(log)), None, lag)
     if model.source is None:
         return TableFacts(log.uuid, commits, None, None, lag)
     known = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.manifests import added_files
+from arctic_runtime.catalog.manifests import list_added_files
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE
 from arctic_runtime.model.names import TableName
@@ -25,7 +25,7 @@ class UnmergedRows:
         self._reader = reader
         self._counts: dict[TableName, dict[int, int]] = {}
 
-    def count(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
+    def count_rows(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
         """Number of rows that commits inserted, less those that they deleted."""
         known = self._counts.get(changes, {})
         counts = {commit.version.snapshot: known.get(commit.version.snapshot) for commit in unmerged}
@@ -41,7 +41,7 @@ class UnmergedRows:
 def _count_commit(table: Table, commit: Commit) -> int:
     if RunSummary.decode(commit.summary).mode == "create":
         return commit.rows
-    return sum(_count_file(table, path) for path in added_files(table, [commit]))
+    return sum(_count_file(table, path) for path in list_added_files(table, [commit]))
 
 
 def _count_file(table: Table, path: str) -> int:
@@ -52,7 +52,7 @@ def _count_file(table: Table, path: str) -> int:
     count = 0
     with table.io.new_input(path).open() as stream:
         file = ParquetFile(stream)
-        columns = [ACTION, *_columns_of_before(file)]
+        columns = [ACTION, *_list_before_columns(file)]
         for batch in file.iter_batches(columns=columns):
             deleted = pc.equal(batch[ACTION], DELETE)
             if BEFORE in batch.schema.names:
@@ -61,7 +61,7 @@ def _count_file(table: Table, path: str) -> int:
     return count
 
 
-def _columns_of_before(file: ParquetFile) -> list[str]:
+def _list_before_columns(file: ParquetFile) -> list[str]:
     """What to read to know where rows have a row before: one of its columns, if a path can name one."""
     if BEFORE not in file.schema_arrow.names:
         return []

@@ -22,8 +22,8 @@ from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection, M
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
 from arctic_runtime.operations.arguments import read_flag
-from arctic_runtime.plan.config_readers import reader_of
-from arctic_runtime.profile import Profile, masked_text, nearest
+from arctic_runtime.plan.config_readers import get_reader
+from arctic_runtime.profile import Profile, mask_text, suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,9 +73,11 @@ def _checked(source: IngestSource) -> Connector:
     if known is None:
         raise ConfigError(
             f"source {source.name}: there is no connector {source.connector!r}"
-            f"{nearest(source.connector, CONNECTORS)}.\n  expected: {', '.join(CONNECTORS)}"
+            f"{suggest_nearest(source.connector, CONNECTORS)}.\n  expected: {', '.join(CONNECTORS)}"
         )
-    wrong = [f"unknown key `{key}`{nearest(key, known.keys)}" for key in source.connection if key not in known.keys]
+    wrong = [
+        f"unknown key `{key}`{suggest_nearest(key, known.keys)}" for key in source.connection if key not in known.keys
+    ]
     wrong += [f"`{key}` is missing" for key in known.required if key not in source.connection]
     if wrong:
         raise ConfigError(
@@ -99,7 +101,7 @@ def describe_connection(source: IngestSource) -> str:
         port = given.get("port", PORTS[source.connector])
         return f"{source.connector} {given.get('host')}:{port}/{given.get('database')}"
     place = given.get("servers") or given.get("path")
-    return source.connector if place is None else f"{source.connector} {masked_text(str(place))}"
+    return source.connector if place is None else f"{source.connector} {mask_text(str(place))}"
 
 
 def catalog_of(source: IngestSource) -> list[CatalogTable]:
@@ -162,7 +164,7 @@ def _files(source: IngestSource, reader: CatalogReader, session: Session) -> Con
     given = source.connection
     patterns = given.get("files") or {}
     tables = {table.source_name: str(patterns.get(table.name, f"{table.source_name}/*")) for table in source.tables}
-    log = FileTable(source.ledger.sibling(f"{source.name}{FILE_LOG}"), reader, session)
+    log = FileTable(source.ledger.with_name(f"{source.name}{FILE_LOG}"), reader, session)
     folder = Folder(str(given["path"]), _properties(source, given.get("properties") or {}))
     return Connection(Files(folder, tables, log, session, reader.thresholds.transports), _format(source))
 
@@ -192,7 +194,7 @@ def _kafka(source: IngestSource, reader: CatalogReader, session: Session) -> Con
         servers=str(given["servers"]),
         user=None if "user" not in given else str(given["user"]),
         password=_password(source) if "password" in given or "password_env" in given else None,
-        mechanism=reader_of(Mechanism)("mechanism", given.get("mechanism", "PLAIN")),
+        mechanism=get_reader(Mechanism)("mechanism", given.get("mechanism", "PLAIN")),
         tls=read_flag("tls", given.get("tls", False)),
         ca_file=given.get("ca_file"),
         certificate_file=given.get("certificate_file"),
@@ -207,7 +209,7 @@ def _kafka(source: IngestSource, reader: CatalogReader, session: Session) -> Con
         )
         for table in source.tables
     ]
-    skips_lost = reader_of(OnDataLoss)("on_data_loss", given.get("on_data_loss", "fail")) == "skip"
+    skips_lost = get_reader(OnDataLoss)("on_data_loss", given.get("on_data_loss", "fail")) == "skip"
     return Connection(Kafka(connection, tables, form, session, reader.thresholds.transports, skips_lost), form)
 
 

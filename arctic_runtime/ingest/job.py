@@ -26,9 +26,9 @@ from arctic_runtime.ingest.writing.lease import SourceLease, taken
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.ingest.writing.table_writer import TableWriter, Written
 from arctic_runtime.model.ingestion import Failure, Progress
-from arctic_runtime.profile import masked_text, nearest
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.profile import mask_text, suggest_nearest
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ class Ingestion:
         except _WrongUse:
             raise
         except Exception as error:
-            self._note_failure(message_of(spark_ended(error) or error))
+            self._note_failure(get_message(to_spark_ended(error) or error))
             raise
         finally:
             self._lease.end()
@@ -143,7 +143,7 @@ class Ingestion:
         """Notes why the source is not ingested, for every process to see, as far as that can be done now."""
         with suppress(Exception):
             if self._lease.is_own():
-                return self._ledger.fail(masked_text(message))
+                return self._ledger.fail(mask_text(message))
         return None
 
     def _takes_lease(self, once: bool) -> bool:
@@ -250,7 +250,8 @@ class Ingestion:
         names = [table.name for table, _ in self._known.values()]
         if unknown := [name for name in tables if name not in names]:
             raise _WrongUse(
-                f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest(unknown[0], names)}"
+                f"source {self.source.name}: it has no table {', '.join(unknown)} to resync"
+                f"{suggest_nearest(unknown[0], names)}"
             )
         if is_first:
             # From here on, what is made at the source under this source's names is known to be its own.
@@ -311,7 +312,7 @@ class Ingestion:
 
         Those that are `loaded` beside it no longer wait for that.
         """
-        now = progress.of_stream(tables, loaded)
+        now = progress.set_stream(tables, loaded)
         if now != progress or loaded:
             progress = now
             self._ledger.advance(progress, loaded)
@@ -389,7 +390,7 @@ class Ingestion:
         progress, known = self._without_unfollowed(progress, written), progress
         now = replace(progress, position=batch.progress or batch.position)
         if not batch.is_snapshot:
-            now = now.later([of.newest for of in written], batch.caught_up)
+            now = now.advance_to([of.newest for of in written], batch.caught_up)
         if batch.count or batch.caught_up is not None:
             now = replace(now, failure=None)
         self._unmerged |= {of.table for of in written}
@@ -427,7 +428,7 @@ class Ingestion:
         if not (progress.tables or frozenset()) - frozenset(waits):
             raise SourceError(text)
         LOG.warning("source %s: %s", self.source.name, text)
-        return progress.without(waits)
+        return progress.remove_tables(waits)
 
     def _say(self, report: BatchReport) -> None:
         with self._saying:

@@ -12,8 +12,8 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, OnSchemaChange
 from arctic_runtime.plan.config_readers import read_names, read_text
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.profile import nearest
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.profile import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]
 
@@ -84,7 +84,9 @@ class IngestedTable:
         """The arctic table as the runtime knows it, kept by `key`; raises ConfigError for settings it can't use."""
         settings = {"retention": RETENTION, **self.settings}
         merge = {"merge": "on_read", **settings} if key else {**settings, "merge": "on_write"}
-        config = configure({**merge, "primary_key": list(key), "input": "changes"}, f"source table {self.name}")
+        config = read_configuration(
+            {**merge, "primary_key": list(key), "input": "changes"}, f"source table {self.name}"
+        )
         policy = _POLICIES[self.schema_changes]
         return Model(self.table, "", replace(config, on_schema_change=policy), ingested_from=self.source_name)
 
@@ -239,7 +241,7 @@ def _table(
     chosen = meta.pop("schema_changes", policy)
     for key in meta:
         if key not in _TABLE_KEYS:
-            wrong.append(f"table {of.name}: unknown key `{key}`{nearest(key, _TABLE_KEYS)}")
+            wrong.append(f"table {of.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
     columns, table = dict(of.columns), TableName(of.catalog, of.schema, of.identifier)
     return IngestedTable(of.name, full, table, meta, columns, chosen, tells_key)
 
@@ -247,7 +249,9 @@ def _table(
 def _read_policy(key: str, value: Any) -> SchemaChanges:
     policies = get_args(SchemaChanges)
     if value not in policies:
-        raise ConfigError(f"`{key}: {value}` is unknown{nearest(str(value), policies)}; expected {', '.join(policies)}")
+        raise ConfigError(
+            f"`{key}: {value}` is unknown{suggest_nearest(str(value), policies)}; expected {', '.join(policies)}"
+        )
     found: SchemaChanges = value
     return found
 

@@ -22,36 +22,36 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    children,
+    list_children,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.spark_sql import write
+from arctic_runtime.model.spark_sql import write_sql
 
 
-def outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:
+def draw_outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:
     """One line per operator, its inputs below it and further in; plain projections are left out."""
     if isinstance(node, Project):
-        yield from outline(node.child, changed, depth)
+        yield from draw_outline(node.child, changed, depth)
         return
-    yield "  " * depth + _label(node, changed)
-    for child in children(node):
-        yield from outline(child, changed, depth + 1)
+    yield "  " * depth + _label_node(node, changed)
+    for child in list_children(node):
+        yield from draw_outline(child, changed, depth + 1)
 
 
-def _label(node: Node, changed: Collection[TableName]) -> str:  # noqa: C901 - one case per operator
+def _label_node(node: Node, changed: Collection[TableName]) -> str:  # noqa: C901 - one case per operator
     match node:
         case Scan(source=source):
             return f"{source}{' (changed)' if source in changed else ''}"
         case Filter(condition=condition):
-            return f"where {_shown(condition)}"
+            return f"where {_format_expression(condition)}"
         case Join(kind=kind, on=on):
-            return f"{kind} join{f' on {_shown(on)}' if on is not None else ''}"
+            return f"{kind} join{f' on {_format_expression(on)}' if on is not None else ''}"
         case SemiJoin(kind=kind, on=on):
-            return f"{kind} join{f' on {_shown(on)}' if on is not None else ''}"
+            return f"{kind} join{f' on {_format_expression(on)}' if on is not None else ''}"
         case Aggregate(keys=keys):
-            return f"group by {_listed(keys)}" if keys else "aggregate of all rows"
+            return f"group by {_format_names(keys)}" if keys else "aggregate of all rows"
         case Window(partition=partition):
-            return f"window partitioned by {_listed(partition)}" if partition else "window over all rows"
+            return f"window partitioned by {_format_names(partition)}" if partition else "window over all rows"
         case Explode():
             return "explode"
         case Distinct():
@@ -70,18 +70,18 @@ def _label(node: Node, changed: Collection[TableName]) -> str:  # noqa: C901 - o
             assert_never(node)
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(_plain(name) for name in names)
+def _format_names(names: Iterable[str]) -> str:
+    return ", ".join(_strip_number(name) for name in names)
 
 
-def _plain(name: str) -> str:
+def _strip_number(name: str) -> str:
     """A column's name without the number that makes it unique in its tree."""
     return name.rpartition("#")[0] or name
 
 
-def _shown(expression: exp.Expr) -> str:
-    def renamed(node: exp.Expr) -> exp.Expr:
-        return exp.column(_plain(node.name)) if isinstance(node, exp.Column) else node
+def _format_expression(expression: exp.Expr) -> str:
+    def rename_column(node: exp.Expr) -> exp.Expr:
+        return exp.column(_strip_number(node.name)) if isinstance(node, exp.Column) else node
 
-    text = write(expression.transform(renamed))
+    text = write_sql(expression.transform(rename_column))
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -28,13 +28,13 @@ class Bound:
     is_range: bool
     or_null: bool = False
 
-    def holds(self, column: exp.Expr) -> exp.Expr:
+    def build_condition(self, column: exp.Expr) -> exp.Expr:
         """The condition on a column that it can have one of the values."""
-        held = [self._among(column)] if self.values else []
-        return exp.or_(*held, *([column.copy().is_(exp.null())] if self.or_null else []))
+        conditions = [self._build_membership(column)] if self.values else []
+        return exp.or_(*conditions, *([column.copy().is_(exp.null())] if self.or_null else []))
 
-    def _among(self, column: exp.Expr) -> exp.Expr:
-        literals = [_literal(value, self.kind) for value in self.values]
+    def _build_membership(self, column: exp.Expr) -> exp.Expr:
+        literals = [_build_literal(value, self.kind) for value in self.values]
         if not self.is_range:
             return exp.In(this=column, expressions=literals)
         least, greatest = literals
@@ -46,30 +46,30 @@ def is_bounded(kind: str) -> bool:
     return kind in (*_WHOLE, "string", "date", "timestamp") or kind.startswith("decimal(")
 
 
-def condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
+def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
     """True for all rows that are looked for; columns are those of `table`, if it is named."""
-    held = [bound.holds(exp.column(bound.column, table=table, quoted=True)) for bound in bounds]
-    if len(held) < 2:
-        return held[0] if held else exp.true()
-    return exp.and_(*held)
+    conditions = [bound.build_condition(exp.column(bound.column, table=table, quoted=True)) for bound in bounds]
+    if len(conditions) < 2:
+        return conditions[0] if conditions else exp.true()
+    return exp.and_(*conditions)
 
 
-def _literal(value: str, kind: str) -> exp.Expr:
+def _build_literal(value: str, kind: str) -> exp.Expr:
     """A value as Spark reads it back, whatever it holds and whatever the session's time zone is."""
     make = _LITERALS.get(kind)
     return make(value) if make else exp.cast(exp.Literal.string(value), kind, dialect="spark")
 
 
-def _text(value: str) -> exp.Expr:
+def _build_text_literal(value: str) -> exp.Expr:
     return exp.cast(exp.HexString(this=value.encode().hex()), "string", dialect="spark")
 
 
-def _since_1970(function: str) -> Callable[[str], exp.Expr]:
+def _build_epoch_reader(function: str) -> Callable[[str], exp.Expr]:
     return lambda value: exp.Anonymous(this=function, expressions=[exp.Literal.number(int(value))])
 
 
 _LITERALS: dict[str, Callable[[str], exp.Expr]] = {
-    "string": _text,
-    "date": _since_1970("date_from_unix_date"),
-    "timestamp": _since_1970("timestamp_micros"),
+    "string": _build_text_literal,
+    "date": _build_epoch_reader("date_from_unix_date"),
+    "timestamp": _build_epoch_reader("timestamp_micros"),
 }

@@ -33,17 +33,17 @@ class BranchState:
     @property
     def is_published(self) -> bool:
         """Whether main is the branch, or has gone on from it."""
-        return self.tip is not None and self.tip in lineage(self.main, _parents(self.commits))
+        return self.tip is not None and self.tip in walk_lineage(self.main, _map_parents(self.commits))
 
 
-def lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
+def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
     """A snapshot and those behind it, newest first."""
     while snapshot is not None:
         yield snapshot
         snapshot = parents.get(snapshot)
 
 
-def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
+def explain_refused_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
     """Why a branch can't become the table; None where it can.
 
     It can where it holds all commits of the attempt on top of `expected`, and no others. Where several processes share
@@ -59,7 +59,7 @@ def why_not_publish(state: BranchState, expected: int, attempt: str, is_shared: 
         return "the branch was dropped meanwhile"
     own = {snapshot for snapshot, commit in state.commits.items() if commit.attempt == attempt}
     chain = []
-    for snapshot in lineage(state.tip, _parents(state.commits)):
+    for snapshot in walk_lineage(state.tip, _map_parents(state.commits)):
         if snapshot == expected:
             break
         chain.append(snapshot)
@@ -84,11 +84,11 @@ def _is_delete_without_name(commit: BranchCommit) -> bool:
     return commit.operation == "delete" and commit.attempt is None
 
 
-def _parents(commits: Mapping[int, BranchCommit]) -> dict[int, int | None]:
+def _map_parents(commits: Mapping[int, BranchCommit]) -> dict[int, int | None]:
     return {snapshot: commit.parent for snapshot, commit in commits.items()}
 
 
-def abandoned_branches(
+def list_abandoned_branches(
     branches: Mapping[str, int],
     parents: Mapping[int, int | None],
     times: Mapping[int, int],
@@ -102,15 +102,15 @@ def abandoned_branches(
     left it behind: dropped earlier, the commit of a slow writer would make it anew.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
-    left = {name: _left_behind(tip, parents, head) for name, tip in own.items()}
+    left = {name: _find_fork_commit(tip, parents, head) for name, tip in own.items()}
     kept_ms = 1000 * kept_seconds
     return tuple(sorted(name for name, at in left.items() if at and now_ms - times.get(at, now_ms) > kept_ms))
 
 
-def _left_behind(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
+def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
     """The commit of main that left a branch behind, the oldest kept where that is gone; None where main is in it."""
-    own, at = set(lineage(tip, parents)), None
-    for snapshot in lineage(head, parents):
+    own, at = set(walk_lineage(tip, parents)), None
+    for snapshot in walk_lineage(head, parents):
         if snapshot in own:
             return at
         at = snapshot if snapshot in parents else at

@@ -35,21 +35,21 @@ class Column:
     type: str
 
 
-def same_name(left: str, right: str) -> bool:
+def is_same_name(left: str, right: str) -> bool:
     """Whether two column names are one to Spark, which does not look at case."""
     return left.lower() == right.lower()
 
 
 def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
-    return next((column for column in columns if same_name(column.name, name)), None)
+    return next((column for column in columns if is_same_name(column.name, name)), None)
 
 
-def plain_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def strip_change_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """A change table's own columns, without those that say what happened."""
-    return tuple(kept for kept in change_columns if kept.name not in CHANGE_COLUMNS)
+    return tuple(column for column in change_columns if column.name not in CHANGE_COLUMNS)
 
 
-def history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
+def build_history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
     """The columns of a table with history, in which versions are valid in intervals of type `kind`."""
     recorded = (Column(RECORDED_FROM, "timestamp"), Column(RECORDED_TO, "timestamp")) if is_bitemporal else ()
     return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"), *recorded)
@@ -75,18 +75,18 @@ class SchemaChange:
     def is_empty(self) -> bool:
         return not (self.add or self.widen or self.drop or self.rename)
 
-    def describe(self) -> str:
+    def describe_change(self) -> str:
         """The change in a line for people; an empty text for none."""
         parts = (
             *(f"{old} renamed to {new}" for old, new in self.rename),
-            *(f"{of.name} added ({of.type})" for of in self.add),
-            *(f"{of.name} widened to {of.type}" for of in self.widen),
+            *(f"{column.name} added ({column.type})" for column in self.add),
+            *(f"{column.name} widened to {column.type}" for column in self.widen),
             *(f"{name} dropped" for name in self.drop),
         )
         return ", ".join(parts)
 
 
-def changed_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -> SchemaChange:
+def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -> SchemaChange:
     """What leads from columns to later ones, each by the id that it keeps whatever its name and type are."""
     both = [(before[number], column) for number, column in after.items() if number in before]
     return SchemaChange(

@@ -85,7 +85,7 @@ class TableFiles:
     spec: int = 0
     transforms: tuple[Transform, ...] = ()
 
-    def place(self, node: FileGroup) -> Place:
+    def locate_group(self, node: FileGroup) -> Place:
         return self.table, node.spec, node.partition
 
 
@@ -222,19 +222,19 @@ class RewriteBase:
     @property
     def branch(self) -> str:
         """One name for one piece of work, so that whoever goes on with it finds it."""
-        return base_rewrite_branch(self.expected, self.end.snapshot)
+        return format_rewrite_branch(self.expected, self.end.snapshot)
 
     @property
     def remaining(self) -> tuple[BucketRange, ...]:
         return tuple(part for part in self.ranges if part not in self.done)
 
 
-def base_rewrite_branch(expected: int, end: int) -> str:
+def format_rewrite_branch(expected: int, end: int) -> str:
     """The branch on which a base at one snapshot is merged to one change snapshot."""
     return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
-def base_rewrite_end(branch: str, expected: int) -> int | None:
+def parse_rewrite_branch(branch: str, expected: int) -> int | None:
     """The change snapshot that a branch of a base is being merged to; None where it is no such branch of `expected`."""
     start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.table import Model
 
 Part = tuple[tuple[str, str], ...]
@@ -21,19 +21,21 @@ class Declared:
 
     places: Mapping[Part, str] = field(default_factory=dict)
 
-    def before(self, part: Part) -> tuple[str, ...]:
+    def list_earlier_positions(self, part: Part) -> tuple[str, ...]:
         """The places that rows of a partition were declared as of, here or with others; new ones may not be older."""
-        return tuple(place for of, place in self.places.items() if WHOLE in (of, part) or of == part)
+        return tuple(
+            place for partition, place in self.places.items() if WHOLE in (partition, part) or partition == part
+        )
 
-    def and_also(self, part: Part, place: str) -> Declared:
+    def add_declaration(self, part: Part, place: str) -> Declared:
         """With a newer declaration of a partition, or of all, which stands for those of its partitions as well."""
-        kept = {of: at for of, at in self.places.items() if part != WHOLE and of != part}
-        return Declared({**kept, part: place})
+        positions = {partition: at for partition, at in self.places.items() if part != WHOLE and partition != part}
+        return Declared({**positions, part: place})
 
-    def describe(self) -> str:
+    def describe_declarations(self) -> str:
         """A few words for people."""
-        told = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
-        return ", ".join(told)
+        parts = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
+        return ", ".join(parts)
 
 
 def describe_part(part: Part) -> str:
@@ -46,9 +48,11 @@ def read_part(model: Model, values: Mapping[str, str]) -> Part:
 
     Raises ConfigError where it is not a whole partition: so any two are the same or have no row in common.
     """
-    columns = [of.column for of in model.config.partition_by if of.unit == "identity"]
-    found = [(name, value) for name in columns for given, value in values.items() if same_name(given, name)]
-    if values and (len(found) != len(columns) or len(values) != len(columns)):
+    columns = [transform.column for transform in model.config.partition_by if transform.unit == "identity"]
+    matches = [
+        (name, value) for name in columns for given_name, value in values.items() if is_same_name(given_name, name)
+    ]
+    if values and (len(matches) != len(columns) or len(values) != len(columns)):
         raise ConfigError(
             f"{model.table}: {', '.join(values)} does not identify a partition.\n"
             "  expected: a value for each of "
@@ -56,4 +60,4 @@ def read_part(model: Model, values: Mapping[str, str]) -> Part:
             "  what to do: give a value for each column of `partition_by` that has no transform, or declare all "
             "rows of the table"
         )
-    return tuple(found)
+    return tuple(matches)

@@ -150,22 +150,22 @@ class ExpiryPlan:
     tags: tuple[DropTags, ...] = ()
 
 
-def view_tag(snapshot: int) -> str:
+def format_view_tag(snapshot: int) -> str:
     """The name of the tag that keeps a snapshot of a base for a view."""
     return f"{VIEW_TAG_PREFIX}{snapshot}"
 
 
-def ages_text(ages: Iterable[Age]) -> str:
+def format_ages(ages: Iterable[Age]) -> str:
     """Ages as a property keeps them."""
     return " ".join(f"{age.sequence}:{age.at_ms}" for age in ages)
 
 
 def read_ages(text: str | None) -> tuple[Age, ...]:
-    """What `ages_text` wrote; a property that is not there is none."""
+    """What `format_ages` wrote; a property that is not there is none."""
     pairs = (part.split(":") for part in (text or "").split())
     return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
 
 
-def trimmed_until(properties: Mapping[str, str]) -> Age:
+def read_trimmed_age(properties: Mapping[str, str]) -> Age:
     """Up to which commit change rows of a table are no longer all there, by its properties."""
     return next(iter(read_ages(properties.get(COMPACTED_UNTIL))), Age(0, 0))

@@ -70,31 +70,36 @@ class Certificate:
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
     """Lines for people."""
     lines = [
-        f"to forget: {of.keys:,} key(s) of {of.table}; {of.files} file(s), {of.bytes:,} bytes, to rewrite; "
-        f"{of.snapshots} snapshot(s) to expire"
-        for of in plan.tables
+        f"to forget: {table_plan.keys:,} key(s) of {table_plan.table}; {table_plan.files} file(s), "
+        f"{table_plan.bytes:,} bytes, to rewrite; "
+        f"{table_plan.snapshots} snapshot(s) to expire"
+        for table_plan in plan.tables
     ]
     lines += [f"to forget: {plan.dead_letters} dead letter(s)"] if plan.dead_letters else []
     lines += [
-        f"held by a savepoint: {name} of {of.table}; it goes with --drop-savepoints, and without nothing is done"
-        for of in plan.tables
-        for name in of.savepoints
+        f"held by a savepoint: {name} of {table_plan.table}; it goes with --drop-savepoints, "
+        "and without nothing is done"
+        for table_plan in plan.tables
+        for name in table_plan.savepoints
     ]
-    return [*(lines or ["nothing to forget"]), *_noted(plan.notes)]
+    return [*(lines or ["nothing to forget"]), *_format_notes(plan.notes)]
 
 
 def describe_certificate(certificate: Certificate) -> list[str]:
     """Lines for people."""
     lines = [
-        f"forgotten: {of.keys:,} key(s) of {of.table}; {of.rewritten_files} file(s) rewritten, "
-        f"{of.expired_snapshots} snapshot(s) expired, {of.scanned_files} file(s) read afterwards"
-        for of in certificate.tables
+        f"forgotten: {table_result.keys:,} key(s) of {table_result.table}; "
+        f"{table_result.rewritten_files} file(s) rewritten, "
+        f"{table_result.expired_snapshots} snapshot(s) expired, {table_result.scanned_files} file(s) read afterwards"
+        for table_result in certificate.tables
     ]
     lines += [f"forgotten: {certificate.dead_letters} dead letter(s)"] if certificate.dead_letters else []
-    lines += [f"LEFT: {of.table}: {left}" for of in certificate.tables for left in of.left]
+    lines += [
+        f"LEFT: {table_result.table}: {left}" for table_result in certificate.tables for left in table_result.left
+    ]
     lines += [f"LEFT: {left}" for left in certificate.left]
-    return [*(lines or ["nothing to forget"]), *_noted(certificate.notes)]
+    return [*(lines or ["nothing to forget"]), *_format_notes(certificate.notes)]
 
 
-def _noted(notes: Iterable[str]) -> list[str]:
+def _format_notes(notes: Iterable[str]) -> list[str]:
     return [f"note: {note}" for note in notes]

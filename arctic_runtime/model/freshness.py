@@ -46,7 +46,7 @@ def to_origin_status(
     """What is known of a source as of one of its tables, by its name there: its own commits may be further."""
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
-    progress = known.progress.of(table).later([own], None)
+    progress = known.progress.get_table_progress(table).advance_to([own], None)
     return OriginStatus(
         source.name,
         progress.as_of,
@@ -87,7 +87,7 @@ class TableFacts:
         """The commits that brought rows."""
         return tuple(commit for commit in self.commits if commit.rows)
 
-    def after(self, offset: Version | None) -> tuple[Commit, ...]:
+    def list_unread_commits(self, offset: Version | None) -> tuple[Commit, ...]:
         """The commits with rows that a reader has not read; none of a table that was made anew since."""
         if offset is None or offset.table != self.log:
             return ()
@@ -111,7 +111,7 @@ class Freshness:
     action: str = ""
     allowed_lag_seconds: float = field(default=0.0)
 
-    def describe(self, now: datetime) -> str:
+    def describe_freshness(self, now: datetime) -> str:
         """A line for people."""
         shown = "it is not known as of when it shows the source"
         if self.as_of is not None:

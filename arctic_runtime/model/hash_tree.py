@@ -50,20 +50,20 @@ class HashNode:
 
     @property
     def parent(self) -> HashNode | None:
-        return self.above(self.depth - 1) if self.depth else None
+        return self.get_ancestor(self.depth - 1) if self.depth else None
 
     @property
     def sibling(self) -> HashNode | None:
         """The other child of its parent."""
         return HashNode(self.depth, self.index ^ (self.buckets >> 1)) if self.depth else None
 
-    def above(self, depth: int) -> HashNode:
+    def get_ancestor(self, depth: int) -> HashNode:
         """The node of a smaller depth, or of the same, that has all its rows."""
         if depth > self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not below depth {depth}")
         return HashNode(depth, self.index & ((1 << depth) - 1))
 
-    def below(self, depth: int) -> tuple[HashNode, ...]:
+    def list_descendants(self, depth: int) -> tuple[HashNode, ...]:
         """The nodes of a greater depth, or of the same, that share its rows."""
         if depth < self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not above depth {depth}")
@@ -73,11 +73,11 @@ class HashNode:
         """Whether every row of the other one is its own too."""
         return self.depth <= other.depth and other.index & self.mask == self.index
 
-    def meets(self, other: HashNode) -> bool:
+    def intersects(self, other: HashNode) -> bool:
         """Whether the two can have a row in common: nodes of a tree lie one in the other or apart."""
         return self.covers(other) or other.covers(self)
 
-    def holds(self, hashed: int) -> bool:
+    def has_hash(self, hashed: int) -> bool:
         return hashed & self.mask == self.index
 
     def __str__(self) -> str:
@@ -87,47 +87,47 @@ class HashNode:
 ROOT = HashNode(0, 0)
 
 
-def bucket_node(buckets: int, bucket: int) -> HashNode | None:
+def to_hash_node(buckets: int, bucket: int) -> HashNode | None:
     """The node that a bucket of Iceberg's is; None where the number of buckets is no power of two."""
     return HashNode(buckets.bit_length() - 1, bucket) if buckets > 0 and buckets & (buckets - 1) == 0 else None
 
 
-def node_of(hashed: int, depth: int) -> HashNode:
+def find_node(hashed: int, depth: int) -> HashNode:
     """The node of this depth that rows with this hash are in, negative ones too."""
     return HashNode(depth, hashed & ((1 << depth) - 1))
 
 
-def covering(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
+def find_cover(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
     """The fewest of the nodes that cover all of them, each with those that it covers, itself among them.
 
     No two that are returned meet, so what is done to the one and to the other has no row in common.
     """
-    found: dict[HashNode, list[HashNode]] = {}
+    cover: dict[HashNode, list[HashNode]] = {}
     depths: list[int] = []
     for node in sorted(set(nodes), key=lambda node: (node.depth, node.index)):
-        root = next((top for top in map(node.above, depths) if top in found), node)
+        root = next((top for top in map(node.get_ancestor, depths) if top in cover), node)
         if root is node and node.depth not in depths:
             depths.append(node.depth)
-        found.setdefault(root, []).append(node)
-    return found
+        cover.setdefault(root, []).append(node)
+    return cover
 
 
-def intersecting(node: HashNode, nodes: Collection[HashNode]) -> list[HashNode]:
+def select_intersecting(node: HashNode, nodes: Collection[HashNode]) -> list[HashNode]:
     """Those of the nodes that can have a row of `node`."""
-    return [other for other in nodes if node.meets(other)]
+    return [other for other in nodes if node.intersects(other)]
 
 
-def iceberg_hash(value: KeyValue) -> int:
+def hash_for_bucket(value: KeyValue) -> int:
     """The 32 bits, with a sign, that Iceberg's `bucket` counts modulo; of a composite key that of its `hash_key`.
 
     A decimal has as many digits behind its point as its type has. A date and time with a zone is a point in time,
     one without is taken as it stands. Source: the Iceberg table specification, appendix B. Raises TypeError for a
     value that can't be bucketed.
     """
-    return mmh3.hash(_hashed_bytes(value))
+    return mmh3.hash(_to_hash_bytes(value))
 
 
-def _hashed_bytes(value: KeyValue) -> bytes:
+def _to_hash_bytes(value: KeyValue) -> bytes:
     match value:
         case bool() | float():
             raise TypeError(f"Iceberg has no buckets of {type(value).__name__} values")
@@ -138,22 +138,22 @@ def _hashed_bytes(value: KeyValue) -> bytes:
         case bytes():
             return value
         case Decimal():
-            return _unscaled_bytes(value)
+            return _to_unscaled_bytes(value)
         case datetime.datetime():
-            return _hashed_bytes((_without_zone(value) - _EPOCH) // _MICROSECOND)
+            return _to_hash_bytes((_to_utc_without_zone(value) - _EPOCH) // _MICROSECOND)
         case datetime.date():
-            return _hashed_bytes((value - _EPOCH_DAY).days)
+            return _to_hash_bytes((value - _EPOCH_DAY).days)
         case uuid.UUID():
             return value.bytes
         case _:
             raise TypeError(f"Iceberg has no buckets of {type(value).__name__} values")
 
 
-def _without_zone(value: datetime.datetime) -> datetime.datetime:
+def _to_utc_without_zone(value: datetime.datetime) -> datetime.datetime:
     return value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
-def _unscaled_bytes(value: Decimal) -> bytes:
+def _to_unscaled_bytes(value: Decimal) -> bytes:
     """The digits as one number in as few bytes as hold it with its sign, the highest first."""
     sign, digits, _ = value.as_tuple()
     number = int("".join(map(str, digits))) * (-1 if sign else 1)

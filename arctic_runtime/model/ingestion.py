@@ -45,15 +45,15 @@ class Failure:
 
     def encode(self) -> str:
         """The text that a table keeps."""
-        return json.dumps({"message": self.message, "since": millis(self.since)}, ensure_ascii=False)
+        return json.dumps({"message": self.message, "since": to_millis(self.since)}, ensure_ascii=False)
 
     @classmethod
     def decode(cls, text: str) -> Failure | None:
         """The reverse of `encode`; None for an empty text."""
         if not text:
             return None
-        kept = json.loads(text)
-        return cls(kept["message"], time_of(kept["since"]))
+        fields = json.loads(text)
+        return cls(fields["message"], time_of(fields["since"]))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Progress:
         """As of when the tables show the source: its newest change, or the last look that found nothing more."""
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
-    def of(self, table: str) -> Progress:
+    def get_table_progress(self, table: str) -> Progress:
         """What holds of one table, by its name in the source.
 
         Of one that is loaded beside the stream now, that is the time as of which it left the stream, if it was in it.
@@ -90,7 +90,7 @@ class Progress:
             return self
         return Progress(caught_up=self.left.get(table), failure=self.failure)
 
-    def of_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
+    def set_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
         """The progress of a stream that has just these tables from now on; others that it had leave it.
 
         No table of the stream waits, and none of those that are `loaded` beside it.
@@ -101,17 +101,17 @@ class Progress:
             left |= dict.fromkeys((self.tables or frozenset()) - tables, self.as_of)
         return replace(self, tables=tables, left=left, waits=waits)
 
-    def without(self, waits: Mapping[str, Failure]) -> Progress:
+    def remove_tables(self, waits: Mapping[str, Failure]) -> Progress:
         """The progress of a stream that some tables leave, to wait until they are loaded anew."""
-        rest = self.of_stream((self.tables or frozenset()) - frozenset(waits))
+        rest = self.set_stream((self.tables or frozenset()) - frozenset(waits))
         return replace(rest, waits={**rest.waits, **waits})
 
-    def later(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
+    def advance_to(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
         newest = max(filter(None, (self.newest, *changes)), default=None)
         return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
 
-    def lag_seconds(self, now: datetime) -> float | None:
+    def compute_lag_seconds(self, now: datetime) -> float | None:
         """How old that is; None where nothing tells."""
         return None if self.as_of is None else max(0.0, (now - self.as_of).total_seconds())
 
@@ -122,8 +122,8 @@ class Progress:
         waits = json.loads(properties.get(WAITING_TABLES, "{}"))
         return cls(
             properties.get(POSITION),
-            _time(properties.get(SOURCE_TIME)),
-            _time(properties.get(CAUGHT_UP)),
+            _parse_time(properties.get(SOURCE_TIME)),
+            _parse_time(properties.get(CAUGHT_UP)),
             None if tables is None else frozenset(json.loads(tables)),
             {table: time_of(at) for table, at in json.loads(properties.get(LEFT_STREAM, "{}")).items()},
             Failure.decode(properties.get(FAILURE, "")),
@@ -133,12 +133,15 @@ class Progress:
     def encode(self) -> dict[str, str]:
         """The properties, without those that are None."""
         times = {SOURCE_TIME: self.newest, CAUGHT_UP: self.caught_up}
-        texts = {POSITION: self.position, **{key: None if at is None else str(millis(at)) for key, at in times.items()}}
+        texts = {
+            POSITION: self.position,
+            **{key: None if at is None else str(to_millis(at)) for key, at in times.items()},
+        }
         # Also where there is none: a property that is not set keeps what it had.
         texts[FAILURE] = "" if self.failure is None else self.failure.encode()
         if self.tables is not None:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
-            left = {table: millis(at) for table, at in sorted(self.left.items())}
+            left = {table: to_millis(at) for table, at in sorted(self.left.items())}
             texts[LEFT_STREAM] = json.dumps(left, ensure_ascii=False)
             waits = {table: why.encode() for table, why in sorted(self.waits.items())}
             texts[WAITING_TABLES] = json.dumps(waits, ensure_ascii=False)
@@ -161,27 +164,27 @@ class SourceProgress:
     requested: frozenset[str] = frozenset()
 
 
-def millis(at: datetime) -> int:
+def to_millis(at: datetime) -> int:
     """A time as tables keep it, in milliseconds since 1970."""
     return round(at.timestamp() * 1000)
 
 
 def time_of(millis_since_1970: int) -> datetime:
-    """The reverse of `millis`, in UTC."""
+    """The reverse of `to_millis`, in UTC."""
     return datetime.fromtimestamp(millis_since_1970 / 1000, timezone.utc)
 
 
-def _time(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else time_of(int(text))
 
 
-def plain_position(text: str) -> str:
+def strip_definitions(text: str) -> str:
     """A position without what goes with it: definitions of tables, which may be long."""
-    read = _read(text)
+    read = _read_json(text)
     if not isinstance(read, dict) or "history" not in read:
         return text
-    kept = {key: value for key, value in read.items() if key not in ("history", "joining")}
-    return json.dumps(kept, separators=(",", ":"))
+    position_fields = {key: value for key, value in read.items() if key not in ("history", "joining")}
+    return json.dumps(position_fields, separators=(",", ":"))
 
 
 def describe_position(text: str) -> str:
@@ -189,18 +192,18 @@ def describe_position(text: str) -> str:
 
     The end of a long text is left out.
     """
-    shown = _described(_read(text)) or text
+    shown = _describe_known_position(_read_json(text)) or text
     return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
 
 
-def _read(text: str) -> Any:
+def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return None
 
 
-def _described(position: Any) -> str | None:
+def _describe_known_position(position: Any) -> str | None:
     """What a position says where its transport is known by its parts; None for others."""
     match position:
         case {"offset": {"snapshot": _}}:
@@ -211,11 +214,11 @@ def _described(position: Any) -> str | None:
             return f"{file}:{place}"
         case {"batch": int(number)}:
             return f"batch {number} of files"
-        case dict() if position and all(isinstance(of, dict) for of in position.values()):
-            return ", ".join(f"{topic} {_offsets(of)}" for topic, of in position.items())
+        case dict() if position and all(isinstance(part, dict) for part in position.values()):
+            return ", ".join(f"{topic} {_format_offsets(part)}" for topic, part in position.items())
         case _:
             return None
 
 
-def _offsets(partitions: Mapping[str, int]) -> str:
+def _format_offsets(partitions: Mapping[str, int]) -> str:
     return " ".join(f"{number}:{offset}" for number, offset in partitions.items())

@@ -28,12 +28,12 @@ KEPT_METADATA = {
 """Properties by which a commit, which adds a metadata file to a table, takes away all but the newest of these."""
 
 
-def lacking(properties: Mapping[str, str]) -> dict[str, str]:
+def list_missing_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """What a table lacks of `KEPT_METADATA`; what somebody has set of it stays."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
-def node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
+def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
     """A power of two: few for a small table, enough for every core from a few files on, then by size.
 
     `first_load_bytes` is what the first change commit wrote; `parallelism` is the number of tasks that run well
@@ -44,13 +44,13 @@ def node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresho
     return min(MAX_NODES, _next_power_of_two(max(1, by_cores, by_size)))
 
 
-def row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
+def compute_row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
     """The size of row groups of a new base; what is written of them is less, since they are measured uncompressed."""
     share = first_load_bytes // thresholds.row_group_share
     return min(thresholds.most_row_group_bytes, max(thresholds.least_row_group_bytes, share))
 
 
-def layout_text(config: ModelConfig) -> str:
+def format_layout(config: ModelConfig) -> str:
     """Everything of a model that shapes the files of its base, as the base's properties keep it.
 
     Keys of later versions are in it only with other values than their defaults, so that old tables stay as they are.
@@ -69,10 +69,10 @@ def layout_text(config: ModelConfig) -> str:
 
 def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
     """Whether a base with these properties is laid out as the model says; one that does not tell is."""
-    return properties.get(LAYOUT, layout_text(config)) == layout_text(config)
+    return properties.get(LAYOUT, format_layout(config)) == format_layout(config)
 
 
-def laid_out_anew(model: Model) -> Model:
+def apply_configured_layout(model: Model) -> Model:
     """The same model, whose base follows its configuration whatever `on_configuration_change` says."""
     return replace(model, config=replace(model.config, on_configuration_change="apply"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.columns import is_same_name
 
 COMMUTATIVE: Final = ("sum", "max", "min", "union")
 """Functions whose result is the same in whatever order the events of a key are read."""
@@ -19,18 +19,18 @@ ON_MATCH: Final = {"replace": "last", "update": "last_non_null", "ignore": "firs
 """What `on_match` means for each column that has no function of its own."""
 
 
-def function_of(merge_columns: Mapping[str, str], on_match: str, column: str) -> str:
+def get_function(merge_columns: Mapping[str, str], on_match: str, column: str) -> str:
     """The function of a column, one of `FUNCTIONS` or an SQL expression."""
-    found = (function for name, function in merge_columns.items() if same_name(name, column))
-    return next(found, ON_MATCH[on_match])
+    functions = (function for name, function in merge_columns.items() if is_same_name(name, column))
+    return next(functions, ON_MATCH[on_match])
 
 
-def adds_up(merge_columns: Mapping[str, str], on_match: str, columns: Iterable[str]) -> bool:
+def is_sums_only(merge_columns: Mapping[str, str], on_match: str, columns: Iterable[str]) -> bool:
     """Whether rows with these columns beside the key are nothing but sums, which take back any event."""
-    functions = [function_of(merge_columns, on_match, column) for column in columns]
+    functions = [get_function(merge_columns, on_match, column) for column in columns]
     return bool(functions) and all(function == "sum" for function in functions)
 
 
-def expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:
+def select_expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:
     """The columns that have an SQL expression, with it."""
     return {name: function for name, function in merge_columns.items() if function not in FUNCTIONS}

@@ -43,34 +43,34 @@ class TableName:
                     "  what to do: choose another name, for instance with dbt's `alias`"
                 )
 
-    def sibling(self, name: str) -> TableName:
+    def with_name(self, name: str) -> TableName:
         """Another relation in the same schema."""
         return replace(self, name=name)
 
     @property
     def changes(self) -> TableName:
         """The change table that belongs to this table."""
-        return self.sibling(self.name + CHANGES_SUFFIX)
+        return self.with_name(self.name + CHANGES_SUFFIX)
 
     @property
     def base(self) -> TableName:
         """The base of a table that is merged on read."""
-        return self.sibling(self.name + BASE_SUFFIX)
+        return self.with_name(self.name + BASE_SUFFIX)
 
     @property
     def totals(self) -> TableName:
         """The table that keeps the totals of groups from which a table of sums and counts follows."""
-        return self.sibling(self.name + TOTALS_SUFFIX)
+        return self.with_name(self.name + TOTALS_SUFFIX)
 
     @property
-    def forgotten(self) -> TableName:
+    def forget_keys_name(self) -> TableName:
         """The table that keeps the keys of rows which are being forgotten, until they are."""
-        return self.sibling(self.name + FORGET_SUFFIX)
+        return self.with_name(self.name + FORGET_SUFFIX)
 
     @property
-    def staged(self) -> TableName:
+    def staging_name(self) -> TableName:
         """The table that collects the rows of a source's snapshot while the table is loaded again."""
-        return self.sibling(self.name + STAGED_SUFFIX)
+        return self.with_name(self.name + STAGED_SUFFIX)
 
     @property
     def helpers(self) -> dict[str, TableName]:
@@ -79,10 +79,10 @@ class TableName:
             "change table": self.changes,
             "base": self.base,
             "aggregate state": self.totals,
-            "table of keys to forget": self.forgotten,
+            "table of keys to forget": self.forget_keys_name,
         }
 
-    def branch(self, branch: str) -> tuple[str, str, str, str]:
+    def to_branch_parts(self, branch: str) -> tuple[str, str, str, str]:
         """The parts that name one branch of this table in a statement."""
         return (*self.parts, f"branch_{branch}")
 
@@ -94,7 +94,7 @@ class TableName:
         return ".".join(self.parts)
 
 
-def named_table(text: str, near: TableName) -> TableName:
+def parse_table_name(text: str, near: TableName) -> TableName:
     """The table that a user names in one to three levels, backticks where they are needed; the rest as of `near`.
 
     Raises ConfigError for what is no name.
@@ -104,18 +104,18 @@ def named_table(text: str, near: TableName) -> TableName:
             f"{text!r} is not a valid table name.\n  expected: table, schema.table or catalog.schema.table\n"
             "  what to do: quote parts with characters other than letters, digits and underscores in backticks"
         )
-    parts = [of[1:-1].replace("``", "`") if of[0] == "`" else of for of in _LEVEL.findall(text)]
+    parts = [level[1:-1].replace("``", "`") if level[0] == "`" else level for level in _LEVEL.findall(text)]
     return TableName(*near.parts[: 3 - len(parts)], *parts)
 
 
-def image_view(image: str, source: TableName) -> str:
+def format_image_view(image: str, source: TableName) -> str:
     """The name under which one image of `source` is at hand while a run lasts, such as its rows at the start."""
-    return f"{image}({'.'.join(_escape(part) for part in source.parts)})"
+    return f"{image}({'.'.join(_escape_part(part) for part in source.parts)})"
 
 
-def changes_view(source: TableName) -> str:
-    """The name under which a model's SQL reads the new rows of `source`; `changes_read` turns it back."""
-    return image_view("changes", source)
+def format_changes_view(source: TableName) -> str:
+    """The name under which a model's SQL reads the new rows of `source`; `list_changes_read` turns it back."""
+    return format_image_view("changes", source)
 
 
 History = Literal["seen", "all", "theirs"]
@@ -123,26 +123,26 @@ History = Literal["seen", "all", "theirs"]
 while this one was under way."""
 
 
-def history_view(history: History, source: TableName) -> str:
-    """The name under which `history_query` reads the rows of `source`."""
-    return f"{history} {changes_view(source)}"
+def format_history_view(history: History, source: TableName) -> str:
+    """The name under which `replace_with_history` reads the rows of `source`."""
+    return f"{history} {format_changes_view(source)}"
 
 
-def history_query(history: History, sql: str) -> str:
+def replace_with_history(history: History, sql: str) -> str:
     """A model's SQL over more than what is new."""
     return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
 
 
-def changes_read(sql: str) -> tuple[TableName, ...]:
+def list_changes_read(sql: str) -> tuple[TableName, ...]:
     """The tables whose changes this SQL reads, in order of appearance, each once."""
-    found = _CHANGES_VIEW.finditer(sql)
-    names = (TableName(*map(_unescape, match[1].split("."))) for match in found if match[1].count(".") == 2)
+    matches = _CHANGES_VIEW.finditer(sql)
+    names = (TableName(*map(_unescape_part, match[1].split("."))) for match in matches if match[1].count(".") == 2)
     return tuple(dict.fromkeys(names))
 
 
-def _escape(part: str) -> str:
+def _escape_part(part: str) -> str:
     return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", part)
 
 
-def _unescape(part: str) -> str:
+def _unescape_part(part: str) -> str:
     return re.sub(r"%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), part)

@@ -370,9 +370,9 @@ STORED_NAMES: Final = (
 
 def describe_stored_names() -> str:
     """The table of docs/architecture.md, in Markdown."""
-    rows = [f"| {'; '.join(of.places)} | {_shown(of)} | {of.holds} |" for of in STORED_NAMES]
+    rows = [f"| {'; '.join(name.places)} | {_format_name(name)} | {name.holds} |" for name in STORED_NAMES]
     return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
 
 
-def _shown(of: StoredName) -> str:
-    return f"`{of.text}…`" if of.is_prefix else f"`{of.text}`"
+def _format_name(name: StoredName) -> str:
+    return f"`{name.text}…`" if name.is_prefix else f"`{name.text}`"

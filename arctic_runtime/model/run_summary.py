@@ -78,12 +78,12 @@ class RunSummary:
         }
         return {key: entry for key, entry in entries.items() if entry is not None}
 
-    def updated(self, other: RunSummary) -> RunSummary:
+    def with_entries_from(self, other: RunSummary) -> RunSummary:
         """This record with the entries that `other` has in the place of its own."""
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
-    def repeated(self, mode: str, reason: str) -> RunSummary:
+    def to_repeat(self, mode: str, reason: str) -> RunSummary:
         """The same record for a commit that brings no news: a run that follows goes on where this one ended."""
         return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
 
@@ -136,24 +136,24 @@ def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
     return tuple(commit for commit in changes.commits if is_run(commit)) if changes else ()
 
 
-def last_load(changes: ChangeTableState | None) -> Commit | None:
+def find_last_load(changes: ChangeTableState | None) -> Commit | None:
     """The newest run's commit that loaded data; None before the first."""
     runs = filter(is_run, reversed(changes.commits if changes else ()))
     return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
 
-def last_run(changes: ChangeTableState | None) -> RunSummary | None:
+def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
     """The record of the newest run that loaded data; None before the first."""
-    last = last_load(changes)
+    last = find_last_load(changes)
     return RunSummary.decode(last.summary) if last else None
 
 
-def planned_increment(commit: Commit) -> bool:
+def is_planned_increment(commit: Commit) -> bool:
     """Whether a run planned to follow changes, also one that gave up; decodes nothing, as tables have many commits."""
     return commit.summary.get(properties.MODE) == "incremental" or properties.GIVEN_UP in commit.summary
 
 
-def measured(commit: Commit) -> tuple[str, float, float] | None:
+def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
     """The mode of a run, the seconds that it took and those that were estimated; None where it recorded no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
@@ -163,6 +163,6 @@ def measured(commit: Commit) -> tuple[str, float, float] | None:
     return mode, (commit.at_ms - int(started)) / 1000, float(estimated)
 
 
-def offsets_of(run: RunSummary | None) -> Mapping[str, Version]:
+def get_offsets(run: RunSummary | None) -> Mapping[str, Version]:
     """The offsets that a run recorded; none before the first run."""
     return (run.offsets if run else None) or {}

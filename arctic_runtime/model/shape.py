@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns, same_name
+from arctic_runtime.model.columns import SEQUENCE, Column, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import struct_text
+from arctic_runtime.model.types import format_struct_type
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 """The actions of change rows."""
@@ -41,28 +41,28 @@ class Shape:
     @property
     def rest(self) -> tuple[Column, ...]:
         """The columns outside the key."""
-        return tuple(kept for kept in self.columns if not self.is_key(kept.name))
+        return tuple(column for column in self.columns if not self.is_key(column.name))
 
     @property
     def keeps_more(self) -> bool:
         """Whether the table has columns that the query does not give."""
-        return any(not is_named(kept.name, self.given) for kept in self.columns)
+        return any(not is_named(column.name, self.given) for column in self.columns)
 
     @property
     def before_type(self) -> str | None:
         """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
-        return struct_text((kept.name, kept.type) for kept in self.rest) if self.rest else None
+        return format_struct_type((column.name, column.type) for column in self.rest) if self.rest else None
 
 
 def is_named(name: str, names: Sequence[str]) -> bool:
     """Whether a name is among others, in whatever case."""
-    return any(same_name(name, other) for other in names)
+    return any(is_same_name(name, other) for other in names)
 
 
-def shape_of(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
+def build_shape(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
     """The shape of change rows for a table as it was observed, and for rows that have the columns `given`."""
     assert state.changes is not None
-    columns = plain_columns(state.changes.columns)
+    columns = strip_change_columns(state.changes.columns)
     sequence = find_column(state.changes.columns, SEQUENCE)
     return Shape(
         columns=columns,

@@ -58,30 +58,30 @@ class Parser(SparkParser):
 
     PRIMARY_PARSERS: ClassVar = {
         **SparkParser.PRIMARY_PARSERS,
-        **dict.fromkeys(_STRINGS, lambda self, token: self._string(token)),
+        **dict.fromkeys(_STRINGS, lambda self, token: self._build_string(token)),
         TokenType.NUMBER: lambda _, token: exp.Literal(this=token.text, is_string=False),
     }
     UNARY_PARSERS: ClassVar = {
         **SparkParser.UNARY_PARSERS,
         TokenType.PLUS: lambda self: exp.Anonymous(this="POSITIVE", expressions=[self._parse_unary()]),
-        TokenType.DASH: lambda self: self._negative(),
+        TokenType.DASH: lambda self: self._parse_negative(),
         TokenType.NOT: lambda self: exp.Not(this=_as_operand(self._parse_equality())),
     }
     JOINS_HAVE_EQUAL_PRECEDENCE: ClassVar = False
     TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
 
-    def _string(self, token: Token) -> exp.Literal:
+    def _build_string(self, token: Token) -> exp.Literal:
         """One literal of all strings that stand beside each other."""
         tokens = [token]
         while self._match_set(_STRINGS):
             tokens.append(self._prev)
-        written = " ".join(self._slice(part) for part in tokens)
-        found = exp.Literal(this="".join(part.text for part in tokens), is_string=True)
+        written = " ".join(self._slice_text(part) for part in tokens)
+        literal = exp.Literal(this="".join(part.text for part in tokens), is_string=True)
         if not _PLAIN_STRING.fullmatch(written):
-            found.set(WRITTEN, written)
-        return found
+            literal.set(WRITTEN, written)
+        return literal
 
-    def _negative(self) -> exp.Expr | None:
+    def _parse_negative(self) -> exp.Expr | None:
         """A minus belongs to the number behind it before anything else does."""
         if not self._match(TokenType.NUMBER):
             return exp.Neg(this=self._parse_unary())
@@ -89,10 +89,10 @@ class Parser(SparkParser):
         return self._parse_column_ops(number)
 
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
-        found = self._typed_literal() or super()._parse_type(parse_interval, fallback_to_identifier)
-        while found is not None and self._match(TokenType.COLLATE):
-            found = exp.Collate(this=found, expression=self._collation())
-        return found
+        expression = self._parse_typed_literal() or super()._parse_type(parse_interval, fallback_to_identifier)
+        while expression is not None and self._match(TokenType.COLLATE):
+            expression = exp.Collate(this=expression, expression=self._parse_collation())
+        return expression
 
     def _parse_types(
         self,
@@ -102,20 +102,20 @@ class Parser(SparkParser):
         with_collation: bool = False,
     ) -> exp.Expr | None:
         """As sqlglot's for Hive, whose way of asking for texts of a length takes half of the time of all parsing."""
-        found = super(HiveParser, self)._parse_types(check_func, schema, allow_identifiers, with_collation)
-        if found is not None and not schema and not isinstance(found, exp.Column | exp.Identifier):
-            for kind in found.find_all(exp.DataType):
+        parsed = super(HiveParser, self)._parse_types(check_func, schema, allow_identifiers, with_collation)
+        if parsed is not None and not schema and not isinstance(parsed, exp.Column | exp.Identifier):
+            for kind in parsed.find_all(exp.DataType):
                 if kind.this in _TEXTS:
                     kind.set("this", exp.DType.TEXT)
                     kind.set("expressions", None)
-        return found
+        return parsed
 
-    def _collation(self) -> exp.Expr | None:
+    def _parse_collation(self) -> exp.Expr | None:
         named = self._parse_column()
         is_plain = isinstance(named, exp.Column) and not named.table and not named.this.quoted
         return exp.var(named.name) if is_plain and named is not None else named
 
-    def _typed_literal(self) -> exp.Expr | None:
+    def _parse_typed_literal(self) -> exp.Expr | None:
         """`date '2024-01-31'` and the like, before anything behind it is applied."""
         if self._curr.text.upper() not in _TYPED_LITERALS or self._next.token_type not in _STRINGS:
             return None
@@ -125,7 +125,7 @@ class Parser(SparkParser):
         self._advance(2)
         value = exp.Literal(this=self._prev.text, is_string=True)
         to = exp.DataType.build(kind, dialect=self.dialect)
-        cast = exp.Cast(this=value, to=to, written=f"{kind} {self._slice(self._prev)}")
+        cast = exp.Cast(this=value, to=to, written=f"{kind} {self._slice_text(self._prev)}")
         return self._parse_column_ops(cast)
 
     def _parse_interval(
@@ -138,10 +138,10 @@ class Parser(SparkParser):
         if not require_interval or not self._match(TokenType.INTERVAL):
             return None
         words: list[str] = []
-        while part := self._value_and_unit():
+        while part := self._parse_value_and_unit():
             words += part
         if not words and self._match_set(_STRINGS):
-            words = [self._slice(self._prev)]
+            words = [self._slice_text(self._prev)]
         elif words and self._match_text_seq("TO"):
             words += ["TO", self._curr.text.upper()]
             self._advance()
@@ -150,11 +150,11 @@ class Parser(SparkParser):
             return None
         return exp.Interval(written=" ".join(["INTERVAL", *words]))
 
-    def _value_and_unit(self) -> list[str]:
+    def _parse_value_and_unit(self) -> list[str]:
         index = self._index
         sign = self._prev.text if self._match_set((TokenType.DASH, TokenType.PLUS)) else ""
         if self._match_set((TokenType.NUMBER, *_STRINGS)):
-            value = self._slice(self._prev)
+            value = self._slice_text(self._prev)
             unit = self._curr.text.upper()
             if unit in _UNITS and self._curr.token_type != TokenType.IDENTIFIER:
                 self._advance()
@@ -167,25 +167,25 @@ class Parser(SparkParser):
 
     def _bitwise(self, left: exp.Expr | None, least: int) -> exp.Expr | None:
         """`left` with all operators behind it that bind at least so tightly."""
-        while self._binding() >= least:
-            token, binding = self._curr.token_type, self._binding()
+        while self._get_precedence() >= least:
+            token, binding = self._curr.token_type, self._get_precedence()
             self._advance(2 if token in _SHIFTS else 1)
             is_unsigned = token == TokenType.GT and self._match(TokenType.GT)
             right = self._parse_term()
-            while self._binding() > binding:
-                right = self._bitwise(right, self._binding())
+            while self._get_precedence() > binding:
+                right = self._bitwise(right, self._get_precedence())
             if is_unsigned:
                 left = exp.Anonymous(this="SHIFTRIGHTUNSIGNED", expressions=[left, right])
             else:
                 left = (_SHIFTS.get(token) or self.BITWISE[token])(this=left, expression=right)
         return left
 
-    def _binding(self) -> int:
+    def _get_precedence(self) -> int:
         token = self._curr.token_type
         is_half = token in _SHIFTS and self._next.token_type != token
         return 0 if is_half else _BINDING.get(token, 0)
 
-    def _slice(self, token: Token) -> str:
+    def _slice_text(self, token: Token) -> str:
         return str(self.sql[token.start : token.end + 1])
 
 
@@ -217,9 +217,9 @@ class Generator(SparkGenerator):
         rights: list[str] = []
         left: exp.Expr = expression
         while type(left) is kind and (left is expression or kind in _LEFT_TO_RIGHT):
-            rights.append(self._operand(left.args.get("expression")))
+            rights.append(self._write_operand(left.args.get("expression")))
             left = left.this
-        return f" {op} ".join([self._operand(left), *reversed(rights)])
+        return f" {op} ".join([self._write_operand(left), *reversed(rights)])
 
     def escape_sql(self, expression: exp.Escape) -> str:
         return f"{self.sql(expression, 'this')} ESCAPE {self.sql(expression, 'expression')}"
@@ -231,20 +231,20 @@ class Generator(SparkGenerator):
         return self.binary(expression, "%")
 
     def neg_sql(self, expression: exp.Neg) -> str:
-        return f"-{self._operand(expression.this)}"
+        return f"-{self._write_operand(expression.this)}"
 
     def bitwisenot_sql(self, expression: exp.BitwiseNot) -> str:
-        return f"~{self._operand(expression.this)}"
+        return f"~{self._write_operand(expression.this)}"
 
     def not_sql(self, expression: exp.Not) -> str:
         """`x IS NOT NULL` is an operator of its own, and not the negation of another."""
         inner = expression.this
         if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
-            return f"{self._operand(inner.this)} IS NOT NULL"
-        return f"NOT {self._operand(inner)}"
+            return f"{self._write_operand(inner.this)} IS NOT NULL"
+        return f"NOT {self._write_operand(inner)}"
 
     def between_sql(self, expression: exp.Between) -> str:
-        this, low, high = (self._operand(expression.args[part]) for part in ("this", "low", "high"))
+        this, low, high = (self._write_operand(expression.args[part]) for part in ("this", "low", "high"))
         return f"{this} BETWEEN {low} AND {high}"
 
     def in_sql(self, expression: exp.In) -> str:
@@ -252,13 +252,13 @@ class Generator(SparkGenerator):
             return super().in_sql(expression)
         query = expression.args.get("query")
         values = self.sql(query) if query else f"({self.expressions(expression, flat=True)})"
-        return f"{self._operand(expression.this)} IN {values}"
+        return f"{self._write_operand(expression.this)} IN {values}"
 
     def bracket_sql(self, expression: exp.Bracket) -> str:
-        return f"{self._operand(expression.this)}[{self.expressions(expression, flat=True)}]"
+        return f"{self._write_operand(expression.this)}[{self.expressions(expression, flat=True)}]"
 
     def dot_sql(self, expression: exp.Dot) -> str:
-        return f"{self._operand(expression.this)}.{self.sql(expression, 'expression')}"
+        return f"{self._write_operand(expression.this)}.{self.sql(expression, 'expression')}"
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
         """Joins inside of what is joined are in parentheses."""
@@ -282,7 +282,7 @@ class Generator(SparkGenerator):
         text = self.sql(operand)
         return f"({text})" if isinstance(operand, exp.SetOperation) else text
 
-    def _operand(self, operand: exp.Expr | str | None) -> str:
+    def _write_operand(self, operand: exp.Expr | str | None) -> str:
         text = self.sql(operand)
         return f"({text})" if isinstance(operand, exp.Expr) and _is_operator(operand) else text
 
@@ -295,27 +295,27 @@ class ArcticSpark(Spark):
     Generator = Generator
 
 
-def tokens(sql: str) -> list[Token]:
+def tokenize_sql(sql: str) -> list[Token]:
     """The tokens of a text, of which a number's suffix is part of the number; raises sqlglot's TokenError."""
-    found: list[Token] = []
+    tokens_read: list[Token] = []
     waiting = iter(ArcticSpark().tokenize(sql))
     for token in waiting:
-        last = found[-1] if found else None
+        last = tokens_read[-1] if tokens_read else None
         if last is not None and token.token_type == TokenType.DCOLON and token.start == last.start:
             next(waiting)
             last.text = sql[last.start : last.end + 1]
         else:
-            found.append(token)
-    return found
+            tokens_read.append(token)
+    return tokens_read
 
 
-def literals(sql: str) -> list[str]:
+def list_literals(sql: str) -> list[str]:
     """The literals of a text as they stand, sorted."""
     kinds = (*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING)
-    return sorted(sql[token.start : token.end + 1] for token in tokens(sql) if token.token_type in kinds)
+    return sorted(sql[token.start : token.end + 1] for token in tokenize_sql(sql) if token.token_type in kinds)
 
 
-def write(expression: exp.Expr) -> str:
+def write_sql(expression: exp.Expr) -> str:
     """The expression as Spark's SQL; raises sqlglot's UnsupportedError for what Spark has no words for."""
     generator = Generator(dialect=ArcticSpark(), comments=False, unsupported_level=ErrorLevel.RAISE)
     return generator.generate(expression, copy=False)

@@ -37,11 +37,11 @@ class Commit:
     at_ms: int
     removed: tuple[Removed, ...] | None = None
 
-    def removed_after(self, version: Version) -> int | None:
+    def count_removed_after(self, version: Version) -> int | None:
         """How many rows it took away of those that had come after a version; None where that is not known."""
         if self.removed is None:
             return None
-        return sum(of.rows for of in self.removed if of.sequence > version.sequence)
+        return sum(removal.rows for removal in self.removed if removal.sequence > version.sequence)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ChangeTableState:
         """The newest version that restored what the table had promised; None where none that is kept did."""
         return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
-    def keeps(self, version: Version | None) -> bool:
+    def keeps_version(self, version: Version | None) -> bool:
         """Whether the snapshot of a version is still there, so that later rows can be read as a range."""
         return version is None or any(commit.version == version for commit in self.commits)
 
@@ -95,23 +95,23 @@ class ChangeTableState:
 
         It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
         """
-        found = len(self.after(version))
-        is_whole = self.begins if version is None else self.keeps(version)
-        is_one_by_one = is_whole and not (found and self.keeps_all)
-        return found if is_one_by_one else max(found, 2)
+        commit_count = len(self.list_commits_after(version))
+        is_whole = self.begins if version is None else self.keeps_version(version)
+        is_one_by_one = is_whole and not (commit_count and self.keeps_all)
+        return commit_count if is_one_by_one else max(commit_count, 2)
 
-    def after(self, version: Version | None) -> tuple[Commit, ...]:
+    def list_commits_after(self, version: Version | None) -> tuple[Commit, ...]:
         """Commits that added rows after a version, oldest first."""
         sequence = version.sequence if version else -1
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
-    def rows_after(self, version: Version | None) -> int:
+    def count_rows_after(self, version: Version | None) -> int:
         """How many rows came after a version."""
-        return sum(commit.rows for commit in self.after(version))
+        return sum(commit.rows for commit in self.list_commits_after(version))
 
     def are_few_after(self, version: Version, limit: int) -> bool:
         """Whether it is known that at most so many rows came after a version."""
-        return self.keeps(version) and self.rows_after(version) <= limit
+        return self.keeps_version(version) and self.count_rows_after(version) <= limit
 
 
 @dataclass(frozen=True)
@@ -236,13 +236,13 @@ class SourceState:
         """The table that rows are appended to: the change table where there is one."""
         return self.name.changes if self.kind == "changes" else self.name
 
-    def keeps(self, version: Version | None) -> bool:
+    def keeps_version(self, version: Version | None) -> bool:
         """Whether the snapshot of a version is still in the line of commits, so that later rows are a range."""
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
 
-    def tells_all_after(self, version: Version | None) -> bool:
+    def can_read_all_after(self, version: Version | None) -> bool:
         """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
-        return self.keeps(version) or (version is not None and version.sequence >= self.trimmed)
+        return self.keeps_version(version) or (version is not None and version.sequence >= self.trimmed)
 
     @property
     def is_compacted(self) -> bool:
@@ -267,52 +267,52 @@ class SourceState:
         begins = not self.commits or self.commits[0].parent is None
         return self.kind != "changes" and (self.trimmed > 0 or is_rewritten or not begins)
 
-    def base_before(self, version: Version) -> tuple[int, Version] | None:
+    def find_base_before(self, version: Version) -> tuple[int, Version] | None:
         """The snapshot of the newest base that is kept and holds no change after a version; None where none is."""
-        found = [(snapshot, merged) for snapshot, merged in self.bases if merged.sequence <= version.sequence]
-        return found[-1] if found and self.base else None
+        candidates = [(snapshot, merged) for snapshot, merged in self.bases if merged.sequence <= version.sequence]
+        return candidates[-1] if candidates and self.base else None
 
-    def unmerged_at(self, version: Version) -> int:
+    def count_unmerged_at(self, version: Version) -> int:
         """How many change rows up to a version are not in that base; 0 for a table without a change table."""
-        found = self.base_before(version)
-        return self.rows_in(Window(str(self.name), found[1], version)) if found else 0
+        base = self.find_base_before(version)
+        return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
 
-    def between(self, window: Window) -> tuple[Commit, ...]:
+    def list_commits_between(self, window: Window) -> tuple[Commit, ...]:
         """The commits of a window, oldest first."""
         after = window.start.sequence if window.start else -1
         return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
 
-    def rows_in(self, window: Window) -> int:
+    def count_rows_in(self, window: Window) -> int:
         """How many rows came in a window."""
-        return sum(commit.rows for commit in self.between(window))
+        return sum(commit.rows for commit in self.list_commits_between(window))
 
     def are_few_in(self, window: Window, limit: int) -> bool:
         """Whether it is known that at most so many rows came in a window."""
-        return self.keeps(window.start) and self.rows_in(window) <= limit
+        return self.keeps_version(window.start) and self.count_rows_in(window) <= limit
 
-    def commits_in(self, window: Window) -> int:
+    def count_commits_in(self, window: Window) -> int:
         """How many commits brought rows in a window; 2 stands for several where they are not kept one by one.
 
         It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
         """
-        found = sum(1 for commit in self.between(window) if commit.rows)
-        is_one_by_one = self.keeps(window.start) and not (found and self.keeps_all)
-        return found if is_one_by_one else max(found, 2)
+        commit_count = sum(1 for commit in self.list_commits_between(window) if commit.rows)
+        is_one_by_one = self.keeps_version(window.start) and not (commit_count and self.keeps_all)
+        return commit_count if is_one_by_one else max(commit_count, 2)
 
 
 def check_built(state: TableState, table: TableName) -> None:
     """Raises ConfigError where no run has made a table yet."""
     if state.appended is None:
-        built(state, table)
+        require_built(state, table)
 
 
-def built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
+def require_built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
     """A table's change table and base; raises ConfigError where no run has made them yet."""
     if state.changes is None or state.base is None:
-        raise not_built(table)
+        raise build_not_built_error(table)
     return state.changes, state.base
 
 
-def not_built(table: TableName) -> ConfigError:
+def build_not_built_error(table: TableName) -> ConfigError:
     """What to raise where a table has to be there, and no run has made it yet."""
     return ConfigError(f"{table} has not been built yet; run the model first")

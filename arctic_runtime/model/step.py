@@ -239,7 +239,7 @@ Step = (
 """Every effect on a relation of a model, but the commit of change rows: that is a `ChangeSet`."""
 
 
-def describe(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
+def describe_step(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
     """One line for people."""
     match step:
         case DropConflictingRelation(conflicting):

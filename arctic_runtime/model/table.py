@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, same_name
+from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, is_same_name
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import CURRENT_SUFFIX, TableName
 
@@ -39,7 +39,7 @@ class Transform:
 
     def is_bucket_of(self, column: str | None) -> bool:
         """Whether it buckets a column, as nodes do with the hash key."""
-        return self.unit == "bucket" and column is not None and same_name(self.column, column)
+        return self.unit == "bucket" and column is not None and is_same_name(self.column, column)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class Model:
         asked = self.config.current_view
         if not asked:
             return None
-        return self.table.sibling(asked if isinstance(asked, str) else self.table.name + CURRENT_SUFFIX)
+        return self.table.with_name(asked if isinstance(asked, str) else self.table.name + CURRENT_SUFFIX)
 
     @property
     def base(self) -> TableName:

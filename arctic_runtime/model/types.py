@@ -43,29 +43,29 @@ class Struct:
 Type = Primitive | Array | Map | Struct
 
 
-def quoted_name(field: str) -> str:
+def quote_field(field: str) -> str:
     return f"`{field.replace('`', '``')}`"
 
 
-def plain_name(field: str) -> str:
+def format_field(field: str) -> str:
     """A field's name as Spark shows it: quoted only where it needs to be."""
-    return field if _PLAIN_NAME.fullmatch(field) else quoted_name(field)
+    return field if _PLAIN_NAME.fullmatch(field) else quote_field(field)
 
 
-def type_text(kind: Type, field: Callable[[str], str] = plain_name) -> str:
+def type_text(kind: Type, field: Callable[[str], str] = format_field) -> str:
     """A type as Spark writes it, its names written by `field`; `read_type` is the reverse."""
     match kind:
         case Primitive(text):
             return text
         case Array(element):
-            return array_text(type_text(element, field))
+            return format_array_type(type_text(element, field))
         case Map(key, value):
             return map_text(type_text(key, field), type_text(value, field))
         case Struct(fields):
-            return struct_text(((own, type_text(of, field)) for own, of in fields), field)
+            return format_struct_type(((own, type_text(field_type, field)) for own, field_type in fields), field)
 
 
-def array_text(element: str) -> str:
+def format_array_type(element: str) -> str:
     return f"array<{element}>"
 
 
@@ -73,12 +73,12 @@ def map_text(key: str, value: str) -> str:
     return f"map<{key},{value}>"
 
 
-def struct_text(fields: Iterable[tuple[str, str]], field: Callable[[str], str] = plain_name) -> str:
+def format_struct_type(fields: Iterable[tuple[str, str]], field: Callable[[str], str] = format_field) -> str:
     """The type of a struct whose fields have these names and these types, which are texts already."""
-    return f"struct<{','.join(f'{field(own)}:{of}' for own, of in fields)}>"
+    return f"struct<{','.join(f'{field(own)}:{type_name}' for own, type_name in fields)}>"
 
 
-def parts(kind: Type) -> tuple[Type, ...]:
+def list_parts(kind: Type) -> tuple[Type, ...]:
     """The types that a type is made of; none of a primitive."""
     match kind:
         case Primitive():
@@ -88,21 +88,21 @@ def parts(kind: Type) -> tuple[Type, ...]:
         case Map(key, value):
             return (key, value)
         case Struct(fields):
-            return tuple(of for _, of in fields)
+            return tuple(field_type for _, field_type in fields)
 
 
 def walk_type(kind: Type) -> Iterator[Type]:
     """A type and all those inside."""
     yield kind
-    for part in parts(kind):
+    for part in list_parts(kind):
         yield from walk_type(part)
 
 
-def primitives(kind: Type) -> Iterator[Primitive]:
+def list_primitives(kind: Type) -> Iterator[Primitive]:
     return (part for part in walk_type(kind) if isinstance(part, Primitive))
 
 
-def field_names(kind: Type) -> Iterator[str]:
+def list_field_names(kind: Type) -> Iterator[str]:
     """The names of the fields at every level."""
     return (own for part in walk_type(kind) if isinstance(part, Struct) for own, _ in part.fields)
 
@@ -122,18 +122,18 @@ def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
         case Map(key, value):
             return Map(map_primitives(key, change), map_primitives(value, change))
         case Struct(fields):
-            return Struct(tuple((own, map_primitives(of, change)) for own, of in fields))
+            return Struct(tuple((own, map_primitives(field_type, change)) for own, field_type in fields))
 
 
 def has_variant(kind: Type) -> bool:
     """Whether there is a variant in a type, or it is one."""
-    return any(leaf.text == "variant" for leaf in primitives(kind))
+    return any(leaf.text == "variant" for leaf in list_primitives(kind))
 
 
 def read_type(text: str) -> Type:
     """A type from its text; raises ValueError for what is none, so that no text passes for more than a type."""
     reader = _Reader(text)
-    kind = reader.type()
+    kind = reader.read_type()
     reader.skip_space()
     if reader.at != len(text):
         raise ValueError(f"{text!r} is not the text of a type: it goes on after {text[: reader.at]!r}")
@@ -147,49 +147,49 @@ class _Reader:
         self.text = text
         self.at = 0
 
-    def type(self) -> Type:
-        if self._accept("array<"):
-            element = self.type()
-            self._expect(">")
+    def read_type(self) -> Type:
+        if self._accept_token("array<"):
+            element = self.read_type()
+            self._expect_token(">")
             return Array(element)
-        if self._accept("map<"):
-            key = self.type()
-            self._expect(",")
-            value = self.type()
-            self._expect(">")
+        if self._accept_token("map<"):
+            key = self.read_type()
+            self._expect_token(",")
+            value = self.read_type()
+            self._expect_token(">")
             return Map(key, value)
-        if self._accept("struct<"):
-            return Struct(tuple(self._fields()))
-        return Primitive(self._match(_PRIMITIVE)[0])
+        if self._accept_token("struct<"):
+            return Struct(tuple(self._read_fields()))
+        return Primitive(self._match_pattern(_PRIMITIVE)[0])
 
-    def _fields(self) -> Iterator[tuple[str, Type]]:
-        while not self._accept(">"):
-            found = self._match(_FIELD_NAME)
-            self._expect(":")
-            yield found["word"] or found["quoted"].replace("``", "`"), self.type()
-            if not self._accept(","):
-                self._expect(">")
+    def _read_fields(self) -> Iterator[tuple[str, Type]]:
+        while not self._accept_token(">"):
+            match = self._match_pattern(_FIELD_NAME)
+            self._expect_token(":")
+            yield match["word"] or match["quoted"].replace("``", "`"), self.read_type()
+            if not self._accept_token(","):
+                self._expect_token(">")
                 return
 
     def skip_space(self) -> None:
-        found = _SPACE.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
+        match = _SPACE.match(self.text, self.at)
+        assert match is not None
+        self.at = match.end()
 
-    def _accept(self, token: str) -> bool:
+    def _accept_token(self, token: str) -> bool:
         self.skip_space()
         is_next = self.text[self.at : self.at + len(token)].lower() == token
         self.at += len(token) if is_next else 0
         return is_next
 
-    def _expect(self, token: str) -> None:
-        if not self._accept(token):
+    def _expect_token(self, token: str) -> None:
+        if not self._accept_token(token):
             raise ValueError(f"{self.text!r} is not the text of a type: {token!r} is missing at {self.at}")
 
-    def _match(self, pattern: re.Pattern[str]) -> re.Match[str]:
+    def _match_pattern(self, pattern: re.Pattern[str]) -> re.Match[str]:
         self.skip_space()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        match = pattern.match(self.text, self.at)
+        if match is None:
             raise ValueError(f"{self.text!r} is not the text of a type: it can't be read from {self.at} on")
-        self.at = found.end()
-        return found
+        self.at = match.end()
+        return match

@@ -11,27 +11,27 @@ import uuid
 from base64 import b64encode
 
 
-def texts_of(marker: str) -> tuple[str, ...]:
+def list_marker_texts(marker: str) -> tuple[str, ...]:
     """The marker as texts or JSON have it: text, bytes, hstore, and lists of texts, bytes, numbers and uuids."""
-    texts = (marker, base64_of(marker), _compact({marker: marker}))
-    lists = ([marker], [base64_of(marker)], numbers_of(marker), [uuid_of(marker)])
-    return (*texts, *map(_compact, lists))
+    texts = (marker, to_base64(marker), _dump_json({marker: marker}))
+    lists = ([marker], [to_base64(marker)], to_byte_numbers(marker), [to_uuid(marker)])
+    return (*texts, *map(_dump_json, lists))
 
 
-def base64_of(marker: str) -> str:
+def to_base64(marker: str) -> str:
     return b64encode(marker.encode()).decode()
 
 
-def numbers_of(marker: str) -> list[int]:
+def to_byte_numbers(marker: str) -> list[int]:
     """The marker's bytes, as lists of numbers hold it."""
     return list(marker.encode())
 
 
-def uuid_of(marker: str) -> str:
+def to_uuid(marker: str) -> str:
     """The marker as a name-based UUID, version 3 without a namespace."""
     digest = hashlib.md5(marker.encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest, version=3))
 
 
-def _compact(of: object) -> str:
-    return json.dumps(of, separators=(",", ":"))
+def _dump_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -42,7 +42,7 @@ def encode_versions(versions: Mapping[str, Version]) -> str:
 def decode_versions(text: str | None) -> dict[str, Version]:
     """The reverse of `encode_versions`; raises CorruptState for anything else."""
     try:
-        return {name: _version(**fields) for name, fields in json.loads(text or "{}").items()}
+        return {name: _build_version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptState(
             f"The offsets in a snapshot summary can't be decoded.\n  found: {text!r}\n"
@@ -50,7 +50,7 @@ def decode_versions(text: str | None) -> dict[str, Version]:
         ) from error
 
 
-def _version(table: object, snapshot: object, sequence: object) -> Version:
+def _build_version(table: object, snapshot: object, sequence: object) -> Version:
     if type(table) is not str or type(snapshot) is not int or type(sequence) is not int:
         raise TypeError("a version is a text and two integers")
     return Version(table, snapshot, sequence)

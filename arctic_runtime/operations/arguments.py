@@ -59,12 +59,12 @@ def read_source(_: str, value: Any) -> str | TableName:
 def read_partition(label: str, value: Any) -> dict[str, str]:
     """The value of each partition column, from a mapping or from texts such as `region=eu`."""
     if isinstance(value, Mapping):
-        return {str(name): _partition_value(f"{label}.{name}", found) for name, found in value.items()}
+        return {str(name): _partition_value(f"{label}.{name}", part_value) for name, part_value in value.items()}
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(
             f"`{label}` must be a mapping of columns to values, or a list of COLUMN=VALUE; found {value!r}"
         )
-    return dict(_column_value(label, str(text)) for text in value)
+    return dict(_parse_column_value(label, str(text)) for text in value)
 
 
 def _partition_value(label: str, value: Any) -> str:
@@ -73,7 +73,7 @@ def _partition_value(label: str, value: Any) -> str:
     return str(value)
 
 
-def _column_value(label: str, text: str) -> tuple[str, str]:
+def _parse_column_value(label: str, text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
         raise ConfigError(f"`{label}` must be a column and its value, such as region=eu; found {text!r}")

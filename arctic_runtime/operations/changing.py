@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from arctic_runtime.catalog.observe import last_offsets, observe_own
-from arctic_runtime.model.names import TableName, named_table
+from arctic_runtime.catalog.observe import observe_own, read_last_offsets
+from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect
@@ -15,26 +15,26 @@ from arctic_runtime.operations.operation import Answer, Argument, Operation, Ope
 _KNOWN = "as `arctic history` shows it, or a savepoint's name"
 
 
-def _restore(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.refresh.restore import restore
+def _restore_table(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.refresh.restore import restore_version
 
-    counts = restore(context.table(model), values["version"])
+    counts = restore_version(context.open_table(model), values["version"])
     return Answer(counts, (inspect.describe_restored(model, counts),))
 
 
-def _overwrite(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.refresh.overwrite import overwrite
+def _overwrite_table(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
 
     source, as_of = values["source"], values["as_of"]
-    rows = source if isinstance(source, TableName) else named_table(source, model.table)
-    counts = overwrite(context.refresh(model), rows, as_of, values["partition"] or {})
+    rows = source if isinstance(source, TableName) else parse_table_name(source, model.table)
+    counts = overwrite_with_source(context.build_refresh(model), rows, as_of, values["partition"] or {})
     return Answer(counts, (inspect.describe_overwritten(model, counts, as_of),))
 
 
-def _savepoint(context: OperationContext, model: Model, values: Values) -> Answer:
+def _set_savepoint(context: OperationContext, model: Model, values: Values) -> Answer:
     from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 
-    table, name = context.table(model), values["name"]
+    table, name = context.open_table(model), values["name"]
     if values["drop"]:
         drop_savepoint(table, name)
         return Answer({"dropped": name}, (f"{model.table}: dropped savepoint {name}",))
@@ -42,31 +42,33 @@ def _savepoint(context: OperationContext, model: Model, values: Values) -> Answe
     return Answer(asdict(made), (inspect.describe_savepoint(model, made),))
 
 
-def _reset(context: OperationContext, model: Model, _: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.reset import reset
+def _reset_table(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.reset import reset_model
 
-    readers = _readers(context, model)
-    return _describe_reset(model, reset(context.table(model)), readers, "dropped")
+    readers = _list_readers(context, model)
+    return _describe_reset(model, reset_model(context.open_table(model)), readers, "dropped")
 
 
 def _plan_reset(context: OperationContext, model: Model, _: Values) -> Answer:
     own = observe_own(context.reader, model)
-    answer = _describe_reset(model, own, _readers(context, model), "to drop")
+    answer = _describe_reset(model, own, _list_readers(context, model), "to drop")
     warning = "nothing was dropped: all versions and change rows would be lost; add --yes to do it"
     return Answer(answer.data, (*answer.lines, *([warning] if own else [])))
 
 
-def _resync(context: OperationContext, model: Model, _: Values) -> Answer:
+def _resync_table(context: OperationContext, model: Model, _: Values) -> Answer:
     from arctic_runtime.spark.maintenance.resync import request_resync
 
-    source = request_resync(context.table(model))
+    source = request_resync(context.open_table(model))
     line = f"{model.table}: it is loaded anew by the process that ingests {source}, within a minute or when one begins"
     return Answer({"source": source, "table": model.ingested_from}, (line,))
 
 
-def _readers(context: OperationContext, model: Model) -> list[TableName]:
+def _list_readers(context: OperationContext, model: Model) -> list[TableName]:
     """The project's tables that have read this one."""
-    return [other.table for other in context.models if str(model.table) in last_offsets(context.reader, other.table)]
+    return [
+        other.table for other in context.models if str(model.table) in read_last_offsets(context.reader, other.table)
+    ]
 
 
 def _describe_reset(model: Model, own: tuple[ConflictingRelation, ...], readers: list[TableName], verb: str) -> Answer:
@@ -83,7 +85,7 @@ RESTORE = Operation(
     name="restore",
     description="go back to an earlier version, as a new change",
     tables="one",
-    perform=on_one(_restore),
+    perform=on_one(_restore_table),
     needs_spark=True,
     changes=True,
     needs_key=True,
@@ -94,7 +96,7 @@ OVERWRITE = Operation(
     name="overwrite",
     description="say what all rows are as of a place in the order of events; later events still hold",
     tables="one",
-    perform=on_one(_overwrite),
+    perform=on_one(_overwrite_table),
     needs_spark=True,
     changes=True,
     needs_key=True,
@@ -118,7 +120,7 @@ SAVEPOINT = Operation(
     name="savepoint",
     description="give a version a name, which keeps it from expiry",
     tables="one",
-    perform=on_one(_savepoint),
+    perform=on_one(_set_savepoint),
     needs_spark=True,
     changes=True,
     needs_key=True,
@@ -133,7 +135,7 @@ RESET = Operation(
     name="reset",
     description="drop everything that a model has made, so that its next run is its first",
     tables="one",
-    perform=on_one(_reset),
+    perform=on_one(_reset_table),
     plan=on_one(_plan_reset),
     needs_spark=True,
     changes=True,
@@ -143,7 +145,7 @@ RESYNC = Operation(
     name="resync",
     description="have a table of an ingested database loaded anew, and publish what differs",
     tables="one",
-    perform=on_one(_resync),
+    perform=on_one(_resync_table),
     needs_spark=True,
     changes=True,
 )

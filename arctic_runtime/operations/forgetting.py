@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from arctic_runtime.spark.refresh.forgetting import Forgetting
 
 
-def _forget(context: OperationContext, model: Model, values: Values) -> Answer:
-    certificate = _forgetting(context, model, values).run()
+def _forget_rows(context: OperationContext, model: Model, values: Values) -> Answer:
+    certificate = _build_forgetting(context, model, values).run_forget()
     data = {**asdict(certificate), "is_clean": certificate.is_clean}
     return Answer(data, tuple(describe_certificate(certificate)), differs=not certificate.is_clean)
 
 
 def _plan_forget(context: OperationContext, model: Model, values: Values) -> Answer:
-    plan = _forgetting(context, model, values).plan()
+    plan = _build_forgetting(context, model, values).plan_forget()
     warning = "nothing was forgotten: it can't be undone; add --yes to do it"
     return Answer(asdict(plan), (*describe_forget_plan(plan), *([warning] if plan.tables else [])))
 
 
-def _forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
+def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
     from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 
     request = Forget(values["key"] or (), values["where"], values["drop_savepoints"])
@@ -37,7 +37,7 @@ FORGET = Operation(
     name="forget",
     description="erase rows of a table and of all that is made of it, also from their history",
     tables="one",
-    perform=on_one(_forget),
+    perform=on_one(_forget_rows),
     plan=on_one(_plan_forget),
     needs_spark=True,
     changes=True,

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from arctic_runtime.catalog.observe import (
-    last_offsets,
     observe_columns,
     observe_model,
     observe_progress,
     observe_savepoints,
+    read_last_offsets,
 )
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.table_facts import observe_lineage
 from arctic_runtime.catalog.unmerged_rows import UnmergedRows
-from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, changed_columns
-from arctic_runtime.model.consistent_cut import version_at
+from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
+from arctic_runtime.model.consistent_cut import find_version_at
 from arctic_runtime.model.freshness import Freshness
-from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, plain_position, time_of
+from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, strip_definitions, time_of
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of, run_commits
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, run_commits
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
@@ -104,71 +104,76 @@ class HistoryEntry:
     columns: SchemaChange = field(default_factory=SchemaChange)
 
 
-def status(reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None) -> Status:
+def read_status(
+    reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None
+) -> Status:
     """The state of one table; `project` are the models that may read it.
 
     `counts` are those of unmerged rows that are known; whoever asks often keeps them.
     """
     state = observe_model(reader, model)
     if state.appended is not None:
-        return replace(_status_of(reader, model, state.appended, project), has_key=False)
+        return replace(_read_table_status(reader, model, state.appended, project), has_key=False)
     if state.changes is None or state.base is None:
         return Status(str(model.table), built=False)
-    pending = state.changes.after(state.base.merged)
+    pending = state.changes.list_commits_after(state.base.merged)
     rows = state.base.rows
     if model.config.merge == "on_read" and model.config.changelog == "lookup":
-        rows += (counts or UnmergedRows(reader)).count(model.table.changes, pending)
+        rows += (counts or UnmergedRows(reader)).count_rows(model.table.changes, pending)
     return replace(
-        _status_of(reader, model, state.changes, project),
+        _read_table_status(reader, model, state.changes, project),
         rows=rows,
-        nodes=_nodes(reader, model),
+        nodes=_count_nodes(reader, model),
         unmerged_commits=len(pending),
-        unmerged_rows=state.changes.rows_after(state.base.merged),
-        savepoints={of.name: str(of.commit.version.snapshot) for of in observe_savepoints(reader, model)},
+        unmerged_rows=state.changes.count_rows_after(state.base.merged),
+        savepoints={
+            reader_model.name: str(reader_model.commit.version.snapshot)
+            for reader_model in observe_savepoints(reader, model)
+        },
     )
 
 
-def _status_of(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
+def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
     """What the commits and the files of any table tell; `rows` are those of its newest snapshot."""
     head = (run_commits(log) or log.commits)[-1]
-    summary = _base_summary(reader, model)
+    summary = _read_base_summary(reader, model)
     return Status(
         model=str(model.table),
         built=True,
         version=str(head.version.snapshot),
-        changed_at=_time(head),
+        changed_at=_format_commit_time(head),
         rows=int(summary.get("total-records", 0)),
         files=int(summary.get("total-data-files", 0)),
         bytes=int(summary.get("total-files-size", 0)),
         versions=len(log.commits),
-        consumers=tuple(_consumers(reader, model, log, project)),
-        ingestion=_ingestion(reader, model, log),
+        consumers=tuple(_list_consumers(reader, model, log, project)),
+        ingestion=_read_ingestion(reader, model, log),
     )
 
 
-def _ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> Ingestion | None:
+def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) -> Ingestion | None:
     if model.source is None or model.ingested_from is None:
         return None
     now = datetime.datetime.now(datetime.timezone.utc)
-    found = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
+    source_progress = observe_progress(reader, model.source.dead_letters) or SourceProgress(Progress(), 0)
     runs = [RunSummary.decode(commit.summary) for commit in run_commits(log)]
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
-    last = last_run(log)
-    of_table = found.progress.of(model.ingested_from)
-    position = found.progress.position or ""
-    cut = version_at(run_commits(log), of_table.position or "")
+    last = find_last_run(log)
+    of_table = source_progress.progress.get_table_progress(model.ingested_from)
+    position = source_progress.progress.position or ""
+    cut = find_version_at(run_commits(log), of_table.position or "")
     # The table has what all tables have, and may have more.
-    progress = of_table.later([own], None)
+    progress = of_table.advance_to([own], None)
     return Ingestion(
         source=model.source.name,
         table=model.ingested_from,
         position=(last.position if last else None) or "",
-        changed_at=_iso(own),
-        source_position=plain_position(position),
+        changed_at=_format_iso(own),
+        source_position=strip_definitions(position),
         cut_version=str(cut.version.snapshot) if cut else "",
-        as_of=_iso(progress.as_of),
-        lag_seconds=progress.lag_seconds(now),
-        dead_letters=found.dead_letters,
+        as_of=_format_iso(progress.as_of),
+        lag_seconds=progress.compute_lag_seconds(now),
+        dead_letters=source_progress.dead_letters,
     )
 
 
@@ -178,7 +183,7 @@ def observe_freshness(
     """How fresh the tables of models are, through all layers; those without a table are left out."""
     facts = observe_lineage(reader, [model.table for model in models], project)
     plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
-    return {model.table: plan.freshness(str(model.table)) for model in models if str(model.table) in facts}
+    return {model.table: plan.get_freshness(str(model.table)) for model in models if str(model.table) in facts}
 
 
 def describe_status(status: Status, now: datetime.datetime | None = None) -> list[str]:
@@ -192,7 +197,7 @@ def describe_status(status: Status, now: datetime.datetime | None = None) -> lis
         own += [f"  not merged: {status.unmerged_commits} commits, {status.unmerged_rows:,} rows"]
     return [
         f"{status.model}: version {status.version} of {status.changed_at}, {status.versions} versions kept",
-        *([f"  {status.freshness.describe(now)}"] if status.freshness and now else ()),
+        *([f"  {status.freshness.describe_freshness(now)}"] if status.freshness and now else ()),
         *own,
         *(
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
@@ -203,14 +208,17 @@ def describe_status(status: Status, now: datetime.datetime | None = None) -> lis
     ]
 
 
-def _describe_ingestion(of: Ingestion) -> list[str]:
-    newest = f"newest change of {of.changed_at}, " if of.changed_at else ""
-    lag = "" if of.lag_seconds is None else f"{of.lag_seconds:,.0f} s behind, "
-    own, all_tables = (describe_position(text) or "its begin" for text in (of.position, of.source_position))
-    version = f", which version {of.cut_version} shows" if of.cut_version else ""
+def _describe_ingestion(ingestion: Ingestion) -> list[str]:
+    newest = f"newest change of {ingestion.changed_at}, " if ingestion.changed_at else ""
+    lag = "" if ingestion.lag_seconds is None else f"{ingestion.lag_seconds:,.0f} s behind, "
+    own, all_tables = (
+        describe_position(text) or "its begin" for text in (ingestion.position, ingestion.source_position)
+    )
+    version = f", which version {ingestion.cut_version} shows" if ingestion.cut_version else ""
     return [
-        f"  ingested from {of.table} of {of.source}: {newest}{lag}{of.dead_letters:,} dead letters in the source",
-        f"  last commit at {own}; all tables of {of.source} are complete up to {all_tables}{version}",
+        f"  ingested from {ingestion.table} of {ingestion.source}: {newest}{lag}"
+        f"{ingestion.dead_letters:,} dead letters in the source",
+        f"  last commit at {own}; all tables of {ingestion.source} are complete up to {all_tables}{version}",
     ]
 
 
@@ -229,29 +237,31 @@ def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
     return f"{model.table}: savepoint {savepoint.name} at version {savepoint.commit.version.snapshot}"
 
 
-def history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
+def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
     """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
     runs = {commit.version: commit for commit in run_commits(state.log)}
-    known = {**{of.commit.version: of.commit for of in named}, **runs}
+    known = {**{savepoint.commit.version: savepoint.commit for savepoint in named}, **runs}
     ordered = sorted(known.values(), key=lambda commit: commit.version.sequence)
-    changes = _schema_changes(ordered, observe_columns(reader, model.log))
+    changes = _list_schema_changes(ordered, observe_columns(reader, model.log))
     entries = (
-        _entry(commit, [of.name for of in named if of.commit.version == commit.version], changed)
+        _build_entry(
+            commit, [savepoint.name for savepoint in named if savepoint.commit.version == commit.version], changed
+        )
         for commit, changed in zip(ordered, changes, strict=True)
     )
     return tuple(reversed(tuple(entries)))
 
 
-def _schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
+def _list_schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
     """How the columns of each commit differ from those of the one before; none where either is not known."""
-    own = [_plain(columns.get(commit.version.snapshot, {})) for commit in commits]
-    changed = [changed_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
+    own = [_strip_change_columns(columns.get(commit.version.snapshot, {})) for commit in commits]
+    changed = [compare_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
     return [SchemaChange(), *changed][: len(commits)]
 
 
-def _plain(columns: Mapping[int, Column]) -> Mapping[int, Column]:
+def _strip_change_columns(columns: Mapping[int, Column]) -> Mapping[int, Column]:
     """The columns of a table among those of its change table."""
     return {number: column for number, column in columns.items() if column.name not in CHANGE_COLUMNS}
 
@@ -260,49 +270,49 @@ def describe_history(entry: HistoryEntry) -> list[str]:
     """Lines for people: the version, and how its columns changed where they did."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
-    return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe()}"]
+    return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe_change()}"]
 
 
-def _consumers(
+def _list_consumers(
     reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]
 ) -> Sequence[Consumer]:
-    found = []
+    consumers = []
     for other in project:
-        offset = last_offsets(reader, other.table).get(str(model.table))
+        offset = read_last_offsets(reader, other.table).get(str(model.table))
         if offset is not None and offset.table == log.uuid:
-            commits, rows = len(log.after(offset)), log.rows_after(offset)
-            found.append(Consumer(str(other.table), commits, rows))
-    return found
+            commits, rows = len(log.list_commits_after(offset)), log.count_rows_after(offset)
+            consumers.append(Consumer(str(other.table), commits, rows))
+    return consumers
 
 
-def _entry(commit: Commit, names: Sequence[str], changed: SchemaChange) -> HistoryEntry:
+def _build_entry(commit: Commit, names: Sequence[str], changed: SchemaChange) -> HistoryEntry:
     run = RunSummary.decode(commit.summary)
     return HistoryEntry(
         version=str(commit.version.snapshot),
-        at=_time(commit),
+        at=_format_commit_time(commit),
         mode=run.mode or "",
         reason=run.reason or "",
         rows=commit.rows,
-        consumed={name: str(version.snapshot) for name, version in offsets_of(run).items()},
+        consumed={name: str(version.snapshot) for name, version in get_offsets(run).items()},
         savepoints=tuple(names),
         columns=changed,
     )
 
 
-def _time(commit: Commit) -> str:
-    return _iso(time_of(commit.at_ms))
+def _format_commit_time(commit: Commit) -> str:
+    return _format_iso(time_of(commit.at_ms))
 
 
-def _iso(at: datetime.datetime | None) -> str:
+def _format_iso(at: datetime.datetime | None) -> str:
     return "" if at is None else at.isoformat(" ", "seconds")
 
 
-def _base_summary(reader: CatalogReader, model: Model) -> Mapping[str, str]:
+def _read_base_summary(reader: CatalogReader, model: Model) -> Mapping[str, str]:
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
 
 
-def _nodes(reader: CatalogReader, model: Model) -> int:
+def _count_nodes(reader: CatalogReader, model: Model) -> int:
     from pyiceberg.transforms import BucketTransform
 
     spec = reader.load_table(model.base.schema, model.base.name).spec()

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from arctic_runtime.catalog.lookup import lookup
-from arctic_runtime.model.step import describe
+from arctic_runtime.catalog.lookup import look_up_row
+from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect, node_tree
 from arctic_runtime.operations.arguments import read_count, read_flag, read_texts
@@ -22,18 +22,18 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
     return [
         f"{model.table}",
         f"  next run: {decision.mode} ({decision.reason}{f': {decision.because}' if decision.because else ''})",
-        *(f"  reads {name}: {_window(window)}" for name, window in decision.windows.items()),
-        *([f"  {_versions(model)}"] if model.config.has_history else []),
-        *(f"  {line}" for line in _merging(model)),
-        *(f"  {way.explain()}" for way in decision.ways),
-        *(f"  {line}" for line in (decision.increment.describe() if decision.increment else ())),
+        *(f"  reads {name}: {_describe_window(window)}" for name, window in decision.windows.items()),
+        *([f"  {_describe_versions(model)}"] if model.config.has_history else []),
+        *(f"  {line}" for line in _describe_merging(model)),
+        *(f"  {way.explain_cost()}" for way in decision.ways),
+        *(f"  {line}" for line in (decision.increment.describe_plan() if decision.increment else ())),
         *(f"  in full: {line}" for line in plan.joins),
-        *(f"  then: {describe(step)}" for step in plan.steps),
+        *(f"  then: {describe_step(step)}" for step in plan.steps),
         *([f"  then: {_catch_up(model)}"] if decision.mode != "unchanged" else []),
     ]
 
 
-def _merging(model: Model) -> Iterator[str]:
+def _describe_merging(model: Model) -> Iterator[str]:
     """How events make rows, where more than the newest one of a key does."""
     config = model.config
     for sequence, columns in config.sequence_groups.items():
@@ -57,7 +57,7 @@ def _catch_up(model: Model) -> str:
     return f"replace view {model.table}, and merge into {model.base} where enough has come together"
 
 
-def _versions(model: Model) -> str:
+def _describe_versions(model: Model) -> str:
     if model.config.valid_time:
         return f"keeps what every event says from its {model.config.valid_time} on, and when that was recorded"
     tracked = ", ".join(model.config.track) or "any column"
@@ -65,7 +65,7 @@ def _versions(model: Model) -> str:
     return f"keeps every version of a row: a change of {tracked} opens one, and a deletion {deleted}"
 
 
-def _window(window: Any) -> str:
+def _describe_window(window: Any) -> str:
     if window.start is None:
         return f"all of version {window.end.snapshot}"
     if window.is_empty:
@@ -73,42 +73,42 @@ def _window(window: Any) -> str:
     return f"from version {window.start.snapshot} to {window.end.snapshot}"
 
 
-def _explain(context: OperationContext, model: Model, _: Values) -> Answer:
-    plan = context.planner(model).explain()
+def _explain_table(context: OperationContext, model: Model, _: Values) -> Answer:
+    plan = context.build_planner(model).explain_refresh()
     return Answer(asdict(plan), tuple(describe_next_run(model, plan)))
 
 
-def _status(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+def _show_status(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
     data: list[Any] = []
     lines: list[str] = []
     wanted = values["tree"] or values["partition"] is not None
     now = datetime.now(timezone.utc)
     freshness = inspect.observe_freshness(context.reader, models, context.models, now)
     for model in models:
-        status = inspect.status(context.reader, model, context.models)
+        status = inspect.read_status(context.reader, model, context.models)
         status = replace(status, freshness=freshness.get(model.table))
-        tree = node_tree.tree(context.reader, model, values["partition"]) if wanted else None
+        tree = node_tree.read_tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         drawing = node_tree.describe_tree(tree, context.reader.thresholds.reports) if tree else []
         lines += [*inspect.describe_status(status, now), *drawing]
     return Answer(data, tuple(lines))
 
 
-def _history(context: OperationContext, model: Model, _: Values) -> Answer:
-    entries = inspect.history(context.reader, model)
+def _show_history(context: OperationContext, model: Model, _: Values) -> Answer:
+    entries = inspect.read_history(context.reader, model)
     lines = [line for entry in entries for line in inspect.describe_history(entry)]
     return Answer([asdict(entry) for entry in entries], tuple(lines or ["no versions yet"]))
 
 
-def _changes(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.between import changes_between
+def _show_changes(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.between import read_changes_between
 
-    rows = changes_between(context.table(model), values["start"], values["end"], values["limit"])
+    rows = read_changes_between(context.open_table(model), values["start"], values["end"], values["limit"])
     return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))
 
 
-def _lookup(context: OperationContext, model: Model, values: Values) -> Answer:
-    result = lookup(context.reader, model, values["key"])
+def _look_up(context: OperationContext, model: Model, values: Values) -> Answer:
+    result = look_up_row(context.reader, model, values["key"])
     row = result.row
     lines = (
         "no such row" if row is None else "\n".join(f"{name}: {value}" for name, value in row.items()),
@@ -121,7 +121,7 @@ STATUS = Operation(
     name="status",
     description="versions, changes not merged yet, files, consumers and their lag",
     tables="any",
-    perform=_status,
+    perform=_show_status,
     needs_spark=False,
     changes=False,
     arguments=(
@@ -134,7 +134,7 @@ EXPLAIN = Operation(
     name="explain",
     description="what the next run will do, and why",
     tables="one",
-    perform=on_one(_explain),
+    perform=on_one(_explain_table),
     needs_spark=False,
     changes=False,
     needs_key=True,
@@ -144,7 +144,7 @@ HISTORY = Operation(
     name="history",
     description="the versions of a table, and how its columns changed",
     tables="one",
-    perform=on_one(_history),
+    perform=on_one(_show_history),
     needs_spark=False,
     changes=False,
 )
@@ -152,7 +152,7 @@ CHANGES = Operation(
     name="changes",
     description="change rows between two versions",
     tables="one",
-    perform=on_one(_changes),
+    perform=on_one(_show_changes),
     needs_spark=True,
     changes=False,
     needs_key=True,
@@ -166,7 +166,7 @@ LOOKUP = Operation(
     name="lookup",
     description="one row by its key",
     tables="one",
-    perform=on_one(_lookup),
+    perform=on_one(_look_up),
     needs_spark=False,
     changes=False,
     needs_key=True,

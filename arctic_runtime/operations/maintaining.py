@@ -20,13 +20,13 @@ from arctic_runtime.plan.landing import describe_landing
 from arctic_runtime.plan.maintenance_settings import read_age
 
 
-def _compact(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
+def _compact_tables(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
     """One named model, or several by what their readers lose; `all` leaves out those that were not built yet."""
     left = math.inf if values["most"] is None else values["most"]
     if len(models) == 1 and not values["all"]:
         return _compact_one(context, models[0], values, only_plan, left)[0]
     answers: dict[str, Answer] = {}
-    for model in _most_hurt_first(context, models, values):
+    for model in _sort_by_waste(context, models, values):
         try:
             answers[str(model.table)], written = _compact_one(context, model, values, only_plan, left)
             left -= written
@@ -43,33 +43,33 @@ def _compact_one(
     context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
 ) -> tuple[Answer, int]:
     """The answer, and how many bytes were written anew."""
-    from arctic_runtime.spark.maintenance.compaction import compact, plan_compaction
+    from arctic_runtime.spark.maintenance.compaction import compact_table, plan_compaction
 
-    table = context.table(model)
+    table = context.open_table(model)
     if only_plan:
         _, plan = plan_compaction(table, values["mode"])
         return Answer(asdict(plan), tuple(describe_plan(plan, context.reader.thresholds.reports))), 0
-    done = compact(table, values["mode"], context.progress, most_bytes)
+    done = compact_table(table, values["mode"], context.progress, most_bytes)
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
     if done.next is not None:
         lines.append(f"left for another time, over --most: {describe_compaction(done.next)}")
     return Answer(asdict(done), tuple(lines or [f"{model.table}: nothing to compact"])), done.bytes
 
 
-def _most_hurt_first(context: OperationContext, models: Sequence[Model], values: Values) -> list[Model]:
+def _sort_by_waste(context: OperationContext, models: Sequence[Model], values: Values) -> list[Model]:
     from arctic_runtime.spark.maintenance.compaction import plan_compaction
 
     wastes: list[tuple[int, Model]] = []
     for model in models:
         with suppress(ConfigError) if values["all"] else nullcontext():
-            wastes.append((plan_waste(plan_compaction(context.table(model), values["mode"])[1]), model))
+            wastes.append((plan_waste(plan_compaction(context.open_table(model), values["mode"])[1]), model))
     return [model for _, model in sorted(wastes, key=lambda pair: pair[0], reverse=True)]
 
 
-def _split(context: OperationContext, model: Model, _: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.compaction import split
+def _split_table(context: OperationContext, model: Model, _: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.compaction import split_table
 
-    done = split(context.table(model))
+    done = split_table(context.open_table(model))
     lines = [f"done: {describe_compaction(step)}" for step in done.steps]
     return Answer(asdict(done), tuple(lines or [f"{model.table}: nothing to split"]))
 
@@ -77,12 +77,12 @@ def _split(context: OperationContext, model: Model, _: Values) -> Answer:
 def _plan_split(context: OperationContext, model: Model, _: Values) -> Answer:
     from arctic_runtime.spark.maintenance.compaction import plan_split
 
-    _state, plan = plan_split(context.table(model))
+    _state, plan = plan_split(context.open_table(model))
     return Answer(asdict(plan), tuple(describe_plan(plan, context.reader.thresholds.reports)))
 
 
-def _expire(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.expiry import expire
+def _expire_table(context: OperationContext, model: Model, values: Values) -> Answer:
+    from arctic_runtime.spark.maintenance.expiry import expire_versions
     from arctic_runtime.spark.maintenance.landing import expire_landing
 
     if model.is_landing:
@@ -90,8 +90,8 @@ def _expire(context: OperationContext, model: Model, values: Values) -> Answer:
         gone = expire_landing(model, context.models, context.reader, context.spark)
         return Answer(asdict(gone), tuple(describe_landing(gone, "gone")))
     if values["orphans"]:
-        return _orphans(context, model, values, only_plan=False)
-    done = expire(context.table(model), [reader.table for reader in context.models])
+        return _list_orphans(context, model, values, only_plan=False)
+    done = expire_versions(context.open_table(model), [reader.table for reader in context.models])
     return Answer(asdict(done), tuple(describe_expiry(done, "gone")))
 
 
@@ -104,8 +104,8 @@ def _plan_expire(context: OperationContext, model: Model, values: Values) -> Ans
         wanted = plan_landing(model, context.models, context.reader)
         return Answer(asdict(wanted), tuple(describe_landing(wanted, "to go")))
     if values["orphans"]:
-        return _orphans(context, model, values, only_plan=True)
-    plan = plan_expiry(context.table(model), [reader.table for reader in context.models])
+        return _list_orphans(context, model, values, only_plan=True)
+    plan = plan_expiry(context.open_table(model), [reader.table for reader in context.models])
     return Answer(asdict(plan), tuple(describe_expiry(plan, "to go")))
 
 
@@ -117,10 +117,10 @@ def _check_not_orphans(model: Model, values: Values) -> None:
         )
 
 
-def _orphans(context: OperationContext, model: Model, values: Values, only_plan: bool) -> Answer:
-    from arctic_runtime.spark.maintenance.expiry import orphan_files
+def _list_orphans(context: OperationContext, model: Model, values: Values, only_plan: bool) -> Answer:
+    from arctic_runtime.spark.maintenance.expiry import find_orphan_files
 
-    orphans = orphan_files(context.table(model), values["older_than"], remove=not only_plan)
+    orphans = find_orphan_files(context.open_table(model), values["older_than"], remove=not only_plan)
     verb = "to go" if only_plan else "gone"
     lines = [f"{verb}: {file}" for files in orphans.values() for file in files]
     return Answer(orphans, tuple(lines or ["nothing to do"]))
@@ -131,8 +131,8 @@ COMPACT = Operation(
     description="put small files together and take deleted rows out of files",
     tables="named_or_all",
     tables_help="one, or several by what readers lose",
-    perform=partial(_compact, only_plan=False),
-    plan=partial(_compact, only_plan=True),
+    perform=partial(_compact_tables, only_plan=False),
+    plan=partial(_compact_tables, only_plan=True),
     needs_spark=True,
     changes=True,
     arguments=(
@@ -146,7 +146,7 @@ SPLIT = Operation(
     name="split",
     description="cut nodes that outgrew their limit in two, and put small ones together",
     tables="one",
-    perform=on_one(_split),
+    perform=on_one(_split_table),
     plan=on_one(_plan_split),
     needs_spark=True,
     changes=True,
@@ -157,7 +157,7 @@ EXPIRE = Operation(
     name="expire",
     description="let old snapshots, and rows of landing tables, go that nobody needs",
     tables="one",
-    perform=on_one(_expire),
+    perform=on_one(_expire_table),
     plan=on_one(_plan_expire),
     needs_spark=True,
     changes=True,

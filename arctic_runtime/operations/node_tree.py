@@ -11,9 +11,9 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.hash_tree import ROOT, HashNode
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.hash_trees import Unit, units
+from arctic_runtime.plan.hash_trees import Unit, list_units
 from arctic_runtime.plan.split import SIDE_BY_SIDE
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.thresholds import ReportThresholds
 
 ALL_ROWS = "all rows"
@@ -47,7 +47,7 @@ class _Sum:
     own_files: int = 0
 
 
-def tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
+def read_tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
     """The nodes of a partition, the largest where none is named; reads all manifests of the base.
 
     None where the table was not built yet, or has no file. Raises ConfigError where there is no such partition.
@@ -57,46 +57,49 @@ def tree(reader: CatalogReader, model: Model, partition: str | None = None) -> T
     table = observe_files(reader, model.base)
     if table is None or not table.nodes:
         return None
-    found = units(table, model.config.hash_key)
-    if found is None:
+    tree_units = list_units(table, model.config.hash_key)
+    if tree_units is None:
         raise ConfigError(f"{model.base}: {SIDE_BY_SIDE}, so there is no tree to draw")
     partitions: dict[str, list[Unit]] = {}
-    for unit in found:
+    for unit in tree_units:
         partitions.setdefault(", ".join(map(str, unit.partition)) or ALL_ROWS, []).append(unit)
     chosen = partition or max(partitions, key=lambda name: sum(unit.bytes for unit in partitions[name]))
     if chosen not in partitions:
-        raise ConfigError(f"{model.base} has no partition {chosen!r}{nearest(chosen, partitions)}; {_some(partitions)}")
-    return Tree(str(model.table), chosen, len(partitions), _nodes(partitions[chosen]))
+        raise ConfigError(
+            f"{model.base} has no partition {chosen!r}{suggest_nearest(chosen, partitions)}; {_list_some(partitions)}"
+        )
+    return Tree(str(model.table), chosen, len(partitions), _list_nodes(partitions[chosen]))
 
 
 def describe_tree(tree: Tree, thresholds: ReportThresholds) -> list[str]:
     """The tree in lines, with the root first; what is too deep is summed up."""
-    deepest = _deepest(tree.nodes, thresholds.tree_lines)
+    deepest = _find_deepest(tree.nodes, thresholds.tree_lines)
     shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= deepest}
     depth = max(node.depth for node in tree.nodes)
-    of = "" if tree.partitions == 1 else f", one of {tree.partitions} partitions"
-    head = f"  nodes of {tree.partition}{of}: {depth} level(s) below the root"
-    return [head, *_lines(ROOT, shown, "  ", "  ")]
+    partition_text = "" if tree.partitions == 1 else f", one of {tree.partitions} partitions"
+    head = f"  nodes of {tree.partition}{partition_text}: {depth} level(s) below the root"
+    return [head, *_draw_lines(ROOT, shown, "  ", "  ")]
 
 
-def _nodes(found: Sequence[Unit]) -> tuple[Drawn, ...]:
+def _list_nodes(tree_units: Sequence[Unit]) -> tuple[Drawn, ...]:
     sums: dict[HashNode, _Sum] = {}
-    for unit in found:
+    for unit in tree_units:
         for place, node in zip(unit.places, unit.nodes, strict=True):
             for depth in range(place.depth + 1):
-                above = sums.setdefault(place.above(depth), _Sum())
+                above = sums.setdefault(place.get_ancestor(depth), _Sum())
                 above.bytes, above.files = above.bytes + node.bytes, above.files + len(node.files)
             sums[place].own_files += len(node.files)
     return tuple(
-        Drawn(at.depth, at.index, of.bytes, of.files, of.own_files) for at, of in sorted(sums.items(), key=_at)
+        Drawn(at.depth, at.index, totals.bytes, totals.files, totals.own_files)
+        for at, totals in sorted(sums.items(), key=_get_position)
     )
 
 
-def _at(item: tuple[HashNode, object]) -> HashNode:
+def _get_position(item: tuple[HashNode, object]) -> HashNode:
     return item[0]
 
 
-def _deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
+def _find_deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
     """The greatest depth down to which all nodes can be shown."""
     counts: dict[int, int] = {}
     for node in nodes:
@@ -109,17 +112,17 @@ def _deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
     return depth
 
 
-def _lines(at: HashNode, shown: Mapping[HashNode, Drawn], first: str, rest: str) -> list[str]:
+def _draw_lines(at: HashNode, shown: Mapping[HashNode, Drawn], first: str, rest: str) -> list[str]:
     node = shown[at]
     below = [child for child in at.children if child in shown]
     own = f", {node.own_files} of them not below it" if below and node.own_files else ""
     lines = [f"{first}{at}: {node.bytes:,} bytes in {node.files} file(s){own}"]
     for child in below:
         is_last = child == below[-1]
-        lines += _lines(child, shown, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+        lines += _draw_lines(child, shown, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
     return lines
 
 
-def _some(partitions: Mapping[str, object]) -> str:
+def _list_some(partitions: Mapping[str, object]) -> str:
     names = sorted(partitions)
     return f"it has {', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"

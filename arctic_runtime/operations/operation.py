@@ -10,7 +10,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import Reader, read_text
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 
 if TYPE_CHECKING:
@@ -45,18 +45,18 @@ class OperationContext:
     models: tuple[Model, ...]
     progress: Callable[[str], None] = lambda _: None
 
-    def planner(self, model: Model) -> RefreshPlanner:
+    def build_planner(self, model: Model) -> RefreshPlanner:
         return RefreshPlanner(model, self.reader)
 
-    def table(self, model: Model) -> TableSession:
+    def open_table(self, model: Model) -> TableSession:
         from arctic_runtime.spark.tables.table_session import TableSession
 
         return TableSession(model, self.reader, self.spark)
 
-    def refresh(self, model: Model) -> Refresh:
+    def build_refresh(self, model: Model) -> Refresh:
         from arctic_runtime.spark.refresh.run import Refresh
 
-        return Refresh.of(model, self.reader, self.spark)
+        return Refresh.from_model(model, self.reader, self.spark)
 
 
 Values = Mapping[str, Any]
@@ -91,11 +91,11 @@ class Argument:
             return self.metavar
         return self.option or f"--{self.name.replace('_', '-')}"
 
-    def value(self, given: Any, label: str) -> Any:
+    def read_value(self, value_given: Any, label: str) -> Any:
         """The value that is meant, where None stands for the default; raises ConfigError, which calls it `label`."""
-        if given is None and self.is_required:
+        if value_given is None and self.is_required:
             raise ConfigError(f"`{label}` has no value")
-        written = self.default if given is None else given
+        written = self.default if value_given is None else value_given
         return None if written is None else self.read(label, written)
 
 
@@ -125,29 +125,35 @@ class Operation:
     tables_help: str | None = None
     macro_arguments: tuple[str, ...] | None = None
 
-    def argument(self, name: str, known: Sequence[str]) -> Argument:
+    def get_argument(self, name: str, known: Sequence[str]) -> Argument:
         """The argument of this name, of those that are `known` where it is asked for; raises ConfigError."""
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise ConfigError(f"{self.name} has no argument {name!r}{nearest(name, known)}; {has}")
+            raise ConfigError(f"{self.name} has no argument {name!r}{suggest_nearest(name, known)}; {has}")
         return next(argument for argument in self.arguments if argument.name == name)
 
-    def read(self, given: Mapping[str, Any], known: Sequence[str] | None = None, flags: bool = False) -> Values:
+    def read_values(
+        self, arguments_given: Mapping[str, Any], known: Sequence[str] | None = None, flags: bool = False
+    ) -> Values:
         """The values of all arguments from those that are given, as text or as JSON has them.
 
         `known` are the arguments that can be given, all unless it says otherwise; `flags` calls them in errors as the
         command line does. Raises ConfigError for an unknown argument, a missing one, or a value that can't be read.
         """
         names = [argument.name for argument in self.arguments] if known is None else known
-        for name in given:
-            self.argument(name, names)
-        self._check_exclusive(given)
+        for name in arguments_given:
+            self.get_argument(name, names)
+        self._check_exclusive(arguments_given)
         return {
-            argument.name: argument.value(given.get(argument.name), argument.flag if flags else argument.name)
+            argument.name: argument.read_value(
+                arguments_given.get(argument.name), argument.flag if flags else argument.name
+            )
             for argument in self.arguments
         }
 
-    def run(self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False) -> Answer:
+    def run_operation(
+        self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False
+    ) -> Answer:
         """Performs it on tables, or says what it would do; `values` are those that `read` returns.
 
         Raises ConfigError where it needs a key that a table does not have.
@@ -165,10 +171,10 @@ class Operation:
             raise ConfigError(f"{self.name} can't be planned without execution; run it without --plan")
         return self.plan(context, models, values)
 
-    def _check_exclusive(self, given: Mapping[str, Any]) -> None:
+    def _check_exclusive(self, arguments_given: Mapping[str, Any]) -> None:
         groups: dict[str, str] = {}
         for argument in self.arguments:
-            if not argument.exclusive_group or given.get(argument.name) in (None, False):
+            if not argument.exclusive_group or arguments_given.get(argument.name) in (None, False):
                 continue
             other = groups.setdefault(argument.exclusive_group, argument.name)
             if other != argument.name:
@@ -178,8 +184,8 @@ class Operation:
 def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:
     """What is done with one table, as an operation performs it."""
 
-    def performed(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
+    def perform_on_one(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
         (model,) = models
         return perform(context, model, values)
 
-    return performed
+    return perform_on_one

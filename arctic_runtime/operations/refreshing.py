@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.refresh.planning import Outcome, PlannedRefresh, RefreshPlanner
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ class Refreshed:
         return self.outcome.mode != "unchanged"
 
 
-def refreshed(
+def perform_refresh(
     planner: RefreshPlanner,
     planned: PlannedRefresh,
     session: Callable[[], SparkSession],
     readers: Readers,
     with_upkeep: bool = True,
 ) -> Refreshed:
-    """Does what was planned a moment ago; starts Spark only where there is something to do. Raises as `Refresh.run`.
+    """Performs what was planned a moment ago; starts Spark only if there is work. Raises as `Refresh.run_refresh`.
 
     Without upkeep somebody else has to do it, as a service does under its budget.
     """
-    unchanged = planner.unchanged(planned)
+    unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
         return Refreshed(unchanged)
     from arctic_runtime.spark.maintenance.compaction import compact_if_due
@@ -49,33 +49,33 @@ def refreshed(
     from arctic_runtime.spark.refresh.run import Refresh
 
     refresh = Refresh(planner, session)
-    outcome = refresh.run(planned)
+    outcome = refresh.run_refresh(planned)
     if outcome.mode == "unchanged":
         return Refreshed(outcome)
     table = refresh.table
     if not with_upkeep:
-        return Refreshed(replace(outcome, timings=table.timings.seconds()))
-    failures = _upkeep(
+        return Refreshed(replace(outcome, timings=table.timings.list_seconds()))
+    failures = _run_upkeep(
         {
             "compaction": lambda: compact_if_due(table),
             "expiry": lambda: expire_if_due(table, readers(table.model.table)),
         }
     )
-    return Refreshed(replace(outcome, timings=table.timings.seconds()), failures)
+    return Refreshed(replace(outcome, timings=table.timings.list_seconds()), failures)
 
 
-def _upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
+def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
     """Upkeep after a run, whose rows are committed whatever becomes of it."""
     failures: dict[str, str] = {}
     for part, action in parts.items():
         try:
             action()
         except Exception as error:
-            failures[part] = message_of(spark_ended(error) or error)
+            failures[part] = get_message(to_spark_ended(error) or error)
     return failures
 
 
-def upkeep_warning(table: TableName, part: str, message: str) -> str:
+def format_upkeep_warning(table: TableName, part: str, message: str) -> str:
     """What to tell of upkeep that failed."""
     return (
         f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"

@@ -9,7 +9,7 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.verify import VERIFY
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 
 OPERATIONS: tuple[Operation, ...] = (
     VERIFY,
@@ -31,10 +31,10 @@ OPERATIONS: tuple[Operation, ...] = (
 """In the order in which help shows them."""
 
 
-def operation(name: str) -> Operation:
+def get_operation(name: str) -> Operation:
     """The operation of this name; raises ConfigError where there is none."""
     for known in OPERATIONS:
         if known.name == name:
             return known
     names = [known.name for known in OPERATIONS]
-    raise ConfigError(f"unknown operation {name!r}{nearest(name, names)}; expected one of {', '.join(names)}")
+    raise ConfigError(f"unknown operation {name!r}{suggest_nearest(name, names)}; expected one of {', '.join(names)}")

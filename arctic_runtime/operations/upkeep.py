@@ -44,33 +44,33 @@ class Done:
     bytes: int = 0
 
 
-def due_upkeep(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
+def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
     """What a table needs now, which may be nothing; `now` becomes the time since which it does.
 
     Nothing is due of a table that is not built yet.
     """
-    if of.model.is_landing:
-        return _due_landing(of, reader, now)
-    from arctic_runtime.spark.maintenance.compaction import due_compaction
-    from arctic_runtime.spark.maintenance.expiry import due_expiry
+    if table.model.is_landing:
+        return _find_due_landing(table, reader, now)
+    from arctic_runtime.spark.maintenance.compaction import find_due_compaction
+    from arctic_runtime.spark.maintenance.expiry import find_due_expiry
 
-    session = _session(of.model, reader, _no_spark)
-    state = session.observe()
+    session = _open_session(table.model, reader, _refuse_spark)
+    state = session.observe_state()
     if state.appended is None and (state.changes is None or state.base is None):
         return []
-    found = []
-    plan = due_compaction(session) if of.model.config.compaction.automatic else None
+    due_jobs = []
+    plan = find_due_compaction(session) if table.model.config.compaction.automatic else None
     if plan is not None:
         size, lines = sum(step.bytes for step in plan.steps), tuple(map(describe_compaction, plan.steps))
-        found.append(DueUpkeep(of.table, "compact", now, size, plan_waste(plan), lines))
-    expiry = due_expiry(session, of.readers)
+        due_jobs.append(DueUpkeep(table.table, "compact", now, size, plan_waste(plan), lines))
+    expiry = find_due_expiry(session, table.readers)
     if expiry is not None:
-        found.append(DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_expiry(expiry, "to go"))))
-    return found
+        due_jobs.append(DueUpkeep(table.table, "expire", now, 0, 0, tuple(describe_expiry(expiry, "to go"))))
+    return due_jobs
 
 
 def perform_upkeep(
-    of: Maintained,
+    table: Maintained,
     operation: UpkeepOperation,
     reader: CatalogReader,
     spark: Callable[[], SparkSession],
@@ -83,40 +83,40 @@ def perform_upkeep(
     """
     match operation:
         case "compact":
-            from arctic_runtime.spark.maintenance.compaction import compact
+            from arctic_runtime.spark.maintenance.compaction import compact_table
 
-            done = compact(_session(of.model, reader, spark), "auto", tell, most_bytes)
+            done = compact_table(_open_session(table.model, reader, spark), "auto", tell, most_bytes)
             return Done(tuple(f"done: {describe_compaction(step)}" for step in done.steps), done.bytes)
         case "expire":
-            return Done(tuple(_expire(of, reader, spark)))
+            return Done(tuple(_expire_table(table, reader, spark)))
         case _:
             assert_never(operation)
 
 
-def _expire(of: Maintained, reader: CatalogReader, spark: Callable[[], SparkSession]) -> Sequence[str]:
-    if of.model.is_landing:
+def _expire_table(table: Maintained, reader: CatalogReader, spark: Callable[[], SparkSession]) -> Sequence[str]:
+    if table.model.is_landing:
         from arctic_runtime.spark.maintenance.landing import expire_landing
 
-        return describe_landing(expire_landing(of.model, of.models, reader, spark), "gone")
-    from arctic_runtime.spark.maintenance.expiry import expire
+        return describe_landing(expire_landing(table.model, table.models, reader, spark), "gone")
+    from arctic_runtime.spark.maintenance.expiry import expire_versions
 
-    return describe_expiry(expire(_session(of.model, reader, spark), of.readers), "gone")
+    return describe_expiry(expire_versions(_open_session(table.model, reader, spark), table.readers), "gone")
 
 
-def _due_landing(of: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
+def _find_due_landing(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
     from arctic_runtime.spark.maintenance.landing import plan_landing
 
-    plan = plan_landing(of.model, of.models, reader)
+    plan = plan_landing(table.model, table.models, reader)
     if plan.delete is None and plan.expire is None:
         return []
-    return [DueUpkeep(of.table, "expire", now, 0, 0, tuple(describe_landing(plan, "to go")))]
+    return [DueUpkeep(table.table, "expire", now, 0, 0, tuple(describe_landing(plan, "to go")))]
 
 
-def _session(model: Model, reader: CatalogReader, spark: Callable[[], SparkSession]) -> TableSession:
+def _open_session(model: Model, reader: CatalogReader, spark: Callable[[], SparkSession]) -> TableSession:
     from arctic_runtime.spark.tables.table_session import TableSession
 
     return TableSession(model, reader, spark)
 
 
-def _no_spark() -> SparkSession:
+def _refuse_spark() -> SparkSession:
     raise AssertionError("what is due is found without Spark")

@@ -16,14 +16,14 @@ _MEND = (
 )
 
 
-def _verify(context: OperationContext, models: Sequence[Model], _: Values) -> Answer:
-    from arctic_runtime.spark.refresh.verify import verify
+def _verify_tables(context: OperationContext, models: Sequence[Model], _: Values) -> Answer:
+    from arctic_runtime.spark.refresh.verify import verify_model
 
     data: dict[str, list[dict[str, Any]]] = {}
     lines: list[str] = []
     for model in models:
         start = time.monotonic()
-        findings = verify(context.refresh(model))
+        findings = verify_model(context.build_refresh(model))
         broken = [finding for finding in findings if finding.broken]
         left_out = [finding for finding in findings if finding.left_out]
         data[str(model.table)] = [asdict(finding) for finding in findings]
@@ -43,7 +43,7 @@ VERIFY = Operation(
     name="verify",
     description="recompute and compare tables with their queries and their histories",
     tables="any",
-    perform=_verify,
+    perform=_verify_tables,
     needs_spark=True,
     changes=False,
     needs_query=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.layout import TARGET_PROPERTY, is_laid_out, layout_text
+from arctic_runtime.model.layout import TARGET_PROPERTY, format_layout, is_laid_out
 from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import CreateAppended, EvolveSchema, SetLayout
@@ -15,7 +15,7 @@ from arctic_runtime.plan.schema import plan_schema
 Preparation = CreateAppended | EvolveSchema | SetLayout
 
 
-def preparation(
+def plan_preparation(
     model: Model, table: ChangeTableState | None, fields: Sequence[Transform], stored: tuple[Column, ...]
 ) -> tuple[Preparation, ...]:
     """The next steps for rows with the columns `stored`; after them observe and call again until there are none.
@@ -27,27 +27,27 @@ def preparation(
         return (CreateAppended(model.table, stored),)
     change = plan_schema(model, table.columns, stored)
     evolution = () if change.is_empty else (EvolveSchema(model.table, change, is_change_table=False),)
-    return (*evolution, *_layout(model, table, fields))
+    return (*evolution, *_plan_layout(model, table, fields))
 
 
-def _layout(model: Model, table: ChangeTableState, fields: Sequence[Transform]) -> tuple[SetLayout, ...]:
+def _plan_layout(model: Model, table: ChangeTableState, fields: Sequence[Transform]) -> tuple[SetLayout, ...]:
     config = model.config
     if LAYOUT in table.properties and is_laid_out(config, table.properties):
         return ()
-    wanted = {_identity(of): of for of in config.partition_by}
-    known = {_identity(of): of for of in fields}
+    wanted = {_normalize_transform(transform): transform for transform in config.partition_by}
+    known = {_normalize_transform(transform): transform for transform in fields}
     return (
         SetLayout(
             table=model.table,
-            drop=tuple(of for own, of in known.items() if own not in wanted),
-            add=tuple(of for own, of in wanted.items() if own not in known),
+            drop=tuple(transform for own, transform in known.items() if own not in wanted),
+            add=tuple(transform for own, transform in wanted.items() if own not in known),
             sort_key=config.sort_key,
             properties=((TARGET_PROPERTY, str(config.target_file_bytes)), *config.tblproperties.items()),
-            text=layout_text(config),
+            text=format_layout(config),
         ),
     )
 
 
-def _identity(transform: Transform) -> str:
+def _normalize_transform(transform: Transform) -> str:
     """What makes two transforms one to Iceberg, which does not look at case."""
     return str(transform).lower()

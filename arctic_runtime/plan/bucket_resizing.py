@@ -8,7 +8,7 @@ from functools import partial
 
 from arctic_runtime.model.compaction import Direction
 from arctic_runtime.model.hash_tree import MAX_DEPTH, HashNode
-from arctic_runtime.plan.hash_trees import Partition, Unit, main_depth
+from arctic_runtime.plan.hash_trees import Partition, Unit, compute_main_depth
 from arctic_runtime.thresholds import BucketThresholds
 
 
@@ -22,53 +22,53 @@ class Move:
     reason: str
 
 
-def splits(found: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
+def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
     """Units with a node of more than `limit` bytes; with them their level, where that is about to outgrow it too.
 
     The largest of a level come last: as long as some are left, there is what made them split.
     """
     moves: list[Move] = []
-    for partition in _partitions(found).values():
+    for partition in _group_by_partition(units).values():
         if any(unit.largest > limit for unit in partition):
             moves += _split_partition(partition, limit, thresholds)
     return sorted(moves, key=lambda move: move.depth)
 
 
-def unites(
-    found: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
+def plan_node_merges(
+    all_units: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
 ) -> list[Move]:
     """Units of partitions whose rows would fit into fewer nodes of at most a small part of `limit`.
 
     All partitions go to one depth together, or each to its own where `alone` is true.
     """
-    partitions = _partitions(found)
+    partitions = _group_by_partition(all_units)
     most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
-    goals = [_united_depth(units, most, least_depth) for units in partitions.values()]
+    goals = [_compute_merge_depth(units, most, least_depth) for units in partitions.values()]
     if not alone:
         goals = [max(goals, default=0)] * len(goals)
     reason = f"together they have at most {most:,} bytes"
     moves = [
         Move(unit, "merge", goal, reason)
         for goal, units in zip(goals, partitions.values(), strict=True)
-        for unit in sorted(units, key=partial(_beside, goal))
+        for unit in sorted(units, key=partial(_sort_by_parent, goal))
         if goal < unit.depth
     ]
     return sorted(moves, key=lambda move: move.depth)
 
 
-def _beside(depth: int, unit: Unit) -> tuple[int, int]:
+def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
     """Sorts those next to one another that come together at a depth."""
-    top = unit.top.above(min(unit.top.depth, depth))
+    top = unit.top.get_ancestor(min(unit.top.depth, depth))
     return top.depth, top.index
 
 
-def depth_after(found: Sequence[Unit], moves: Iterable[Move]) -> int:
+def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
     """Where most bytes of a table lie when units have moved: so deep comes what is written next."""
     goals = {id(move.unit): move.depth for move in moves}
-    return main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in found)
+    return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 
 
-def why_not_split(unit: Unit, limit: int) -> str | None:
+def explain_unsplit(unit: Unit, limit: int) -> str | None:
     """What keeps a unit of more than its limit as it is; None for one within it."""
     if unit.largest <= limit:
         return None
@@ -80,9 +80,9 @@ def why_not_split(unit: Unit, limit: int) -> str | None:
     )
 
 
-def _partitions(found: Sequence[Unit]) -> Mapping[Partition, list[Unit]]:
+def _group_by_partition(units: Sequence[Unit]) -> Mapping[Partition, list[Unit]]:
     partitions: dict[Partition, list[Unit]] = {}
-    for unit in found:
+    for unit in units:
         partitions.setdefault(unit.partition, []).append(unit)
     return partitions
 
@@ -91,7 +91,7 @@ def _split_partition(partition: Sequence[Unit], limit: int, thresholds: BucketTh
     levels: dict[int, list[Unit]] = {}
     for unit in partition:
         levels.setdefault(unit.depth, []).append(unit)
-    filled = {unit.top.above(depth) for unit in partition for depth in range(unit.top.depth + 1)}
+    filled = {unit.top.get_ancestor(depth) for unit in partition for depth in range(unit.top.depth + 1)}
     return [move for depth, level in levels.items() for move in _split_level(depth, level, limit, filled, thresholds)]
 
 
@@ -110,19 +110,19 @@ def _split_level(
     able = [unit for unit in wanted if _can_part(unit, filled)]
     if is_whole:
         reason = f"nodes have {int(mean):,} bytes in the mean, about to be more than {limit:,}"
-        return [Move(unit, "split", _deep_enough(depth, mean, about_to_split), reason) for unit in able]
+        return [Move(unit, "split", _compute_split_depth(depth, mean, about_to_split), reason) for unit in able]
     return [
         Move(
             unit,
             "split",
-            _deep_enough(depth, unit.largest, about_to_split),
+            _compute_split_depth(depth, unit.largest, about_to_split),
             f"up to {unit.largest:,} bytes in a node, more than {limit:,}",
         )
         for unit in able
     ]
 
 
-def _deep_enough(depth: int, size: float, most: float) -> int:
+def _compute_split_depth(depth: int, size: float, most: float) -> int:
     """One level deeper, or as many as it takes for nodes to have at most so many bytes."""
     deeper = depth + 1
     while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
@@ -135,7 +135,7 @@ def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
     return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
-def _united_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
+def _compute_merge_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
     """The smallest depth at which no node of a partition has more than `most` bytes."""
     depth = max(place.depth for unit in partition for place in unit.places)
     sizes: dict[HashNode, int] = {}
@@ -145,7 +145,7 @@ def _united_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int
     while depth > least_depth:
         above: dict[HashNode, int] = {}
         for place, size in sizes.items():
-            at = place.above(min(place.depth, depth - 1))
+            at = place.get_ancestor(min(place.depth, depth - 1))
             above[at] = above.get(at, 0) + size
         if max(above.values()) > most:
             break

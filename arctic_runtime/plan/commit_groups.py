@@ -10,7 +10,7 @@ from arctic_runtime.thresholds import CompactionThresholds
 T = TypeVar("T")
 
 
-def groups(
+def split_into_commits(
     items: Sequence[T],
     size_of: Callable[[T], int],
     kind_of: Callable[[T], Hashable],

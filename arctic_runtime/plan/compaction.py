@@ -26,15 +26,15 @@ from arctic_runtime.model.hash_tree import ROOT
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.base_rewrite import renewal
-from arctic_runtime.plan.bucket_resizing import why_not_split
-from arctic_runtime.plan.commit_groups import groups
-from arctic_runtime.plan.hash_trees import Unit, bucket_counts, units
-from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, moves_of, relevels, worth_it
+from arctic_runtime.plan.base_rewrite import plan_base_rewrite
+from arctic_runtime.plan.bucket_resizing import explain_unsplit
+from arctic_runtime.plan.commit_groups import split_into_commits
+from arctic_runtime.plan.hash_trees import Unit, list_bucket_counts, list_units
+from arctic_runtime.plan.split import SIDE_BY_SIDE, is_done, plan_resize_steps, plan_resizes, select_worthwhile
 from arctic_runtime.thresholds import CompactionThresholds, ReportThresholds, Thresholds
 
 
-def compaction(
+def plan_file_compaction(
     model: Model,
     state: TableState,
     files: Sequence[TableFiles],
@@ -50,20 +50,20 @@ def compaction(
     merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
     outgrow their limit, and put small ones together. Places in `done` are left alone.
     """
-    merges = _merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
+    merges = _plan_merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
     left: list[LeftAlone] = []
     renewed = [step.table for step in steps if isinstance(step, RewriteBase)]
     for table in files:
         if table.table in renewed:
             continue
-        found, others = _planned(table, _limits(model, table, mode, thresholds), model, mode, done, thresholds)
-        steps += found
+        planned, others = _plan_table(table, _get_limits(model, table, mode, thresholds), model, mode, done, thresholds)
+        steps += planned
         left += others
     return CompactionPlan(tuple(steps), tuple(left))
 
 
-def done_by(performed: Iterable[CompactionStep]) -> set[Place]:
+def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
     """Nodes that were written anew, and are not looked at again.
 
     Files of several depths that come together lie in one file for each at first, so these nodes are done only when
@@ -86,16 +86,16 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
     """
     if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
         return True
-    return may_be_due(model, table, totals) and totals.appends % max(1, _allowed_files(model, table) // 2) == 0
+    return may_be_due(model, table, totals) and totals.appends % max(1, _get_file_limit(model, table) // 2) == 0
 
 
 def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
     """Whether `auto` could have anything to do in a table, as far as counts of its files tell."""
-    is_over = totals.files > _allowed_files(model, table) or totals.deleted > 0
+    is_over = totals.files > _get_file_limit(model, table) or totals.deleted > 0
     return is_over or _is_large(model, table, totals)
 
 
-def _allowed_files(model: Model, table: TableName) -> int:
+def _get_file_limit(model: Model, table: TableName) -> int:
     limits = model.config.compaction
     return limits.change_files if table == model.table.changes else limits.small_files
 
@@ -134,7 +134,7 @@ class _Limits:
     least: bool = False
 
 
-def _limits(model: Model, table: TableFiles, mode: CompactionMode, thresholds: Thresholds) -> _Limits:
+def _get_limits(model: Model, table: TableFiles, mode: CompactionMode, thresholds: Thresholds) -> _Limits:
     wanted, costs = model.config.compaction, thresholds.compaction
     asked = mode in ("minor", "full")
     if table.table == model.table.changes:
@@ -142,7 +142,7 @@ def _limits(model: Model, table: TableFiles, mode: CompactionMode, thresholds: T
     return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, costs, mode == "full")
 
 
-def _merges(
+def _plan_merges(
     model: Model,
     state: TableState,
     files: Sequence[TableFiles],
@@ -153,20 +153,20 @@ def _merges(
     """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
-    anew = renewal(model, state, base, mode == "full", limits, begun) if base is not None else None
-    yield from [anew] if anew is not None else _folds(model, state)
+    anew = plan_base_rewrite(model, state, base, mode == "full", limits, begun) if base is not None else None
+    yield from [anew] if anew is not None else _plan_folds(model, state)
 
 
-def _folds(model: Model, state: TableState) -> Iterator[MergeUnmerged]:
+def _plan_folds(model: Model, state: TableState) -> Iterator[MergeUnmerged]:
     if state.changes is None or state.base is None or state.base.merged is None:
         return
-    pending = state.changes.after(state.base.merged)
+    pending = state.changes.list_commits_after(state.base.merged)
     if pending:
         rows, size = sum(commit.rows for commit in pending), sum(commit.bytes for commit in pending)
         yield MergeUnmerged(model.base, len(pending), rows, size, "every reader has to lay them over the base")
 
 
-def _planned(
+def _plan_table(
     table: TableFiles,
     limits: _Limits,
     model: Model,
@@ -174,94 +174,97 @@ def _planned(
     done: Collection[Place],
     thresholds: Thresholds,
 ) -> tuple[list[CompactionStep], list[LeftAlone]]:
-    found = units(table, model.config.hash_key)
-    if found is None:
-        return _all_or_none(table, limits, done)
+    tree_units = list_units(table, model.config.hash_key)
+    if tree_units is None:
+        return _plan_whole_table(table, limits, done)
     is_base = table.table == model.base
     splits = is_base and mode != "minor"
-    moves = moves_of(table, found, model, mode == "full", done, thresholds) if splits else []
-    moves = worth_it(moves, mode, limits.thresholds)
+    moves = plan_resizes(table, tree_units, model, mode == "full", done, thresholds) if splits else []
+    moves = select_worthwhile(moves, mode, limits.thresholds)
     gone = {id(move.unit) for move in moves}
-    rest = [unit for unit in found if id(unit) not in gone]
-    ways = [None if is_done(unit, table, done) else _way(unit, table, limits) for unit in rest]
+    rest = [unit for unit in tree_units if id(unit) not in gone]
+    ways = [None if is_done(unit, table, done) else _choose_rewrite_mode(unit, table, limits) for unit in rest]
     chosen = [(unit, way) for unit, way in zip(rest, ways, strict=True) if way is not None]
     stay = (
-        (unit, _why_left(unit, table, limits, model if is_base else None))
+        (unit, _explain_skip(unit, table, limits, model if is_base else None))
         for unit, way in zip(rest, ways, strict=True)
         if way is None
     )
     left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.nodes]
-    steps: list[CompactionStep] = list(relevels(table, found, moves, limits.thresholds))
-    lost, cost = sum(_waste(unit, way, table, limits) for unit, way in chosen), limits.thresholds.commit_bytes
+    steps: list[CompactionStep] = list(plan_resize_steps(table, tree_units, moves, limits.thresholds))
+    lost, cost = sum(_estimate_waste(unit, way, table, limits) for unit, way in chosen), limits.thresholds.commit_bytes
     if mode == "auto" and lost < cost:
         reason = f"readers lose {lost:,} bytes in this table, less than the {cost:,} that a commit costs"
         return steps, [*left, *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.nodes)]
-    return [*steps, *_rewrites(table, found, chosen, limits)], left
+    return [*steps, *_plan_rewrites(table, tree_units, chosen, limits)], left
 
 
-def _all_or_none(
+def _plan_whole_table(
     table: TableFiles, limits: _Limits, done: Collection[Place]
 ) -> tuple[list[CompactionStep], list[LeftAlone]]:
     """Files of specs that have nothing to do with one another come under one all at once, and only when asked for."""
-    if not limits.least or all(table.place(node) in done for node in table.nodes):
+    if not limits.least or all(table.locate_group(node) in done for node in table.nodes):
         return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
     whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
-    return [_rewrite(table, "sort", [whole], limits, None, ())], []
+    return [_build_rewrite(table, "sort", [whole], limits, None, ())], []
 
 
-def _way(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
+def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
     if limits.least:
         has_deleted = any(file.deleted for file in unit.files)
-        needed = sum(_needed(node.bytes, table) for node in unit.nodes)
+        needed = sum(_count_needed_files(node.bytes, table) for node in unit.nodes)
         return "sort" if has_deleted or unit.is_mixed or len(unit.files) > needed else None
     if unit.deleted_share > limits.deleted_share:
         return "sort"
-    return "join" if len(_small(unit, table, limits)) > limits.small_files else None
+    return "join" if len(_select_small_files(unit, table, limits)) > limits.small_files else None
 
 
-def small_limit(table: TableFiles, thresholds: CompactionThresholds) -> int:
+def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
     """The size below which a file is small; two files of this size fit into one."""
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
-def _small(unit: Unit, table: TableFiles, limits: _Limits) -> list[DataFile]:
-    limit = small_limit(table, limits.thresholds)
+def _select_small_files(unit: Unit, table: TableFiles, limits: _Limits) -> list[DataFile]:
+    limit = get_small_file_bytes(table, limits.thresholds)
     return [file for file in unit.files if file.bytes < limit]
 
 
-def _needed(size: int, table: TableFiles) -> int:
+def _count_needed_files(size: int, table: TableFiles) -> int:
     return max(1, -(-size // table.target_bytes))
 
 
-def _touched(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
-    return _small(unit, table, limits) if way == "join" else unit.files
+def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
+    return _select_small_files(unit, table, limits) if way == "join" else unit.files
 
 
-def _waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
     """What a reader of the node pays that it would not after: files to open, and deleted rows to read past."""
-    files = _touched(unit, way, table, limits)
+    files = _select_touched_files(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)
-    spared = max(0, opened - _needed(sum(file.bytes for file in files) - deleted, table))
+    spared = max(0, opened - _count_needed_files(sum(file.bytes for file in files) - deleted, table))
     return spared * limits.thresholds.open_file_bytes + deleted
 
 
-def _rewrites(
-    table: TableFiles, found: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
+def _plan_rewrites(
+    table: TableFiles, tree_units: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
 ) -> Iterator[RewriteFiles]:
     """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
-    buckets = bucket_counts(found)
+    buckets = list_bucket_counts(tree_units)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
-    size_of, kind_of = (lambda pair: _size(pair[0], pair[1], table, limits)), (lambda pair: (pair[1], pair[0].spec))
-    for group in groups(ordered, size_of, kind_of, limits.thresholds):
+    size_of, kind_of = (
+        (lambda pair: _sum_touched_bytes(pair[0], pair[1], table, limits)),
+        (lambda pair: (pair[1], pair[0].spec)),
+    )
+    for group in split_into_commits(ordered, size_of, kind_of, limits.thresholds):
         way, spec = group[0][1], group[0][0].spec
-        yield _rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
+        yield _build_rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
 
 
-def _rewrite(
+def _build_rewrite(
     table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
 ) -> RewriteFiles:
-    files = [file for unit in group for file in _touched(unit, way, table, limits)]
+    files = [file for unit in group for file in _select_touched_files(unit, way, table, limits)]
     nodes = tuple(node for unit in group for node in unit.nodes)
     return RewriteFiles(
         table=table.table,
@@ -271,22 +274,22 @@ def _rewrite(
         whole=len(nodes) == len(table.nodes),
         files=len(files),
         bytes=sum(file.bytes for file in files),
-        waste=sum(_waste(unit, way, table, limits) for unit in group),
-        small_bytes=small_limit(table, limits.thresholds),
+        waste=sum(_estimate_waste(unit, way, table, limits) for unit in group),
+        small_bytes=get_small_file_bytes(table, limits.thresholds),
         target_bytes=table.target_bytes,
-        reason=_why(group, way, table, limits),
+        reason=_explain_rewrite(group, way, table, limits),
         spec=spec,
         buckets=buckets,
     )
 
 
-def _size(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    return sum(file.bytes for file in _touched(unit, way, table, limits))
+def _sum_touched_bytes(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+    return sum(file.bytes for file in _select_touched_files(unit, way, table, limits))
 
 
-def _why(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
+def _explain_rewrite(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
     if way == "join":
-        most = max(len(_small(unit, table, limits)) for unit in group)
+        most = max(len(_select_small_files(unit, table, limits)) for unit in group)
         return f"up to {most} small files in a node, more than {limits.small_files}"
     if limits.least:
         return "more files than needed, or deleted rows"
@@ -294,11 +297,11 @@ def _why(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) ->
     return f"up to {share:.0%} of a node's rows are deleted, more than {limits.deleted_share:.0%}"
 
 
-def _why_left(unit: Unit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
-    cannot = model and model.config.hash_key and why_not_split(unit, model.config.node_bytes)
+def _explain_skip(unit: Unit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
+    cannot = model and model.config.hash_key and explain_unsplit(unit, model.config.node_bytes)
     if cannot and not limits.least:
         return cannot
-    small = len(_small(unit, table, limits))
+    small = len(_select_small_files(unit, table, limits))
     files = f"{len(unit.files)} files, {small} of them small, {unit.deleted_share:.0%} deleted"
     if limits.least:
         return f"{files}: no fewer are needed"

@@ -68,7 +68,7 @@ def read_view_name(key: str, value: Any) -> bool | str:
     return TableName("catalog", "schema", value).name
 
 
-def reader_of(kind: Any) -> Callable[[str, Any], Any]:
+def get_reader(kind: Any) -> Callable[[str, Any], Any]:
     values = get_args(kind)
     names = [str(allowed) for allowed in values]
 
@@ -83,10 +83,10 @@ def reader_of(kind: Any) -> Callable[[str, Any], Any]:
 
 
 def read_transforms(key: str, value: Any) -> tuple[Transform, ...]:
-    return tuple(_transform(text) for text in read_names(key, value))
+    return tuple(_parse_transform(text) for text in read_names(key, value))
 
 
-def _transform(text: str) -> Transform:
+def _parse_transform(text: str) -> Transform:
     if _IDENTITY.fullmatch(text.strip()):
         return Transform("identity", _unquote(text.strip()))
     match = _TRANSFORM.fullmatch(text.strip())
@@ -141,7 +141,9 @@ def read_file_size(key: str, value: Any) -> int:
 
 
 def read_renamed(key: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for of in value.items() for name in of):
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and name for item in value.items() for name in item
+    ):
         raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
     return dict(value)
 
@@ -162,9 +164,9 @@ def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
     """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
     functions: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
-    if not functions or not all(isinstance(of, str) and of.strip() for pair in functions.items() for of in pair):
+    if not functions or not all(isinstance(part, str) and part.strip() for pair in functions.items() for part in pair):
         raise ConfigError(f"`{key}` must be a mapping of columns to functions; found {value!r}")
-    return {name: _merge_function(f"`{key}` of `{name}`", of.strip()) for name, of in functions.items()}
+    return {name: _merge_function(f"`{key}` of `{name}`", part.strip()) for name, part in functions.items()}
 
 
 def _merge_function(where: str, text: str) -> str:

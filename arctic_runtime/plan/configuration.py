@@ -19,6 +19,7 @@ from arctic_runtime.model.table import (
     Refresh,
 )
 from arctic_runtime.plan.config_readers import (
+    get_reader,
     read_file_size,
     read_flag,
     read_merge_columns,
@@ -30,7 +31,6 @@ from arctic_runtime.plan.config_readers import (
     read_text,
     read_transforms,
     read_view_name,
-    reader_of,
 )
 from arctic_runtime.plan.maintenance_settings import read_compaction, read_lag, read_retention
 
@@ -111,14 +111,14 @@ CONFIGURATION = (
         "`on_write`, `on_read`",
         "`on_write`",
         "`on_write`: every run merges into the table. `on_read`: the table is a view over base and changes",
-        read=reader_of(Merge),
+        read=get_reader(Merge),
     ),
     ConfigKey(
         "input",
         "`state`, `changes`",
         "`state`",
         "`state`: the query returns the rows of the table. `changes`: it returns change events",
-        read=reader_of(Input),
+        read=get_reader(Input),
         effect="rows",
     ),
     ConfigKey(
@@ -126,7 +126,7 @@ CONFIGURATION = (
         "`auto`, `incremental`, `strict`, `full`",
         "`auto`",
         "how a model of `input: state` follows its upstreams: [below](#refresh)",
-        read=reader_of(Refresh),
+        read=get_reader(Refresh),
     ),
     ConfigKey(
         "sequence_by",
@@ -187,7 +187,7 @@ CONFIGURATION = (
         "`replace`, `update`, `ignore`",
         "`replace`",
         ("changes, if the key exists: store the new row; store its columns that are not null; or keep the old row"),
-        read=reader_of(OnMatch),
+        read=get_reader(OnMatch),
         needs_changes=True,
         effect="rows",
     ),
@@ -227,7 +227,7 @@ CONFIGURATION = (
             "`scd2`: the table keeps [every version of a row](history.md), with the time from which, and to which, it "
             "was valid"
         ),
-        read=reader_of(History),
+        read=get_reader(History),
     ),
     ConfigKey(
         "track",
@@ -277,7 +277,7 @@ CONFIGURATION = (
             "the events as `upsert` and `delete`, without `_before`. The first load and full refreshes are exact "
             "in both cases"
         ),
-        read=reader_of(Changelog),
+        read=get_reader(Changelog),
         needs_changes=True,
     ),
     ConfigKey(
@@ -288,7 +288,7 @@ CONFIGURATION = (
             "`net`: one row per key and commit in the change table. `all` (changes): one per event that changes its "
             "row. See [all changes](concepts.md#all-changes)"
         ),
-        read=reader_of(Keep),
+        read=get_reader(Keep),
     ),
     ConfigKey(
         "on_schema_change",
@@ -298,7 +298,7 @@ CONFIGURATION = (
             "what to do if the columns of the query differ from the columns of the table. See [schema "
             "changes](operations.md#schema-changes)"
         ),
-        read=reader_of(OnSchemaChange),
+        read=get_reader(OnSchemaChange),
         is_filled_by_dbt=True,
         effect="rows",
     ),
@@ -311,7 +311,7 @@ CONFIGURATION = (
             "keys have changed that say how rows follow from events: compute all rows again, apply the new values to "
             "later events alone, or fail. See [changed configuration](operations.md#changed-configuration)"
         ),
-        read=reader_of(OnConfigurationChange),
+        read=get_reader(OnConfigurationChange),
         is_filled_by_dbt=True,
     ),
     ConfigKey(
@@ -378,7 +378,7 @@ CONFIGURATION = (
             "Iceberg format version of the base. `2` is for [readers](readers.md#format-version-2) without support "
             "for deletion vectors. The change table always has version 3"
         ),
-        read=reader_of(FormatVersion),
+        read=get_reader(FormatVersion),
         effect="layout",
     ),
     ConfigKey(
@@ -403,9 +403,9 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 def describe_configuration() -> str:
     """The table of model keys in docs/configuration.md, in Markdown."""
     header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
-    return "\n".join([header, *map(_row, CONFIGURATION)])
+    return "\n".join([header, *map(_format_row, CONFIGURATION)])
 
 
-def _row(key: ConfigKey) -> str:
+def _format_row(key: ConfigKey) -> str:
     cells = (f"`{key.name}`", key.values, key.default, key.meaning, _EFFECTS[key.effect])
     return "".join(f"| {cell} " if cell else "| " for cell in cells) + "|"

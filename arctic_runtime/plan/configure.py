@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import HISTORY_COLUMNS, RECORDED_FROM, RESERVED, VALID_FROM, same_name
+from arctic_runtime.model.columns import HISTORY_COLUMNS, RECORDED_FROM, RESERVED, VALID_FROM, is_same_name
 from arctic_runtime.model.layout import TARGET_PROPERTY
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
@@ -39,47 +39,47 @@ _OF_KEYS = (
 """Keys without a meaning for rows that are appended without a primary key."""
 
 
-def configure(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
+def read_configuration(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
     """Checks a model's configuration and returns it typed.
 
     `raw` holds the keys that the user set; `known` are keys that belong to dbt or to others and are not looked
     at. `where` names the model in messages. Raises ConfigError with everything that is wrong, not only the
     first thing.
     """
-    raw, is_appended = _without_key(raw)
-    found: list[str] = list(_unknown(raw, known))
+    raw, is_appended = _strip_absent_key(raw)
+    problems: list[str] = list(_check_unknown_keys(raw, known))
     values: dict[str, Any] = {}
     for key in CONFIGURATION:
         if raw.get(key.name) is not None:
             try:
                 values[key.name] = key.read(key.name, raw[key.name])
             except ConfigError as error:
-                found.append(str(error))
-    found.extend([] if is_appended else _missing_key(raw))
-    if not found:
-        config = replace(_assemble(values), is_appended=is_appended)
-        found.extend(_contradictions(config, values))
-    if found:
-        raise ConfigError(f"{where}: invalid configuration.\n" + "\n".join(f"  - {text}" for text in found))
+                problems.append(str(error))
+    problems.extend([] if is_appended else _check_missing_key(raw))
+    if not problems:
+        config = replace(_assemble_config(values), is_appended=is_appended)
+        problems.extend(_check_contradictions(config, values))
+    if problems:
+        raise ConfigError(f"{where}: invalid configuration.\n" + "\n".join(f"  - {text}" for text in problems))
     return config
 
 
-def _without_key(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+def _strip_absent_key(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """The keys without a `primary_key` that says that there is none, and whether it does."""
-    said = raw.get("primary_key", ())
-    is_none = said is None or (isinstance(said, str) and said.lower() == NO_KEY)
+    key_value = raw.get("primary_key", ())
+    is_none = key_value is None or (isinstance(key_value, str) and key_value.lower() == NO_KEY)
     return {key: value for key, value in raw.items() if key != "primary_key" or not is_none}, is_none
 
 
-def user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
+def select_user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
     """The keys of dbt's merged configuration that a user wrote: dbt fills some of ours with defaults of its own."""
     filled = {key.name for key in CONFIGURATION if key.is_filled_by_dbt}
-    found = {key: config[key] for key in config if key not in filled or key in written}
-    says_none = "primary_key" in written and found.get("primary_key") is None
-    return {**found, "primary_key": NO_KEY} if says_none else found
+    keys = {key: config[key] for key in config if key not in filled or key in written}
+    says_none = "primary_key" in written and keys.get("primary_key") is None
+    return {**keys, "primary_key": NO_KEY} if says_none else keys
 
 
-def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
+def _check_unknown_keys(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
     names = [*KEYS, *known]
     for key in raw:
         if key not in names:
@@ -88,7 +88,7 @@ def _unknown(raw: Mapping[str, Any], known: Collection[str]) -> Iterable[str]:
             yield f"unknown key `{key}`; {hint}"
 
 
-def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
+def _check_missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
     if raw.get("primary_key") is None and raw.get("unique_key") is None:
         yield (
             "`primary_key` is missing; name the columns that identify a row, `[]` for a query with one row, or `null` "
@@ -96,7 +96,7 @@ def _missing_key(raw: Mapping[str, Any]) -> Iterable[str]:
         )
 
 
-def _assemble(values: dict[str, Any]) -> ModelConfig:
+def _assemble_config(values: dict[str, Any]) -> ModelConfig:
     fields = {key: value for key, value in values.items() if key != "unique_key"}
     fields.setdefault("primary_key", values.get("unique_key", ()))
     if isinstance(fields.get("sequence_by"), dict):
@@ -108,17 +108,17 @@ def _assemble(values: dict[str, Any]) -> ModelConfig:
     return ModelConfig(**fields)
 
 
-def _contradictions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_contradictions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for rule in _RULES:
         yield from rule(config, values)
 
 
-def _one_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_one_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if "unique_key" in values and values.get("primary_key", values["unique_key"]) != values["unique_key"]:
         yield "`primary_key` and `unique_key` differ; keep `primary_key`"
 
 
-def _nothing_of_keys(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_keyless_options(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if not config.is_appended:
         return
     if config.input != "changes":
@@ -133,14 +133,14 @@ def _hash_key_in_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield f"`hash_key: {config.hash_key}` must be one of the primary key's columns: {list(config.entity_key)}"
 
 
-def _repeated(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_repeated_columns(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for key in ("primary_key", "partition_by", "sort_key", "exclude_columns", "track"):
-        names = [name.lower() for name in _listed(config, key)]
+        names = [name.lower() for name in _list_columns(config, key)]
         for name in sorted({name for name in names if names.count(name) > 1}):
             yield f"`{key}` names `{name}` more than once"
 
 
-def _listed(config: ModelConfig, key: str) -> tuple[str, ...]:
+def _list_columns(config: ModelConfig, key: str) -> tuple[str, ...]:
     """The columns or transforms that a configuration key lists."""
     return {
         "primary_key": config.primary_key,
@@ -151,37 +151,37 @@ def _listed(config: ModelConfig, key: str) -> tuple[str, ...]:
     }[key]
 
 
-def _reserved(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_reserved_columns(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for name in (*config.primary_key, *config.sort_key):
         if name.lower() in RESERVED:
             yield f"`{name}` is a name that change rows reserve; rename the column in the query"
 
 
-def _excluded_key(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    kept = (*config.primary_key, *config.sort_key, *(transform.column for transform in config.partition_by))
+def _check_excluded_columns(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    layout_columns = (*config.primary_key, *config.sort_key, *(transform.column for transform in config.partition_by))
     for name in config.exclude_columns:
-        if _is_among(name, kept):
+        if _is_among(name, layout_columns):
             yield f"`exclude_columns` drops `{name}`, which the key, the partitions or the sort order need"
 
 
-def _renamed_layout(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    kept = (*config.primary_key, *config.sort_key, *(transform.column for transform in config.partition_by))
+def _check_renamed_columns(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+    layout_columns = (*config.primary_key, *config.sort_key, *(transform.column for transform in config.partition_by))
     for new, old in config.renamed_columns.items():
         for name in (new, old):
-            if _is_among(name, kept):
+            if _is_among(name, layout_columns):
                 yield f"`renamed_columns` names `{name}`, which the key, the partitions or the sort order need"
     if len({old.lower() for old in config.renamed_columns.values()}) < len(config.renamed_columns):
         yield "`renamed_columns` gives one old name to several columns"
 
 
-def _changes_only(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_event_options(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.input == "state":
         for key in CONFIGURATION:
             if key.needs_changes and key.name in values:
                 yield f"`{key.name}` says how change events apply; it needs `input: changes`"
 
 
-def _input_changelog(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_input_changelog(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.changelog == "input" and config.on_match != "replace":
         yield f"`changelog: input` never looks at the old row, which `on_match: {config.on_match}` needs"
 
@@ -199,11 +199,11 @@ def _merge_functions(config: ModelConfig, values: Mapping[str, Any]) -> Iterable
         yield "`changelog: input` never looks at the old row, which `merge_columns` needs"
 
 
-def _flows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_flows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     groups = config.sequence_groups
     if not groups:
         return
-    names = [of.lower() for sequence, columns in groups.items() for of in (sequence, *columns)]
+    names = [column.lower() for sequence, columns in groups.items() for column in (sequence, *columns)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"`sequence_by` names `{name}` more than once"
     for name in names:
@@ -221,7 +221,7 @@ def _flows(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield "`delete_when` and `merge_columns` need one order of all events; `sequence_by` has one for each flow"
 
 
-def _partial_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_partial_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     keys = [key for key in ("columns_to_update", "unavailable_value") if values.get(key) is not None]
     if not keys:
         return
@@ -231,25 +231,25 @@ def _partial_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[
         ("history", config.history, "none", "needs events with whole rows"),
     ):
         if value != default:
-            yield f"`{key}: {value}` {why}; leave out {_quoted(keys)}"
+            yield f"`{key}: {value}` {why}; leave out {_quote_keys(keys)}"
     for name, function in config.merge_columns.items():
         if function == "first":
             yield (
                 f"`merge_columns: {name}: first` needs events with whole rows: a null does not tell whether an earlier "
-                f"event had the column; leave out {_quoted(keys)}"
+                f"event had the column; leave out {_quote_keys(keys)}"
             )
     orders = (*filter(None, (config.sequence_by,)), *config.sequence_groups)
-    flows = (of for columns in config.sequence_groups.values() for of in columns)
+    flows = (item for columns in config.sequence_groups.values() for item in columns)
     used = (*config.primary_key, *orders, *flows, *config.merge_columns)
     if config.columns_to_update is not None and _is_among(config.columns_to_update, used):
         yield f"`columns_to_update: {config.columns_to_update}` is not stored, and another key uses it as a column"
 
 
-def _quoted(keys: Iterable[str]) -> str:
+def _quote_keys(keys: Iterable[str]) -> str:
     return " and ".join(f"`{key}`" for key in keys)
 
 
-def _truncations(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_truncations(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if config.truncate_when is not None and config.changelog == "input":
         yield "`changelog: input` never looks at the table, which `truncate_when` needs"
 
@@ -266,7 +266,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
 
 
-def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_history_options(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Keys that say how versions are kept have no meaning in a table without them."""
     if not config.has_history:
         for name in ("track", "valid_time", "keep_deleted", "current_view"):
@@ -274,7 +274,7 @@ def _history_alone(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[s
                 yield f"`{name}` says how versions of a row are kept; it needs `history: scd2`"
 
 
-def _history_of_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_history_rules(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Versions follow from whole rows, one event after the other."""
     if not config.has_history:
         return
@@ -286,7 +286,7 @@ def _history_of_events(config: ModelConfig, values: Mapping[str, Any]) -> Iterab
         yield "`history: scd2` closes versions one by one; write deletes to the source in the place of `truncate_when`"
 
 
-def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if not config.has_history:
         return
     if not config.entity_key:
@@ -297,7 +297,7 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
         yield f"`history: scd2` needs events with whole rows; `on_match: {config.on_match}` takes a part of a row"
     if config.changelog == "input":
         yield "`history: scd2` looks up the stored versions of a row, which `changelog: input` never does"
-    yield from _bitemporal(config)
+    yield from _check_bitemporal(config)
     renamed = (name for pair in config.renamed_columns.items() for name in pair)
     key = values.get("primary_key", values.get("unique_key", ()))
     used = (*key, *config.exclude_columns, *config.track, *renamed)
@@ -311,7 +311,7 @@ def _history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
             yield f"`track` names `{name}`, which `exclude_columns` drops"
 
 
-def _bitemporal(config: ModelConfig) -> Iterable[str]:
+def _check_bitemporal(config: ModelConfig) -> Iterable[str]:
     if config.valid_time is None:
         return
     if config.input == "state":
@@ -322,40 +322,40 @@ def _bitemporal(config: ModelConfig) -> Iterable[str]:
         yield "`keep_deleted: false` deletes versions, which a table with `valid_time` never does"
 
 
-def _node_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_bucket_partition(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     for transform in config.partition_by:
         if transform.is_bucket_of(config.hash_key):
             yield f"`partition_by: {transform}` buckets the hash key, which nodes do already; use `nodes`"
 
 
-def _one_target(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_target_file_size(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     if "target_file_bytes" in values and TARGET_PROPERTY in config.tblproperties:
         yield f"`target_file_bytes` and `{TARGET_PROPERTY}` in `tblproperties` say the same; keep `target_file_bytes`"
 
 
 _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = (
-    _one_key,
-    _nothing_of_keys,
+    _check_one_key,
+    _check_keyless_options,
     _hash_key_in_key,
-    _repeated,
-    _reserved,
-    _excluded_key,
-    _renamed_layout,
-    _changes_only,
-    _input_changelog,
+    _check_repeated_columns,
+    _check_reserved_columns,
+    _check_excluded_columns,
+    _check_renamed_columns,
+    _check_event_options,
+    _check_input_changelog,
     _merge_functions,
-    _flows,
-    _partial_events,
-    _truncations,
+    _check_flows,
+    _check_partial_events,
+    _check_truncations,
     _keep_all,
     _refresh_of_changes,
-    _history_alone,
-    _history_of_events,
-    _history,
-    _node_partition,
-    _one_target,
+    _check_history_options,
+    _check_history_rules,
+    _check_history,
+    _check_bucket_partition,
+    _check_target_file_size,
 )
 
 
 def _is_among(name: str, names: Iterable[str]) -> bool:
-    return any(same_name(name, other) for other in names)
+    return any(is_same_name(name, other) for other in names)

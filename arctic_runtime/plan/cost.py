@@ -27,7 +27,7 @@ class Past:
     seconds: float
     estimated: float
 
-    def factor(self, prices: CostThresholds) -> float:
+    def compute_correction(self, prices: CostThresholds) -> float:
         """The measured seconds as a multiple of the estimated ones, within `correction_limit`."""
         limit = prices.correction_limit
         return min(limit, max(1 / limit, self.seconds / max(self.estimated, prices.scan_seconds)))
@@ -51,19 +51,19 @@ class Estimate:
 
     unadjusted: float = 0.0
 
-    def describe(self) -> str:
+    def describe_cost(self) -> str:
         """What is read, and how long that takes, for people."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
-    def explain(self) -> str:
+    def explain_cost(self) -> str:
         """The same, and what it is done for."""
-        return f"{_PURPOSES[self.way]}: {self.describe()}"
+        return f"{_PURPOSES[self.way]}: {self.describe_cost()}"
 
 
 _PURPOSES: Mapping[Way, str] = {"incremental": "to follow the changes", "full": "to compute everything"}
 
 
-def estimates(
+def estimate_modes(
     states: Mapping[str, SourceState | None],
     windows: Mapping[str, Window],
     followed: Iterable[Scan] | None,
@@ -76,15 +76,15 @@ def estimates(
     `followed` are the scans of an incremental plan, None where there is none; `table_rows` are the table's own now.
     The newest run of `history` comes last.
     """
-    ways = [_full(states, table_rows)]
+    ways = [_estimate_full(states, table_rows)]
     if followed is not None:
-        ways.append(_incremental(followed, states, windows))
-    factors = _factors(history, prices)
-    priced = (replace(way, unadjusted=_unadjusted(way, prices)) for way in ways)
-    return tuple(sorted((_adjusted(way, factors) for way in priced), key=lambda way: way.seconds))
+        ways.append(_estimate_incremental(followed, states, windows))
+    factors = _compute_correction_factors(history, prices)
+    priced = (replace(way, unadjusted=_estimate_seconds(way, prices)) for way in ways)
+    return tuple(sorted((_calibrate_estimate(way, factors) for way in priced), key=lambda way: way.seconds))
 
 
-def _unadjusted(way: Estimate, prices: CostThresholds) -> float:
+def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
     """The seconds that follow from rows and scans alone."""
     row_seconds = prices.full_row_seconds if way.way == "full" else prices.incremental_row_seconds
     of_changes = (
@@ -95,13 +95,13 @@ def _unadjusted(way: Estimate, prices: CostThresholds) -> float:
     return prices.run_seconds + way.scans * prices.scan_seconds + way.rows * row_seconds + of_changes
 
 
-def _full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
+def _estimate_full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
     """Each source once, and the table itself, which what is computed is compared with."""
-    found = [state.rows for state in states.values() if state]
-    return Estimate("full", len(found) + 1, sum(found) + table_rows)
+    source_rows = [state.rows for state in states.values() if state]
+    return Estimate("full", len(source_rows) + 1, sum(source_rows) + table_rows)
 
 
-def _incremental(
+def _estimate_incremental(
     followed: Iterable[Scan], states: Mapping[str, SourceState | None], windows: Mapping[str, Window]
 ) -> Estimate:
     scans = rows = repeated = 0
@@ -110,33 +110,33 @@ def _incremental(
     for scan in followed:
         state, window = states[str(scan.source)], windows[str(scan.source)]
         assert state is not None
-        changed = scan.reads_changes * state.rows_in(window)
+        changed = scan.reads_changes * state.count_rows_in(window)
         scans += scan.reads_changes + scan.reads_rows
         rows += changed + scan.reads_rows * state.rows
         if scan.reads_changes:
             repeated += changed if scan.source in changes else 0
             changes[scan.source] = changed
-            if state.kind == "changes" and state.commits_in(window) > 1:
+            if state.kind == "changes" and state.count_commits_in(window) > 1:
                 merged[scan.source] = changed
     first, several = sum(changes.values()), sum(merged.values())
     return Estimate("incremental", scans, rows, changes=first, repeated=repeated, merged=several)
 
 
-def _adjusted(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
+def _calibrate_estimate(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
     """A way that was never gone is taken to be no worse than estimated, and as fast as the other where that is less."""
     factor = factors.get(way.way, min(1.0, *factors.values()) if factors else 1.0)
     return replace(way, seconds=round(way.unadjusted * factor, 3))
 
 
-def _factors(history: Iterable[Past], prices: CostThresholds) -> dict[Way, float]:
+def _compute_correction_factors(history: Iterable[Past], prices: CostThresholds) -> dict[Way, float]:
     """By how much the better of the last two runs of each way was off: one may have been slow for what passes.
 
     It is less the more runs since have gone the other way.
     """
     runs = tuple(history)
-    found: dict[Way, float] = {}
+    factors: dict[Way, float] = {}
     for way in {run.way for run in runs}:
         places = [place for place, run in enumerate(runs) if run.way == way]
         faded = prices.correction_decay ** (len(runs) - 1 - places[-1])
-        found[way] = min(runs[place].factor(prices) for place in places[-2:]) * faded
-    return found
+        factors[way] = min(runs[place].compute_correction(prices) for place in places[-2:]) * faded
+    return factors

@@ -8,22 +8,34 @@ from dataclasses import dataclass, field, replace
 from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.model.columns import VALID_FROM
-from arctic_runtime.model.key import key_names, key_text
-from arctic_runtime.model.layout import is_laid_out, layout_text
-from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.model.key import format_key, parse_key
+from arctic_runtime.model.layout import format_layout, is_laid_out
+from arctic_runtime.model.names import TableName, list_changes_read
 from arctic_runtime.model.properties import (
     LAYOUT,
     PRIMARY_KEY,
 )
-from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, measured, offsets_of, planned_increment
+from arctic_runtime.model.run_summary import (
+    RunSummary,
+    find_last_load,
+    find_last_run,
+    get_offsets,
+    is_planned_increment,
+    read_measured_seconds,
+)
 from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
-from arctic_runtime.plan.event_rules import check_recomputable, may_continue
-from arctic_runtime.plan.fingerprint import changed_event_rules, fingerprint, judged, what_changed
-from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, increment
+from arctic_runtime.plan.cost import Estimate, Past, Way, estimate_modes
+from arctic_runtime.plan.event_rules import can_continue, check_recomputable
+from arctic_runtime.plan.fingerprint import (
+    compute_fingerprint,
+    describe_fingerprint_change,
+    find_changed_event_rules,
+    hash_query_reading,
+)
+from arctic_runtime.plan.increment import Increment, Upstreams, check_maintained, plan_increment
 from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 
@@ -50,7 +62,7 @@ class Decision:
     def estimate(self) -> Estimate | None:
         """What the way costs that is gone; None where events are folded."""
         way = "incremental" if self.mode == "incremental" else "full"
-        return next((found for found in self.ways if found.way == way), None)
+        return next((estimate for estimate in self.ways if estimate.way == way), None)
 
     @property
     def consumed(self) -> dict[str, Version]:
@@ -77,7 +89,7 @@ COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTI
 """Reasons for which each run computes everything, whether something has changed or not."""
 
 
-def decide(
+def decide_refresh(
     model: Model, state: TableState, upstreams: Upstreams, request: Request, thresholds: Thresholds = SHIPPED
 ) -> Decision:
     """The mode of the next run, the reason for it, and the windows that it consumes.
@@ -86,7 +98,7 @@ def decide(
     the table that is there.
     """
     check_table(model, state, request)
-    last = last_run(state.log)
+    last = find_last_run(state.log)
     if request.schema_only:
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
@@ -94,16 +106,16 @@ def decide(
     decision = _decide_state(model, last, upstreams, request, state, thresholds)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    rows, past = _rows(state), _past(state)
-    return replace(decision, ways=estimates(upstreams.states, decision.windows, None, rows, past, thresholds.cost))
+    rows, past = _count_table_rows(state), _list_past_runs(state)
+    return replace(decision, ways=estimate_modes(upstreams.states, decision.windows, None, rows, past, thresholds.cost))
 
 
-def holds_nothing(model: Model, state: TableState) -> bool:
+def is_empty_table(model: Model, state: TableState) -> bool:
     """Whether a new table could stand in a table's place without a loss: no row, ever, and no event that was read."""
     changes, base = state.changes, state.base
     if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
         return False
-    has_read = model.config.input == "changes" and last_load(changes) is not None
+    has_read = model.config.input == "changes" and find_last_load(changes) is not None
     return not has_read and (base is None or base.rows == 0)
 
 
@@ -113,12 +125,15 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
     A view that `dbt clone` made goes in any case.
     """
-    found = state.conflicting
-    may_go = found is not None and found.name == model.table and (request.full_refresh or found.is_clone)
-    if found is not None and not may_go:
-        refresh = ", or run with --full-refresh to replace it" if found.name == model.table else ""
+    conflicting = state.conflicting
+    may_go = (
+        conflicting is not None and conflicting.name == model.table and (request.full_refresh or conflicting.is_clone)
+    )
+    if conflicting is not None and not may_go:
+        refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
         raise ConfigError(
-            f"{model.table}: another relation has its name.\n  found: the {found.kind} {found.name}, which was not "
+            f"{model.table}: another relation has its name.\n  found: the {conflicting.kind} {conflicting.name}, "
+            "which was not "
             f"created by this model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
             f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
         )
@@ -134,10 +149,10 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     _check_layout(model, state)
     key = state.changes.properties.get(PRIMARY_KEY, "")
     _check_history(model, key)
-    if key != key_text(model.config.primary_key):
+    if key != format_key(model.config.primary_key):
         raise ConfigError(
             f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
-            f"  in the model: {key_text(model.config.primary_key)}\n"
+            f"  in the model: {format_key(model.config.primary_key)}\n"
             "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
             f"delete the tables with `arctic reset {model.table.name} --yes`"
         )
@@ -146,16 +161,16 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
 def _check_current_view(model: Model, state: TableState) -> None:
     """Raises ConfigError where the name of the view of current versions is another relation's."""
     table = model.table
-    if model.current_view in (table, table.changes, table.base, table.totals, table.forgotten):
+    if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
         raise ConfigError(
             f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.\n"
             "  what to do: give the view another name, or set `current_view: true`"
         )
-    for of in state.current_views:
-        if of.name == model.current_view and not of.is_own:
+    for relation in state.current_views:
+        if relation.name == model.current_view and not relation.is_own:
             raise ConfigError(
                 f"{model.table}: another relation has the name of its view of current versions.\n"
-                f"  found: the {of.kind} {of.name}, which was not created by this model\n"
+                f"  found: the {relation.kind} {relation.name}, which was not created by this model\n"
                 "  expected: no relation of that name\n"
                 "  what to do: drop or rename that relation, or give the view another name with `current_view`"
             )
@@ -163,12 +178,12 @@ def _check_current_view(model: Model, state: TableState) -> None:
 
 def _check_history(model: Model, key: str) -> None:
     """Raises ConfigError where a table has rows and the model says versions of them, or the other way round."""
-    is_kept, config = VALID_FROM in key_names(key), model.config
+    is_kept, config = VALID_FROM in parse_key(key), model.config
     if is_kept == config.has_history or VALID_FROM in config.entity_key:
         return
-    found = "keeps the versions of each row" if is_kept else "keeps one row per key"
+    stored_kind = "keeps the versions of each row" if is_kept else "keeps one row per key"
     raise ConfigError(
-        f"{model.table}: `history` can't be changed in place.\n  found: a table that {found}\n"
+        f"{model.table}: `history` can't be changed in place.\n  found: a table that {stored_kind}\n"
         f"  in the model: history: {config.history}\n"
         f"  what to do: set the old value; for the new one, give the model another alias, or delete the tables with "
         f"`arctic reset {model.table.name} --yes`"
@@ -182,14 +197,14 @@ def _check_layout(model: Model, state: TableState) -> None:
     if not is_laid_out(model.config, state.base.properties):
         raise ConfigError(
             f"{model.table}: the layout of the table differs from the model's configuration.\n"
-            f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {layout_text(model.config)}\n"
+            f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {format_layout(model.config)}\n"
             "  what to do: set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which "
             "readers see in one step; or set `continue` to keep the old layout"
         )
 
 
 def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request) -> Decision:
-    sources = changes_read(model.sql)
+    sources = list_changes_read(model.sql)
     if not sources:
         raise ConfigError(
             f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n"
@@ -197,14 +212,14 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
             "  what to do: read the events with changes(ref(…)) or changes(source(…)), or set `input: state`"
         )
     afresh = request.full_refresh or last is None
-    offsets = {} if afresh else offsets_of(last)
-    windows = {str(name): _window(model, name, upstreams, offsets.get(str(name))) for name in sources}
+    offsets = {} if afresh else get_offsets(last)
+    windows = {str(name): _plan_window(model, name, upstreams, offsets.get(str(name))) for name in sources}
     if afresh:
         lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
         because = f"events were deleted from {', '.join(lost)}, and those that are left are read" if lost else ""
         return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows, because)
-    changed = changed_event_rules(last.query, model) if last else ()
-    if last and changed and not may_continue(model, changed):
+    changed = find_changed_event_rules(last.query, model) if last else ()
+    if last and changed and not can_continue(model, changed):
         check_recomputable(model, changed, last, upstreams.states)
         whole = {name: replace(window, start=None) for name, window in windows.items()}
         return Decision("full", "QUERY_CHANGED", whole, f"{', '.join(changed)} changed")
@@ -213,7 +228,7 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
     return Decision("incremental", "CHANGES", windows)
 
 
-def _window(model: Model, name: TableName, upstreams: Upstreams, start: Version | None) -> Window:
+def _plan_window(model: Model, name: TableName, upstreams: Upstreams, start: Version | None) -> Window:
     source = upstreams.states.get(str(name))
     if source is None:
         raise SourceError(
@@ -233,8 +248,8 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"{model.table}: upstream {name} was dropped and created again since the last run.\n"
             f"  expected: table {start.table}\n  found: table {source.version.table}\n  what to do: {refresh}"
         )
-    kept = [commit.version.snapshot for commit in source.commits]
-    is_kept = start.snapshot in kept
+    snapshots = [commit.version.snapshot for commit in source.commits]
+    is_kept = start.snapshot in snapshots
     if not is_kept and source.commits[0].version.sequence < start.sequence:
         raise SourceError(
             f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.\n"
@@ -248,8 +263,8 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  found: a new history that begins with snapshot {source.commits[0].version.snapshot}\n"
             f"  what to do: {refresh}; or read it with `input: state`"
         )
-    new = source.commits[kept.index(start.snapshot) + 1 :] if is_kept else source.commits
-    rewritten = next((commit for commit in new if not _keeps_news(commit, start)), None)
+    new = source.commits[snapshots.index(start.snapshot) + 1 :] if is_kept else source.commits
+    rewritten = next((commit for commit in new if not _keeps_new_rows(commit, start)), None)
     if rewritten is not None:
         raise SourceError(
             f"{model.table}: upstream {name} had commits other than appends since the last run.\n"
@@ -264,14 +279,14 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
             f"  found: snapshot {source.commits[0].version.snapshot} as the oldest\n"
             f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
         )
-    if not source.tells_all_after(start) and source.kind != "changes":
+    if not source.can_read_all_after(start) and source.kind != "changes":
         raise SourceError(
             f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).\n"
             f"  expected: rows after sequence number {start.sequence}\n"
             f"  found: those up to sequence number {source.trimmed} may have been deleted by `arctic expire`\n"
             f"  what to do: {refresh}; expire the table where all models that read it are known"
         )
-    if not source.tells_all_after(start):
+    if not source.can_read_all_after(start):
         raise SourceError(
             f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
             f"  expected: change rows after sequence number {start.sequence}\n"
@@ -280,15 +295,15 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
         )
 
 
-def _keeps_news(commit: Commit, start: Version) -> bool:
+def _keeps_new_rows(commit: Commit, start: Version) -> bool:
     """Whether a commit leaves all rows that came after a version, and changes none."""
     if commit.operation == "delete":
-        return commit.removed_after(start) == 0
+        return commit.count_removed_after(start) == 0
     return commit.operation in ("append", "replace")
 
 
 def _describe_rewritten(commit: Commit, start: Version) -> str:
-    lost = commit.removed_after(start)
+    lost = commit.count_removed_after(start)
     what = f"{commit.operation} in snapshot {commit.version.snapshot}"
     if lost is not None:
         return f"{what}, which took away {lost} row(s) that were not read yet"
@@ -303,12 +318,12 @@ def _decide_state(
     state: TableState,
     thresholds: Thresholds,
 ) -> Decision:
-    if changes_read(model.sql):
+    if list_changes_read(model.sql):
         raise ConfigError(
             f"{model.table}: a query that reads `changes(…)` needs `input: changes`.\n  found: `input: state`\n"
             "  what to do: set `input: changes`, or read the table with ref(…)"
         )
-    offsets = offsets_of(last)
+    offsets = get_offsets(last)
     windows = {
         name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
     }
@@ -318,22 +333,24 @@ def _decide_state(
         return Decision("create", "FIRST_RUN", windows)
     if request.full_refresh:
         return Decision("full", "FULL_REFRESH", windows)
-    changed = what_changed(last.query, fingerprint(model, upstreams)) or _session_changed(last, request)
+    changed = describe_fingerprint_change(last.query, compute_fingerprint(model, upstreams)) or _explain_session_change(
+        last, request
+    )
     if changed:
         return Decision("full", "QUERY_CHANGED", windows, changed)
-    for reason, because in _reasons_to_recompute(upstreams):
-        return _recompute(model, reason, because, windows)
+    for reason, because in _list_reasons_to_recompute(upstreams):
+        return _decide_to_recompute(model, reason, because, windows)
     if offsets == {name: window.end for name, window in windows.items()}:
         return Decision("unchanged", "NOTHING_NEW", windows)
     if model.config.refresh == "full":
         return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
-    given_up = request.given_up or _remembered(last, judged(model, upstreams))
+    given_up = request.given_up or _recall_refusal(last, hash_query_reading(model, upstreams))
     if given_up is not None:
-        return replace(_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
-    return _follow(model, last, upstreams, windows, state, thresholds, may_save=not request.was_overtaken)
+        return replace(_decide_to_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
+    return _decide_to_follow(model, last, upstreams, windows, state, thresholds, may_save=not request.was_overtaken)
 
 
-def _follow(
+def _decide_to_follow(
     model: Model,
     last: RunSummary,
     upstreams: Upstreams,
@@ -347,35 +364,39 @@ def _follow(
     Where it `may_save`, whatever costs less is done.
     """
     try:
-        found = increment(model, upstreams, windows, _rows(state), last.no_aggregate_state or "", thresholds)
+        increment_plan = plan_increment(
+            model, upstreams, windows, _count_table_rows(state), last.no_aggregate_state or "", thresholds
+        )
     except NotMaintained as refused:
-        return _recompute(model, refused.reason, refused.because, windows)
-    if found is None:
+        return _decide_to_recompute(model, refused.reason, refused.because, windows)
+    if increment_plan is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    past = _past(state)
-    ways = estimates(upstreams.states, windows, found.followed, _rows(state), past, thresholds.cost)
+    past = _list_past_runs(state)
+    ways = estimate_modes(
+        upstreams.states, windows, increment_plan.change_scans, _count_table_rows(state), past, thresholds.cost
+    )
     saves = may_save and model.config.refresh == "auto"
-    if saves and _saves_in_full(ways, found, past, _was_tried(state), thresholds):
-        because = f"{ways[1].explain()}; {ways[0].explain()}"
+    if saves and _is_full_cheaper(ways, increment_plan, past, _was_tried(state), thresholds):
+        because = f"{ways[1].explain_cost()}; {ways[0].explain_cost()}"
         return Decision("full", "COST", windows, because, ways=ways)
-    return Decision("incremental", "CHANGES", windows, increment=found, ways=ways)
+    return Decision("incremental", "CHANGES", windows, increment=increment_plan, ways=ways)
 
 
-def _session_changed(last: RunSummary, request: Request) -> str:
+def _explain_session_change(last: RunSummary, request: Request) -> str:
     is_other = request.session is not None and request.session != last.session
     return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
 
 
-def _remembered(last: RunSummary, query: str) -> Refusal | None:
+def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
     """Why the run before could not follow changes, where this one could not either; `query` is what is `judged`."""
-    found = Refusal.read(last.given_up)
-    if found is not None and found.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
+    refusal = Refusal.from_text(last.given_up)
+    if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
         return None
-    return found if found is not None and found.lasts else None
+    return refusal if refusal is not None and refusal.lasts else None
 
 
-def _saves_in_full(
-    ways: tuple[Estimate, ...], found: Increment, past: Iterable[Past], was_tried: bool, thresholds: Thresholds
+def _is_full_cheaper(
+    ways: tuple[Estimate, ...], increment_plan: Increment, past: Iterable[Past], was_tried: bool, thresholds: Thresholds
 ) -> bool:
     """Whether computing everything is the cheaper way.
 
@@ -393,67 +414,67 @@ def _saves_in_full(
         return was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
     was_followed = any(run.way == "incremental" for run in past)
     is_worth_it = all(other.seconds > best.seconds + prices.small_table_saving_seconds for other in others)
-    return was_followed and is_worth_it and found.is_deterministic
+    return was_followed and is_worth_it and increment_plan.is_deterministic
 
 
 def _was_tried(state: TableState) -> bool:
     """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
-    return any(map(planned_increment, state.changes.commits if state.changes else ()))
+    return any(map(is_planned_increment, state.changes.commits if state.changes else ()))
 
 
-def _past(state: TableState) -> list[Past]:
+def _list_past_runs(state: TableState) -> list[Past]:
     """The runs that are known of a table, the newest last."""
-    return [run for run in map(_past_run, state.changes.commits if state.changes else ()) if run]
+    return [run for run in map(_read_past_run, state.changes.commits if state.changes else ()) if run]
 
 
-def _past_run(commit: Commit) -> Past | None:
+def _read_past_run(commit: Commit) -> Past | None:
     ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
-    run = measured(commit)
+    run = read_measured_seconds(commit)
     if run is None or run[0] not in ways:
         return None
     mode, seconds, estimated = run
     return Past(ways[mode], seconds, estimated)
 
 
-def _rows(state: TableState) -> int:
+def _count_table_rows(state: TableState) -> int:
     return state.base.rows if state.base else 0
 
 
-def _recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:
+def _decide_to_recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:
     if model.config.refresh == "strict":
         once = ", or run with --full-refresh to compute it in full once"
-        raise _not_strict(model, reason, because, "this time", once)
+        raise _build_strict_error(model, reason, because, "this time", once)
     return Decision("full", reason, windows, because)
 
 
-def _not_strict(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
+def _build_strict_error(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
     return PlanError(
         f"{model.table}: `refresh: strict`, but the table can't be maintained incrementally {when}.\n"
         f"  why: {because} ({reason})\n  what to do: change the query, or set `refresh: auto`{otherwise}"
     )
 
 
-def never_strict(model: Model, refused: NotMaintained) -> PlanError:
+def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
     """What to raise where a model with `refresh: strict` can never be maintained."""
-    return _not_strict(model, refused.reason, refused.because, "at all")
+    return _build_strict_error(model, refused.reason, refused.because, "at all")
 
 
 def _check_strict(model: Model, upstreams: Upstreams) -> None:
     """A model that can never be maintained is refused before anything is built."""
-    for reason, because in _reasons_to_recompute(upstreams):
-        raise _not_strict(model, reason, because, "at all")
+    for reason, because in _list_reasons_to_recompute(upstreams):
+        raise _build_strict_error(model, reason, because, "at all")
     try:
         check_maintained(model, upstreams)
     except NotMaintained as refused:
-        raise never_strict(model, refused) from refused
+        raise build_never_strict_error(model, refused) from refused
 
 
-def may_be_followed(upstreams: Upstreams) -> bool:
+def can_follow_changes(upstreams: Upstreams) -> bool:
     """Whether nothing of what a query reads rules out that its changes are followed."""
-    return next(iter(_reasons_to_recompute(upstreams)), None) is None
+    return next(iter(_list_reasons_to_recompute(upstreams)), None) is None
 
 
-def _reasons_to_recompute(upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
+def _list_reasons_to_recompute(upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
     if not upstreams.reads.parsed:
         yield "UNPARSED", "the query could not be read, so what it depends on is not known"
     if upstreams.reads.unstable:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, columns_named
-from arctic_runtime.model.columns import Column, find_column, same_name
-from arctic_runtime.model.merge_columns import FUNCTIONS, expressions
+from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, list_row_columns
+from arctic_runtime.model.columns import Column, find_column, is_same_name
+from arctic_runtime.model.merge_columns import FUNCTIONS, select_expressions
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import Array, Map, Primitive, Struct, has_map, read_type
-from arctic_runtime.plan.schema import require
+from arctic_runtime.plan.schema import require_column
 
 _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
 
@@ -27,27 +27,27 @@ def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, 
 
 def _check_merge_columns(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
     for name, function in model.config.merge_columns.items():
-        require(model, stored, "merge_columns", name)
+        require_column(model, stored, "merge_columns", name)
         column = find_column(stored, name)
         assert column is not None
-        if function in FUNCTIONS and not _takes(function, column.type):
+        if function in FUNCTIONS and not _accepts_type(function, column.type):
             raise ConfigError(
                 f"{model.table}: `merge_columns: {name}: {function}` needs {_TAKEN[function]}.\n"
                 f"  found: {column.type}\n  what to do: cast the column in the query, or choose another function"
             )
-    for text in expressions(model.config.merge_columns).values():
+    for text in select_expressions(model.config.merge_columns).values():
         for row, columns in ((OLD, stored), (NEW, query)):
-            for name in columns_named(text, row):
-                require(model, columns, f"merge_columns: {text}", name)
+            for name in list_row_columns(text, row):
+                require_column(model, columns, f"merge_columns: {text}", name)
 
 
 def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
     groups = model.config.sequence_groups
-    brought = [of for sequence, columns in groups.items() for of in (sequence, *columns)]
+    brought = [column for sequence, columns in groups.items() for column in (sequence, *columns)]
     for name in brought:
-        require(model, stored, "sequence_by", name)
+        require_column(model, stored, "sequence_by", name)
     known = (*brought, *model.config.primary_key, *model.config.merge_columns)
-    others = [of.name for of in stored if not any(same_name(of.name, name) for name in known)]
+    others = [column.name for column in stored if not any(is_same_name(column.name, name) for name in known)]
     if groups and others:
         raise ConfigError(
             f"{model.table}: {', '.join(others)} belongs to no flow, so the order of its values is unknown.\n"
@@ -56,18 +56,18 @@ def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
         )
 
 
-def brought_columns(model: Model, stored: tuple[Column, ...]) -> tuple[Column, ...]:
+def select_optional_columns(model: Model, stored: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns of `stored` that an event may lack: those outside the key that put no events in order."""
     config = model.config
     always = (*config.primary_key, *filter(None, (config.sequence_by,)), *config.sequence_groups)
-    return tuple(of for of in stored if not any(same_name(of.name, name) for name in always))
+    return tuple(column for column in stored if not any(is_same_name(column.name, name) for name in always))
 
 
 def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
     own = model.config.columns_to_update
     if own is None:
         return
-    require(model, query, "columns_to_update", own)
+    require_column(model, query, "columns_to_update", own)
     column = find_column(query, own)
     assert column is not None
     match read_type(column.type):
@@ -86,8 +86,8 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
 
 def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
     """Raises ConfigError where the fields of a mask are not the columns of events."""
-    columns = brought_columns(model, stored)
-    lacking = [of.name for of in columns if not any(same_name(of.name, name) for name in fields)]
+    columns = select_optional_columns(model, stored)
+    lacking = [column.name for column in columns if not any(is_same_name(column.name, name) for name in fields)]
     strange = [name for name in fields if find_column(query, name) is None]
     if lacking or strange:
         raise ConfigError(
@@ -101,7 +101,7 @@ def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stor
 _TAKEN = {"sum": "a number", "union": "an array", "max": "a type with an order", "min": "a type with an order"}
 
 
-def _takes(function: str, kind: str) -> bool:
+def _accepts_type(function: str, kind: str) -> bool:
     """Whether a function is defined for values of a type."""
     if function == "sum":
         return _NUMBER.fullmatch(kind) is not None

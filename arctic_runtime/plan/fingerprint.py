@@ -14,7 +14,7 @@ import sqlglot
 
 from arctic_runtime.model.spark_sql import WRITTEN_VERSION
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.event_rules import changed_rules, event_rules
+from arctic_runtime.plan.event_rules import find_changed_rules, hash_event_rules
 from arctic_runtime.plan.increment import Upstreams
 
 RULES = 2
@@ -73,7 +73,7 @@ _WITHOUT_EFFECT = (
 )
 
 
-def fingerprint(model: Model, upstreams: Upstreams) -> str:
+def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
     """A hash of each part, as a commit's summary keeps it."""
     config = model.config
     parts = {
@@ -87,40 +87,40 @@ def fingerprint(model: Model, upstreams: Upstreams) -> str:
             *model.checks,
             *(() if config.keep_deleted else ("keep_deleted: false",)),
         ),
-        "columns": upstreams.moved,
+        "columns": upstreams.reassigned_columns,
         "settings": sorted(upstreams.settings.items()),
         "rules": RULES,
     }
-    hashes: dict[str, object] = {part: _hashed(of) for part, of in parts.items()}
-    hashes[_EVENTS] = event_rules(config) if config.input == "changes" else None
+    hashes: dict[str, object] = {part: _hash_value(value) for part, value in parts.items()}
+    hashes[_EVENTS] = hash_event_rules(config) if config.input == "changes" else None
     return json.dumps(hashes)
 
 
-def judged(model: Model, upstreams: Upstreams) -> str:
+def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
     """A hash that changes whenever Spark or our parser could read a query, or a view behind it, in another way."""
     views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
-    return _hashed((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
+    return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
-def what_changed(then: str | None, now: str) -> str:
+def describe_fingerprint_change(then: str | None, now: str) -> str:
     """Which parts of a fingerprint are others than in an earlier one, in a line for people; empty where none is."""
     if then == now:
         return ""
-    before, after = _parts(then), _parts(now)
+    before, after = _read_part_hashes(then), _read_part_hashes(now)
     changed = [part for part in after if before.get(part) != after[part]]
     return "; ".join(_CHANGED[part] for part in changed if before or part == "rules")
 
 
-def changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
+def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
     """The keys by which rows follow from events and whose value was another one; none where that is not known."""
-    parts = _parts(then)
+    parts = _read_part_hashes(then)
     if _EVENTS not in parts:
         return ()
     known = parts[_EVENTS]
-    return ("input",) if known is None else changed_rules(model.config, known)
+    return ("input",) if known is None else find_changed_rules(model.config, known)
 
 
-def settings_with_effect(settings: Mapping[str, str]) -> dict[str, str]:
+def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of SQL that may change what a query gives."""
     return {
         key: value
@@ -129,15 +129,15 @@ def settings_with_effect(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def session_text(version: str, settings: Mapping[str, str]) -> str:
+def hash_session(version: str, settings: Mapping[str, str]) -> str:
     """Changes with the settings that a session really has, a server's own among them, and with Spark's version."""
-    return _hashed((version, sorted(settings_with_effect(settings).items())))
+    return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
-def _parts(text: str | None) -> dict[str, Any]:
+def _read_part_hashes(text: str | None) -> dict[str, Any]:
     """The hashes of a fingerprint; none of one that version 1 of the rules made."""
     return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
 
 
-def _hashed(of: object) -> str:
-    return hashlib.sha256(repr(of).encode()).hexdigest()[:16]
+def _hash_value(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]

@@ -9,7 +9,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REASON
-from arctic_runtime.model.run_summary import last_load
+from arctic_runtime.model.run_summary import find_last_load
 from arctic_runtime.model.state import TableState
 
 FORGOTTEN_REASON = "FORGOTTEN"
@@ -18,32 +18,36 @@ Reads = Mapping[TableName, Collection[TableName]]
 """The tables that each model reads."""
 
 
-def tables_below(root: TableName, reads: Reads) -> tuple[TableName, ...]:
+def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ...]:
     """A table, and after it all models whose rows come from it, each behind those that it reads.
 
     Raises ConfigError where models read each other in a circle.
     """
-    sorter = TopologicalSorter({table: sorted(set(of) - {table}) for table, of in sorted(reads.items())})
+    sorter = TopologicalSorter(
+        {table: sorted(set(upstream_tables) - {table}) for table, upstream_tables in sorted(reads.items())}
+    )
     try:
         order = tuple(sorter.static_order())
     except CycleError as error:
         circle = " → ".join(map(str, error.args[1]))
         raise ConfigError(f"models read each other in a circle, so rows can't be followed: {circle}") from error
-    found = {root}
+    tables = {root}
     for table in order:
-        if found & set(reads.get(table, ())):
-            found.add(table)
-    return (root, *(table for table in order if table in found and table != root))
+        if tables & set(reads.get(table, ())):
+            tables.add(table)
+    return (root, *(table for table in order if table in tables and table != root))
 
 
-def outdated(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Snapshots before a sequence number: those that can go, and those that a tag or a branch of somebody holds."""
-    held = table.held | set(table.view_tags.values())
-    older = [of.id for of in (*table.lineage, *table.others) if of.sequence < cut]
-    return tuple(of for of in older if of not in held), tuple(of for of in older if of in held)
+    protected = table.held | set(table.view_tags.values())
+    older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
+    return tuple(snapshot for snapshot in older if snapshot not in protected), tuple(
+        snapshot for snapshot in older if snapshot in protected
+    )
 
 
-def needed_from(table: Snapshots, state: TableState) -> int:
+def find_needed_sequence(table: Snapshots, state: TableState) -> int:
     """The sequence number from which on snapshots of one of a model's tables are needed, where all has been read.
 
     Of a change table it is the newest run's, of a base the newest that says what it is merged to, or what the view
@@ -51,20 +55,24 @@ def needed_from(table: Snapshots, state: TableState) -> int:
     """
     newest = table.lineage[-1].sequence if table.lineage else 0
     pinned = {state.view.base_snapshot} if state.view else set()
-    last = last_load(state.changes)
+    last = find_last_load(state.changes)
     wanted = {last.version.snapshot if last else None, state.aggregate_state, *pinned}
-    merged = [of.sequence for of in table.lineage if of.merged is not None]
-    return min([newest, *merged[-1:], *(of.sequence for of in table.lineage if of.id in wanted)])
+    merged = [snapshot.sequence for snapshot in table.lineage if snapshot.merged is not None]
+    return min([newest, *merged[-1:], *(snapshot.sequence for snapshot in table.lineage if snapshot.id in wanted)])
 
 
-def forgotten_from(table: Snapshots, state: TableState) -> int:
+def find_forgotten_sequence(table: Snapshots, state: TableState) -> int:
     """The sequence number from which on snapshots of one of a model's tables have nothing of what was forgotten.
 
     That is of the change table's newest commit that forgetting made, and of the base's first that is merged so far:
     runs may have come since.
     """
     commits = state.changes.commits if state.changes else ()
-    marks = [of.version for of in commits if of.summary.get(REASON) == FORGOTTEN_REASON]
-    own = [of.sequence for of in table.lineage if marks and of.id == marks[-1].snapshot]
-    merged = [of.sequence for of in table.lineage if marks and of.merged and of.merged.sequence >= marks[-1].sequence]
-    return min([needed_from(table, state), *own, *merged])
+    marks = [snapshot.version for snapshot in commits if snapshot.summary.get(REASON) == FORGOTTEN_REASON]
+    own = [snapshot.sequence for snapshot in table.lineage if marks and snapshot.id == marks[-1].snapshot]
+    merged = [
+        snapshot.sequence
+        for snapshot in table.lineage
+        if marks and snapshot.merged and snapshot.merged.sequence >= marks[-1].sequence
+    ]
+    return min([find_needed_sequence(table, state), *own, *merged])

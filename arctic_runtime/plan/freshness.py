@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 from arctic_runtime.model.freshness import Freshness, FreshnessState, Halt, OriginStatus, TableFacts
 from arctic_runtime.model.ingestion import time_of
-from arctic_runtime.model.run_summary import RunSummary, is_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, get_offsets, is_run
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
@@ -59,12 +59,12 @@ class FreshnessPlan:
         self._unread: dict[str, Unread | None] = {}
         self._lags: dict[str, float] = {}
 
-    def freshness(self, name: str) -> Freshness:
+    def get_freshness(self, name: str) -> Freshness:
         """The freshness of a table among those that were observed."""
         claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
-        late = self._judge(name, claims, lag)
+        late = self._find_lateness(name, claims, lag)
         if late is None:
             return Freshness("fresh", known, allowed_lag_seconds=lag)
         return Freshness(late.state, known, late.source, late.since, late.reason, late.action, lag)
@@ -99,7 +99,7 @@ class FreshnessPlan:
             return {}
         if offset.table != facts.log:
             return {name: UNKNOWN}
-        unread = facts.after(offset)
+        unread = facts.list_unread_commits(offset)
         return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
     def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
@@ -121,7 +121,7 @@ class FreshnessPlan:
             if older.version.sequence < commit.version.sequence and is_run(older)
         )
         last = next(before, None)
-        return {name: UNKNOWN} if last is None else self._merge_claims(offsets_of(RunSummary.decode(last.summary)))
+        return {name: UNKNOWN} if last is None else self._merge_claims(get_offsets(RunSummary.decode(last.summary)))
 
     def _sum_lags(self, name: str) -> float:
         """How old a table may be, by its own `target_lag` and those above."""
@@ -134,7 +134,7 @@ class FreshnessPlan:
 
     # What a table is late for
 
-    def _judge(self, name: str, claims: Claims, lag: float) -> Lateness | None:
+    def _find_lateness(self, name: str, claims: Claims, lag: float) -> Lateness | None:
         """Why a table is not fresh; None if it is."""
         for _, source in sorted((at, source) for source, at in claims.items()):
             facts = self._tables.get(source)
@@ -162,12 +162,16 @@ class FreshnessPlan:
         if origin.wait is not None:
             reason = f"{table} waits: {read_first_line(origin.wait.message)}"
             return Lateness(
-                "behind", source, origin.wait.since, reason, read_advice(origin.wait.message) or _advise_to_mend(source)
+                "behind",
+                source,
+                origin.wait.since,
+                reason,
+                read_advice(origin.wait.message) or _format_repair_advice(source),
             )
         if failure is not None:
             reason = f"ingestion of source {source} fails: {read_first_line(failure.message)}"
             return Lateness(
-                "behind", source, failure.since, reason, read_advice(failure.message) or _advise_to_mend(source)
+                "behind", source, failure.since, reason, read_advice(failure.message) or _format_repair_advice(source)
             )
         start = "" if origin.is_ingested(self._now) else f"start `arctic serve` or `arctic ingest {source}`"
         if origin.as_of is None:
@@ -191,7 +195,7 @@ class FreshnessPlan:
         facts = self._tables.get(name)
         for table, offset in (facts.offsets or {}).items() if facts else ():
             above = self._tables.get(table)
-            commits = above.after(offset) if above else ()
+            commits = above.list_unread_commits(offset) if above else ()
             if commits:
                 yield Unread(time_of(commits[0].at_ms), name, table, len(commits))
             if table != name and (unread := self._find_oldest_unread(table)) is not None:
@@ -215,7 +219,7 @@ def read_advice(message: str) -> str:
     return " ".join(advice.split())
 
 
-def _advise_to_mend(source: str) -> str:
+def _format_repair_advice(source: str) -> str:
     return f"mend what the error of source {source} names; ingestion tries again by itself"
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from arctic_runtime.model.compaction import DataFile, FileGroup, PartitionValue, TableFiles
-from arctic_runtime.model.hash_tree import ROOT, HashNode, bucket_node, covering
+from arctic_runtime.model.hash_tree import ROOT, HashNode, find_cover, to_hash_node
 from arctic_runtime.model.table import Transform
 
 Partition = tuple[PartitionValue, ...]
@@ -45,7 +45,9 @@ class Unit:
         """Where most of its bytes lie, the deeper of two that have as many."""
         if len(self.nodes) == 1:
             return self.top.depth
-        return main_depth((place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True))
+        return compute_main_depth(
+            (place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True)
+        )
 
     @property
     def spec(self) -> int:
@@ -67,12 +69,12 @@ class Unit:
             if place.depth < self.depth:
                 spread += node.bytes >> (self.depth - place.depth)
             else:
-                at = place.above(self.depth)
+                at = place.get_ancestor(self.depth)
                 own[at] = own.get(at, 0) + node.bytes
         return max(own.values()) + spread
 
 
-def main_depth(sizes: Iterable[tuple[int, int]]) -> int:
+def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
     """The depth of most bytes, the deeper of two that have as many; pairs of depth and bytes."""
     totals: dict[int, int] = {}
     for depth, size in sizes:
@@ -80,56 +82,59 @@ def main_depth(sizes: Iterable[tuple[int, int]]) -> int:
     return max(totals, key=lambda depth: (totals[depth], depth))
 
 
-def units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
+def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
     """The nodes of a table as units; None where specs lie side by side that are not depths of one tree.
 
     Under a single spec each node is a unit of its own, whatever the spec is.
     """
-    placed = [_placed(node, hash_key) for node in table.nodes]
+    placed = [_find_tree_position(node, hash_key) for node in table.nodes]
     if len({node.spec for node in table.nodes}) <= 1:
-        return [_single(node, found) for node, found in zip(table.nodes, placed, strict=True)]
+        return [_build_single_unit(node, placement) for node, placement in zip(table.nodes, placed, strict=True)]
     trees: dict[Partition, dict[HashNode, FileGroup]] = {}
     kinds: set[tuple[Transform, ...]] = set()
     specs: dict[int, int] = {}
-    for node, found in zip(table.nodes, placed, strict=True):
-        if found is None:
+    for node, placement in zip(table.nodes, placed, strict=True):
+        if placement is None:
             return None
-        partition, place = found
+        partition, place = placement
         kinds.add(tuple(value.transform for value in partition))
         # Two specs of one depth differ in what no value tells, and are none of ours.
         if len(kinds) > 1 or specs.setdefault(place.depth, node.spec) != node.spec:
             return None
         trees.setdefault(partition, {})[place] = node
-    return list(chain.from_iterable(_units(partition, nodes) for partition, nodes in trees.items()))
+    return list(chain.from_iterable(_build_units(partition, nodes) for partition, nodes in trees.items()))
 
 
-def bucket_counts(found: Sequence[Unit]) -> tuple[int, ...]:
+def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
     """The numbers of buckets that files of a table lie in."""
-    return tuple(sorted({place.buckets for unit in found for place in unit.places}))
+    return tuple(sorted({place.buckets for unit in units for place in unit.places}))
 
 
-def in_tree(table: TableFiles, hash_key: str | None) -> bool:
+def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
     """Whether the table is bucketed by its hash key into a power of two, so that its nodes can go to other depths."""
-    is_cut = any(of.is_bucket_of(hash_key) and bucket_node(of.parameter or 0, 0) is not None for of in table.transforms)
-    return is_cut and all(_placed(node, hash_key) is not None for node in table.nodes)
+    is_cut = any(
+        transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None
+        for transform in table.transforms
+    )
+    return is_cut and all(_find_tree_position(node, hash_key) is not None for node in table.nodes)
 
 
-def _single(node: FileGroup, found: tuple[Partition, HashNode] | None) -> Unit:
-    partition, place = found or (node.partition, ROOT)
+def _build_single_unit(node: FileGroup, placement: tuple[Partition, HashNode] | None) -> Unit:
+    partition, place = placement or (node.partition, ROOT)
     return Unit(partition, place, (node,), (place,))
 
 
-def _units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[Unit]:
+def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[Unit]:
     return [
         Unit(partition, top, tuple(nodes[place] for place in places), tuple(places))
-        for top, places in covering(nodes).items()
+        for top, places in find_cover(nodes).items()
     ]
 
 
-def _placed(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
+def _find_tree_position(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
     """The partition of a node without its bucket, and that one's place; None where it has no bucket in a tree."""
     for i, value in enumerate(node.partition):
         if value.transform.is_bucket_of(hash_key) and value.value is not None:
-            place = bucket_node(value.transform.parameter or 0, int(value.value))
+            place = to_hash_node(value.transform.parameter or 0, int(value.value))
             return None if place is None else ((*node.partition[:i], *node.partition[i + 1 :]), place)
     return None

@@ -7,20 +7,20 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, refusing
-from arctic_runtime.ivm.algebra.tree import Node, Scan, SpoolScan, scans, walk
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
+from arctic_runtime.ivm.algebra.tree import Node, Scan, SpoolScan, list_scans, walk_tree
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse_query
 from arctic_runtime.ivm.frontend.reads import Reads
-from arctic_runtime.ivm.outline import outline
-from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, with_reducers
+from arctic_runtime.ivm.outline import draw_outline
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, add_reducers
 from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
-from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, fingerprint
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool, with_spools
-from arctic_runtime.model.columns import BEFORE, find_column, plain_columns, same_name
+from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
 from arctic_runtime.model.state import SourceState
@@ -50,10 +50,10 @@ class Upstreams:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def moved(self) -> tuple[str, ...]:
+    def reassigned_columns(self) -> tuple[str, ...]:
         """Columns that are not what the query has read under their names at any time, or had another type."""
-        found = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
-        return tuple(sorted(found))
+        columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
+        return tuple(sorted(columns))
 
 
 @dataclass(frozen=True)
@@ -94,41 +94,45 @@ class Increment:
                 return (affected, new)
 
     @property
-    def followed(self) -> tuple[Scan, ...]:
+    def change_scans(self) -> tuple[Scan, ...]:
         """The scans of an incremental run that finds its aggregate state stored already."""
-        kept = self.maintenance
-        trees = (kept.moved, kept.result, kept.was) if isinstance(kept, AggregateState) else self.trees
+        maintenance = self.maintenance
+        trees = (
+            (maintenance.moved, maintenance.result, maintenance.was)
+            if isinstance(maintenance, AggregateState)
+            else self.trees
+        )
         parts = (tree for part in self.reducers for tree in (part.whole, *part.trees))
         read = (*trees, *parts, *(one.rows for one in self.spools))
-        return tuple(scan for tree in read for scan in scans(tree))
+        return tuple(scan for tree in read for scan in list_scans(tree))
 
-    def reads(self, upstreams: Upstreams) -> int:
+    def count_rows_read(self, upstreams: Upstreams) -> int:
         """The row counts of the query's sources, summed over all scans."""
-        states = (upstreams.states[str(scan.source)] for scan in scans(self.tree))
+        states = (upstreams.states[str(scan.source)] for scan in list_scans(self.tree))
         return sum(state.rows for state in states if state)
 
-    def describe(self) -> tuple[str, ...]:
+    def describe_plan(self) -> tuple[str, ...]:
         """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
         read_once = dict.fromkeys(part.source for part in self.reducers)
         once = [f"all that these look for in {source} is read once" for source in read_once]
-        return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in outline(self.tree, self.changed)))
+        return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
 
-    def reducers_read_by(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
+    def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
         """All semi-join reducers if one of the trees reads any of them; else none."""
-        names = _spools_read(trees)
+        names = _list_spools_read(trees)
         return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
-    def spools_read_by(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
+    def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
         """The spools that the trees read."""
-        names = _spools_read(trees)
+        names = _list_spools_read(trees)
         return tuple(one for one in self.spools if one.name in names)
 
     @property
     def scans(self) -> tuple[Scan, ...]:
-        return tuple(scan for tree in self.trees for scan in scans(tree))
+        return tuple(scan for tree in self.trees for scan in list_scans(tree))
 
 
-def increment(
+def plan_increment(
     model: Model,
     upstreams: Upstreams,
     windows: Mapping[str, Window],
@@ -141,11 +145,11 @@ def increment(
     `rows` is the table's row count, and `no_aggregate_state` the fingerprint of aggregate state that can't be kept.
     Raises NotMaintained if the table has to be computed in full, also if planning itself fails.
     """
-    with refusing():
-        return _increment(model, upstreams, windows, rows, no_aggregate_state, thresholds)
+    with refuse_on_error():
+        return _build_increment(model, upstreams, windows, rows, no_aggregate_state, thresholds)
 
 
-def _increment(
+def _build_increment(
     model: Model,
     upstreams: Upstreams,
     windows: Mapping[str, Window],
@@ -154,8 +158,8 @@ def _increment(
     thresholds: Thresholds,
 ) -> Increment | None:
     limits = thresholds.incremental
-    analysed, key = analysis(model, upstreams)
-    read = {scan.source for scan in scans(analysed.tree)}
+    analysed, key = analyse_model(model, upstreams)
+    read = {scan.source for scan in list_scans(analysed.tree)}
     changed = [window for window in windows.values() if not window.is_empty]
     states = {window.upstream: upstreams.states[window.upstream] for window in changed}
     sources = frozenset(state.name for state in states.values() if state and state.name in read)
@@ -166,21 +170,21 @@ def _increment(
         if state is not None and state.name in sources:
             _check_window(state, window)
             _check_cost(model, state, window, limits)
-    _check_images(scans(analysed.tree), upstreams, sources)
+    _check_images(list_scans(analysed.tree), upstreams, sources)
     facts = replace(
-        _facts(model, upstreams, analysed, rows, limits),
-        paired=_paired(upstreams, changed),
-        small=_small(upstreams, limits.paired_table_rows),
-        few_row_sources=_small(upstreams, limits.state_groups),
+        _collect_facts(model, upstreams, analysed, rows, limits),
+        paired=_list_paired_sources(upstreams, changed),
+        small=_list_small_sources(upstreams, limits.paired_table_rows),
+        few_row_sources=_list_small_sources(upstreams, limits.state_groups),
         filter_sources=_filter_sources(upstreams, changed, limits),
     )
-    maintenance = maintain(analysed.tree, key, sources, facts)
-    if isinstance(maintenance, AggregateState) and fingerprint(maintenance) == no_aggregate_state:
-        maintenance = maintain(analysed.tree, key, sources, replace(facts, few_rows=False))
-    tree, spools = with_spools(_following(maintenance))
-    tree, reducers = _with_reducers(tree, {one.name for one in spools}, upstreams, windows, limits)
-    found = Increment(
-        _following_by(maintenance, tree),
+    maintenance = plan_maintenance(analysed.tree, key, sources, facts)
+    if isinstance(maintenance, AggregateState) and hash_state(maintenance) == no_aggregate_state:
+        maintenance = plan_maintenance(analysed.tree, key, sources, replace(facts, few_rows=False))
+    tree, spools = with_spools(_get_change_tree(maintenance))
+    tree, reducers = _add_reducers(tree, {one.name for one in spools}, upstreams, windows, limits)
+    plan = Increment(
+        _replace_change_tree(maintenance, tree),
         analysed.outputs,
         key,
         analysed.tree,
@@ -189,58 +193,58 @@ def _increment(
         spools,
         analysed.types,
     )
-    return _with_join_hints(found, source_statistics(upstreams, windows, thresholds.joins))
+    return _add_join_hints(plan, collect_statistics(upstreams, windows, thresholds.joins))
 
 
-def _with_join_hints(found: Increment, statistics: Statistics) -> Increment:
+def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
     """The same plan with a hint for each join that has a small side."""
     spools, parts = [], []
-    for one in found.spools:
+    for one in plan.spools:
         spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
-        statistics = statistics.with_spool(one.name, statistics.rows(one.rows))
-    for part in found.reducers:
+        statistics = statistics.with_spool(one.name, statistics.estimate_rows(one.rows))
+    for part in plan.reducers:
         lookups = tuple(replace(one, values=statistics.with_join_hints(one.values)) for one in part.lookups)
         parts.append(replace(part, lookups=lookups))
         statistics = statistics.with_reducer(part)
     return replace(
-        found,
-        maintenance=_with_hinted_trees(found.maintenance, statistics),
+        plan,
+        maintenance=_with_hinted_trees(plan.maintenance, statistics),
         reducers=tuple(parts),
         spools=tuple(spools),
     )
 
 
-def without_join_hints(increment: Increment) -> Increment:
+def remove_join_hints(increment: Increment) -> Increment:
     """The same increment without join hints.
 
     Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
-    return _with_join_hints(increment, Statistics())
+    return _add_join_hints(increment, Statistics())
 
 
-def source_statistics(
+def collect_statistics(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
 ) -> Statistics:
     """Row counts and value sizes of the sources, from the summaries of their commits."""
-    found: dict[TableName, SourceStatistics] = {}
+    statistics: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
             images = 2 if state.kind == "changes" else 1
-            values = images * len(plain_columns(state.columns)) * sum(commit.rows for commit in state.commits)
+            values = images * len(strip_change_columns(state.columns)) * sum(commit.rows for commit in state.commits)
             file_bytes = sum(commit.bytes for commit in state.commits)
-            found[state.name] = SourceStatistics(
+            statistics[state.name] = SourceStatistics(
                 state.rows,
-                state.rows_in(windows[source]),
+                state.count_rows_in(windows[source]),
                 file_bytes / values if values else thresholds.unknown_value_bytes,
             )
-    return Statistics(found, thresholds=thresholds)
+    return Statistics(statistics, thresholds=thresholds)
 
 
-def _spools_read(trees: Iterable[Node]) -> set[str]:
-    return {node.name for tree in trees for node in walk(tree) if isinstance(node, SpoolScan)}
+def _list_spools_read(trees: Iterable[Node]) -> set[str]:
+    return {node.name for tree in trees for node in walk_tree(tree) if isinstance(node, SpoolScan)}
 
 
-def _with_reducers(
+def _add_reducers(
     tree: Node,
     few: Collection[str],
     upstreams: Upstreams,
@@ -248,21 +252,21 @@ def _with_reducers(
     limits: IncrementalThresholds,
 ) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
     """The tree over semi-join reducers of the sources for which that saves much, and the reducers."""
-    read = [scan for scan in scans(tree) if scan.reads_rows]
+    read = [scan for scan in list_scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
         state = upstreams.states[str(source)]
         if state is None or not all(scan.key for scan in read if scan.source == source):
             continue
         repeated = (times - 1) * state.rows
-        is_laid_over = state.rows > limits.unmerged_table_rows and state.unmerged_at(windows[str(source)].end) > 0
+        is_laid_over = state.rows > limits.unmerged_table_rows and state.count_unmerged_at(windows[str(source)].end) > 0
         if repeated > limits.repeated_read_rows or is_laid_over:
             saved[source] = repeated + is_laid_over * state.rows
-    (found,), reducers = with_reducers((tree,), sorted(saved, key=lambda source: -saved[source]), few)
-    return found, reducers
+    (reduced,), reducers = add_reducers((tree,), sorted(saved, key=lambda source: -saved[source]), few)
+    return reduced, reducers
 
 
-def _following(maintenance: Maintenance) -> Node:
+def _get_change_tree(maintenance: Maintenance) -> Node:
     """The tree that computes the effect of the changes."""
     match maintenance:
         case Deltas(changes):
@@ -281,10 +285,10 @@ def _with_hinted_trees(maintenance: Maintenance, statistics: Statistics) -> Main
             maintenance = replace(
                 maintenance, result=statistics.with_join_hints(result), was=statistics.with_join_hints(was)
             )
-    return _following_by(maintenance, statistics.with_join_hints(_following(maintenance)))
+    return _replace_change_tree(maintenance, statistics.with_join_hints(_get_change_tree(maintenance)))
 
 
-def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
+def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
     match maintenance:
         case Deltas():
             return Deltas(tree)
@@ -296,23 +300,23 @@ def _following_by(maintenance: Maintenance, tree: Node) -> Maintenance:
             return replace(maintenance, affected=tree)
 
 
-def without_aggregate_state(increment: Increment) -> Increment:
+def drop_aggregate_state(increment: Increment) -> Increment:
     """The same increment by another strategy, for aggregate state that turns out to have no exact type.
 
     Raises NotMaintained if there is no other strategy.
     """
-    found = maintain(increment.tree, increment.key, increment.changed, Facts(increment.types))
-    return replace(increment, maintenance=found, reducers=(), spools=())
+    maintenance = plan_maintenance(increment.tree, increment.key, increment.changed, Facts(increment.types))
+    return replace(increment, maintenance=maintenance, reducers=(), spools=())
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
     """Raises NotMaintained if the query can't be maintained for a change of any of its sources."""
-    analysed, key = analysis(model, upstreams)
+    analysed, key = analyse_model(model, upstreams)
     refused: NotMaintained | None = None
-    for source in dict.fromkeys(scan.source for scan in scans(analysed.tree)):
+    for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
         try:
-            with refusing():
-                maintain(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
+            with refuse_on_error():
+                plan_maintenance(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
             return
         except NotMaintained as error:
             refused = error
@@ -320,26 +324,26 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
         raise refused
 
 
-def analysis(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
+def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
     """The query's tree, and the tree's columns of the primary key; raises NotMaintained if the query is unsupported."""
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
-    relations = tuple((name, _relation(state)) for name, state in upstreams.states.items() if state is not None)
-    with refusing():
-        analysed = _analysed(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+    relations = tuple((name, _build_relation(state)) for name, state in upstreams.states.items() if state is not None)
+    with refuse_on_error():
+        analysed = _analyse_query(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
     if isinstance(analysed, NotMaintained):
         raise NotMaintained(analysed.reason, analysed.because)
-    return analysed, tuple(_output(analysed, part) for part in model.config.entity_key)
+    return analysed, tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
 
 
 @lru_cache(maxsize=16)
-def _analysed(
+def _analyse_query(
     sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
 ) -> Analysed | NotMaintained:
     """The query's tree, or why there is none; cached, since a run needs it several times and a wide query is slow."""
     try:
-        return analyse(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
+        return analyse_query(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
     except NotMaintained as refused:
         return NotMaintained(refused.reason, refused.because)
 
@@ -352,30 +356,32 @@ def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None)
     if known is not None:
         return is_unique(known.tree, known.key)
     try:
-        analysed, key = analysis(model, upstreams)
+        analysed, key = analyse_model(model, upstreams)
     except NotMaintained:
         return False
     return is_unique(analysed.tree, key)
 
 
-def _facts(model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds) -> Facts:
+def _collect_facts(
+    model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds
+) -> Facts:
     """The facts that hold for every change; aggregate state has to save much, unless the model must be incremental."""
     read = sum(state.rows for state in upstreams.states.values() if state)
     is_worth_it = read > limits.large_source_rows or model.config.refresh in ("incremental", "strict")
     return Facts(types=analysed.types, few_rows=rows <= limits.state_groups and is_worth_it)
 
 
-def _paired(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
+def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
     """Changed sources whose change rows in the window all hold the row before; for expired commits it is unknown."""
-    found = ((upstreams.states[window.upstream], window) for window in changed)
+    windows = ((upstreams.states[window.upstream], window) for window in changed)
     return frozenset(
         state.name
-        for state, window in found
-        if state and state.key and state.keeps(window.start) and has_before_images(state, window)
+        for state, window in windows
+        if state and state.key and state.keeps_version(window.start) and has_before_images(state, window)
     )
 
 
-def _small(upstreams: Upstreams, most: int) -> frozenset[TableName]:
+def _list_small_sources(upstreams: Upstreams, most: int) -> frozenset[TableName]:
     return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
 
 
@@ -384,23 +390,23 @@ def _filter_sources(
 ) -> dict[TableName, frozenset[TableName]]:
     """For each source with many changes, the far smaller tables that are worth a read as a runtime filter."""
     states = [state for state in upstreams.states.values() if state]
-    found = ((upstreams.states[window.upstream], window) for window in changed)
+    windows = ((upstreams.states[window.upstream], window) for window in changed)
     return {
         state.name: frozenset(other.name for other in states if other.rows * limits.reducer_row_ratio <= state.rows)
-        for state, window in found
-        if state and state.rows_in(window) > limits.always_incremental_rows
+        for state, window in windows
+        if state and state.count_rows_in(window) > limits.always_incremental_rows
     }
 
 
-def _output(analysed: Analysed, name: str) -> str:
-    found = [made for output, made in analysed.outputs if same_name(output, name)]
-    if len(found) != 1:
+def _find_output_column(analysed: Analysed, name: str) -> str:
+    columns = [made for output, made in analysed.outputs if is_same_name(output, name)]
+    if len(columns) != 1:
         raise NotMaintained("UNRESOLVED", f"the key column {name} is not exactly one column of the query")
-    return found[0]
+    return columns[0]
 
 
-def _relation(state: SourceState) -> Relation:
-    return Relation(plain_columns(state.columns), state.key, state.not_null)
+def _build_relation(state: SourceState) -> Relation:
+    return Relation(strip_change_columns(state.columns), state.key, state.not_null)
 
 
 def _check_window(state: SourceState, window: Window) -> None:
@@ -417,15 +423,15 @@ def _check_window(state: SourceState, window: Window) -> None:
             raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that the last run read")
         return
     oldest = state.commits[0]
-    if not state.keeps(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
+    if not state.keeps_version(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
         raise NotMaintained(
             "SOURCE_REPLACED", f"{state.name} no longer has the version that the last run read among its ancestors"
         )
-    if not state.tells_all_after(start):
+    if not state.can_read_all_after(start):
         raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
-    if not _only_appends(state, window):
+    if not _has_only_appends(state, window):
         raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
-    if any(REPAIRED in commit.summary for commit in state.between(window)):
+    if any(REPAIRED in commit.summary for commit in state.list_commits_between(window)):
         raise NotMaintained(
             "SOURCE_REPAIRED", f"{state.name} was repaired; rows that earlier runs read from it may be wrong"
         )
@@ -444,27 +450,27 @@ def has_key_only_rows(state: SourceState, window: Window) -> bool:
 
 def has_looked_up_rows(state: SourceState, window: Window) -> bool:
     """Whether the runs behind change rows looked up the rows before, so that their actions tell which there were."""
-    return not any(CHANGELOG in commit.summary for commit in state.between(window))
+    return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
     """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
-    return window.start is not None and state.keeps(window.start) and _only_appends(state, window)
+    return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
 
 
-def _only_appends(state: SourceState, window: Window) -> bool:
-    return all(commit.operation in ("append", "replace") for commit in state.between(window))
+def _has_only_appends(state: SourceState, window: Window) -> bool:
+    return all(commit.operation in ("append", "replace") for commit in state.list_commits_between(window))
 
 
-def _check_images(found: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
+def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
     """Raises NotMaintained where a table has changed whose rows, in what is read of them, can't be compared."""
-    for scan in found:
+    for scan in scans:
         state = upstreams.states[str(scan.source)]
         assert state is not None
         fields = [find_column(state.columns, name) for _, name in scan.fields]
         kinds = [read_type(part.type) for part in fields if part]
         found_kinds = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
-        refused = next((of for of, is_there in found_kinds.items() if is_there), None)
+        refused = next((kind for kind, is_there in found_kinds.items() if is_there), None)
         if scan.source in changed and refused:
             raise NotMaintained(
                 "UNSUPPORTED",
@@ -482,6 +488,6 @@ def _check_cost(model: Model, state: SourceState, window: Window, limits: Increm
                 f"{state.name} was rewritten, and its {state.rows:,} rows are too many to compare",
             )
         return
-    rows = state.rows_in(window)
+    rows = state.count_rows_in(window)
     if rows > max(limits.always_incremental_rows, limits.changed_share * state.rows):
         raise NotMaintained("COST", f"{rows:,} of {state.rows:,} rows of {state.name} have changed, which is too many")

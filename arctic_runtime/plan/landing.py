@@ -11,11 +11,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import Age, DeleteFiles, ExpireSnapshots, LandingPlan, LandingState, Snapshots
 from arctic_runtime.model.table import Retention
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.expiry import cut_of, expired, kept_at
+from arctic_runtime.plan.expiry import cut_of, list_expired_snapshots, list_kept_snapshots
 from arctic_runtime.thresholds import ChangelogThresholds
 
 
-def landing_expiry(
+def plan_landing_expiry(
     state: LandingState,
     retention: Retention,
     readers: Mapping[str, Version | None],
@@ -34,24 +34,30 @@ def landing_expiry(
             "  what to do: set `meta: {arctic: {retention: {changes: 7d}}}` for the table in the source's YAML"
         )
     read = {name: offset for name, offset in readers.items() if offset is not None and offset.table == state.uuid}
-    delete, waits = (None, ()) if seconds is None else _deletion(state, read, now_ms - 1000 * seconds)
+    delete, waits = (None, ()) if seconds is None else _plan_deletion(state, read, now_ms - 1000 * seconds)
     snapshots = state.snapshots
     needs = [(snapshots.lineage[-1].sequence, "it is the newest")] if snapshots.lineage else []
     needs += [(offset.sequence, f"{name} has read up to it") for name, offset in read.items()]
     cut = cut_of(needs)
-    gone = expired(_since_replaced(snapshots), cut, now_ms - 1000 * versions) if versions is not None else ()
+    gone = (
+        list_expired_snapshots(_date_by_replacement(snapshots), cut, now_ms - 1000 * versions)
+        if versions is not None
+        else ()
+    )
     return LandingPlan(
         state.table,
         delete,
         ExpireSnapshots(state.table, gone) if gone else None,
-        tuple(kept_at(snapshots, needs, cut)) if versions is not None else (),
+        tuple(list_kept_snapshots(snapshots, needs, cut)) if versions is not None else (),
         waits,
-        tuple(_kept_ages(state, now_ms - 1000 * seconds, 1000 * seconds // thresholds.kept_ages)) if seconds else (),
+        tuple(_select_ages_to_keep(state, now_ms - 1000 * seconds, 1000 * seconds // thresholds.kept_ages))
+        if seconds
+        else (),
         tuple(name for name, offset in readers.items() if offset is None),
     )
 
 
-def _since_replaced(snapshots: Snapshots) -> Snapshots:
+def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
     """Snapshots as old as they are without being the newest.
 
     A model that is built for the first time reads the newest, however old that is, and its next run goes on from there:
@@ -62,11 +68,11 @@ def _since_replaced(snapshots: Snapshots) -> Snapshots:
     return replace(snapshots, lineage=(*aged, *lineage[-1:]))
 
 
-def _deletion(
+def _plan_deletion(
     state: LandingState, read: Mapping[str, Version], before_ms: int
 ) -> tuple[DeleteFiles | None, tuple[str, ...]]:
     """The files whose rows are old and read by all, and who has yet to read some that are old enough."""
-    old = [age for age in _known(state) if age.at_ms < before_ms]
+    old = [age for age in _list_commit_ages(state) if age.at_ms < before_ms]
     if not old:
         return None, ()
     aged = [file for file in state.files if file.sequence <= old[-1].sequence]
@@ -78,22 +84,22 @@ def _deletion(
     return (DeleteFiles(state.table, files, until[-1]) if files else None), waits
 
 
-def _known(state: LandingState) -> list[Age]:
+def _list_commit_ages(state: LandingState) -> list[Age]:
     """When commits were made, oldest first, as far as that is known."""
     ages = {age.sequence: age for age in state.ages}
-    ages |= {of.sequence: Age(of.sequence, of.at_ms) for of in state.snapshots.lineage}
+    ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
     return [ages[sequence] for sequence in sorted(ages)]
 
 
-def _kept_ages(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
+def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
     """The ages that are to be known when others expire snapshots: few, and one alone of those that are old enough."""
-    known = _known(state)
+    known = _list_commit_ages(state)
     old = [age for age in known if age.at_ms < before_ms]
-    kept = old[-1:]
-    yield from kept
+    ages = old[-1:]
+    yield from ages
     for age in known[len(old) :]:
-        if not kept or age.at_ms - kept[-1].at_ms >= apart_ms:
-            kept = [age]
+        if not ages or age.at_ms - ages[-1].at_ms >= apart_ms:
+            ages = [age]
             yield age
 
 
@@ -110,9 +116,9 @@ def describe_landing(plan: LandingPlan, verb: str) -> list[str]:
     lines += [f"kept: rows of {plan.table} that are old enough to go: {reason}" for reason in plan.waits_for]
     if plan.expire is not None:
         lines.append(f"{verb}: {len(plan.expire.snapshots)} snapshot(s) of {plan.table}")
-    for kept in plan.kept:
-        newer = "" if kept.alone else " and newer"
-        lines.append(f"kept: {kept.table}, snapshot {kept.snapshot}{newer}: {kept.reason}")
+    for snapshot in plan.kept:
+        newer = "" if snapshot.alone else " and newer"
+        lines.append(f"kept: {snapshot.table}, snapshot {snapshot.snapshot}{newer}: {snapshot.reason}")
     lines += [
         f"note: {name} was not built yet; its first run reads the rows that are there then" for name in plan.unread
     ]

@@ -19,7 +19,9 @@ def read_compaction(key: str, value: Any) -> Compaction:
     """`auto`, `off` or a mapping of thresholds; YAML reads `on` and `off` as booleans. Raises ConfigError."""
     if isinstance(value, Mapping):
         return Compaction(
-            **_parts(key, value, {"deleted_share": _share, "small_files": _count, "change_files": _count})
+            **_read_parts(
+                key, value, {"deleted_share": _read_share, "small_files": _read_count, "change_files": _read_count}
+            )
         )
     if value in ("auto", "off") or isinstance(value, bool):
         return Compaction(automatic=value not in ("off", False))
@@ -35,12 +37,12 @@ def read_retention(key: str, value: Any) -> Retention:
         return Retention()
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be off or a mapping, such as {{versions: '5d'}}; found {value!r}")
-    parts = _parts(key, value, {"versions": read_age, "retain_last": _count, "changes": read_age})
+    parts = _read_parts(key, value, {"versions": read_age, "retain_last": _read_count, "changes": read_age})
     versions = parts.get("versions", None if "retain_last" in parts else VERSIONS_SECONDS)
     return Retention(versions, parts.get("retain_last"), parts.get("changes"))
 
 
-def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
+def _read_parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
     for name in value:
         if name not in readers:
             close = difflib.get_close_matches(str(name), readers, n=1)
@@ -49,13 +51,13 @@ def _parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[s
     return {name: readers[name](f"{key}.{name}", part) for name, part in value.items()}
 
 
-def _share(key: str, value: Any) -> float:
+def _read_share(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise ConfigError(f"`{key}` must be a number above 0 and up to 1; found {value!r}")
     return float(value)
 
 
-def _count(key: str, value: Any) -> int:
+def _read_count(key: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(f"`{key}` must be a whole number of at least 1; found {value!r}")
     return int(value)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arctic_runtime.ivm.frontend.reads import keeps_events_apart
-from arctic_runtime.model.run_summary import RunSummary, is_run, last_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, is_run
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
@@ -27,7 +27,7 @@ class Rebase:
     @property
     def offsets(self) -> dict[str, Version]:
         """Up to where all runs together have read each source."""
-        return {of: window.end for of, window in self.left.items()}
+        return {upstream: window.end for upstream, window in self.left.items()}
 
     @property
     def is_needed(self) -> bool:
@@ -35,7 +35,7 @@ class Rebase:
         return any(not window.is_empty for window in self.left.values())
 
 
-def rebase(
+def plan_rebase(
     model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
     """How a run goes on whose change rows, with `summary`, are those on top of `then`, and the table is `now` by now.
@@ -45,17 +45,20 @@ def rebase(
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
-    before, after = last_run(then), last_run(now)
+    before, after = find_last_run(then), find_last_run(now)
     if before is None or after is None or now.columns != then.columns or now.uuid != then.uuid:
         return None
-    between = _between(then, now)
-    if not between or not all(_applied_events(commit, summary) for commit in between):
+    between = _list_commits_between(then, now)
+    if not between or not all(_has_applied_events(commit, summary) for commit in between):
         return None
-    windows = {of: _split(window, offsets_of(before), offsets_of(after)) for of, window in decision.windows.items()}
-    theirs = {of: parts[0] for of, parts in windows.items() if parts is not None}
-    left = {of: parts[1] for of, parts in windows.items() if parts is not None}
-    found = Rebase(theirs, left)
-    return found if len(left) == len(windows) and found.is_needed else None
+    windows = {
+        upstream: _split_window(window, get_offsets(before), get_offsets(after))
+        for upstream, window in decision.windows.items()
+    }
+    theirs = {upstream: parts[0] for upstream, parts in windows.items() if parts is not None}
+    left = {upstream: parts[1] for upstream, parts in windows.items() if parts is not None}
+    plan = Rebase(theirs, left)
+    return plan if len(left) == len(windows) and plan.is_needed else None
 
 
 def _is_by_key(model: Model) -> bool:
@@ -64,21 +67,23 @@ def _is_by_key(model: Model) -> bool:
     return is_rows and config.truncate_when is None and keeps_events_apart(model.sql)
 
 
-def _between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
+def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
     """The commits after the head of `then`, oldest first; none where it is not behind `now`."""
     assert then.head is not None
     places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
     return now.commits[places[0] + 1 :] if places else ()
 
 
-def _applied_events(commit: Commit, summary: RunSummary) -> bool:
+def _has_applied_events(commit: Commit, summary: RunSummary) -> bool:
     if not is_run(commit) or commit.operation != "append":
         return False
     run = RunSummary.decode(commit.summary)
     return run.mode == "incremental" and run.query == summary.query
 
 
-def _split(window: Window, before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[Window, Window] | None:
+def _split_window(
+    window: Window, before: Mapping[str, Version], after: Mapping[str, Version]
+) -> tuple[Window, Window] | None:
     """What others read of a source, and what they left of a window; None where that can't be told.
 
     Others may have read more than the window has: nothing is left of it then.

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.model.branch import abandoned_branches
+from arctic_runtime.model.branch import list_abandoned_branches
 from arctic_runtime.model.layout import NEWEST_FORMAT, format_of, is_laid_out
 from arctic_runtime.model.properties import CURRENT_VIEW
 from arctic_runtime.model.run_summary import is_run
@@ -34,7 +34,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 
-def reconcile(
+def plan_reconciliation(
     model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False, defer: bool = False
 ) -> tuple[Step, ...]:
     """The next steps that bring base and view to the head of the change table.
@@ -49,61 +49,63 @@ def reconcile(
     if base is None:
         return _create_base(model, changes, state)
     if _is_repaired(changes, base):
-        return _base_anew(model, changes, format_of(base.properties))
+        return _plan_base_replacement(model, changes, format_of(base.properties))
     if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
-        return _base_anew(model, changes, format_of(base.properties))
+        return _plan_base_replacement(model, changes, format_of(base.properties))
     if model.config.sort_key and not base.has_write_order and is_laid_out(model.config, base.properties):
         return (SetWriteOrder(model.base),)
-    merge = None if defer and _can_wait(model, changes, base) else _merge(model, changes, base, thresholds, fold)
+    merge = None if defer and _can_wait(model, changes, base) else _plan_merge(model, changes, base, thresholds, fold)
     if merge is not None:
         return (merge,)
-    view = _view(model, changes, base, state)
+    view = _plan_view(model, changes, base, state)
     if view is None:
-        return _current_view(model, changes, base, state)
+        return _plan_current_view(model, changes, base, state)
     return (DropConflictingRelation(state.conflicting), view) if state.conflicting is not None else (view,)
 
 
-def stale_branches(
+def plan_branch_cleanup(
     model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
 ) -> tuple[DropBranches, ...]:
     """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
     now_ms = round(now.timestamp() * 1000)
-    found = []
+    steps = []
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
     for table, part in parts:
         if part is not None:
-            kept = thresholds.abandoned_branch_seconds
-            names = abandoned_branches(part.branches, part.parents, part.times, _head(part), now_ms, kept)
-            found.extend([DropBranches(table, names)] if names else [])
-    return tuple(found)
+            retention_seconds = thresholds.abandoned_branch_seconds
+            names = list_abandoned_branches(
+                part.branches, part.parents, part.times, _get_head_snapshot(part), now_ms, retention_seconds
+            )
+            steps.extend([DropBranches(table, names)] if names else [])
+    return tuple(steps)
 
 
-def _head(part: ChangeTableState | BaseState) -> int | None:
+def _get_head_snapshot(part: ChangeTableState | BaseState) -> int | None:
     return part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
 
 
 def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
     conflicting = state.conflicting
     if conflicting is None or conflicting.name != model.base:
-        return (_new_base(model, changes, replaces=False),)
+        return (_plan_new_base(model, changes, replaces=False),)
     if conflicting.kind == "table" and model.config.format_version == NEWEST_FORMAT:
-        return (_new_base(model, changes, replaces=True),)
+        return (_plan_new_base(model, changes, replaces=True),)
     was_on_read = state.view is not None and state.view.head is not None
     left = (DropConflictingRelation(ConflictingRelation(model.table.base, "table")),) if was_on_read else ()
-    return (DropConflictingRelation(conflicting), _new_base(model, changes, replaces=False), *left)
+    return (DropConflictingRelation(conflicting), _plan_new_base(model, changes, replaces=False), *left)
 
 
-def _base_anew(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
+def _plan_base_replacement(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
     if found_format > model.config.format_version:
-        return (DropTable(model.base), _new_base(model, changes, replaces=False))
-    return (_new_base(model, changes, replaces=True),)
+        return (DropTable(model.base), _plan_new_base(model, changes, replaces=False))
+    return (_plan_new_base(model, changes, replaces=True),)
 
 
-def _new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
+def _plan_new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
     head = changes.commits[-1].summary
     size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
-    known = [version for version in (_newest(changes), changes.newest_repair) if version]
-    return CreateBase(model.base, max(known, key=lambda of: of.sequence), int(size), replaces)
+    known = [version for version in (_get_newest_version(changes), changes.newest_repair) if version]
+    return CreateBase(model.base, max(known, key=lambda candidate: candidate.sequence), int(size), replaces)
 
 
 def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
@@ -116,7 +118,7 @@ def _is_loaded(changes: ChangeTableState) -> bool:
     return any(map(is_run, changes.commits))
 
 
-def _merge(
+def _plan_merge(
     model: Model, changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds, fold: bool
 ) -> MergeBase | None:
     if base.merged is None or base.merged.table != changes.uuid:
@@ -125,18 +127,20 @@ def _merge(
             f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
             "  what to do: drop the base; the next run rebuilds it from the change table"
         )
-    pending = changes.after(base.merged)
+    pending = changes.list_commits_after(base.merged)
     may_wait = model.config.merge == "on_read" and not fold
-    if not pending or (may_wait and not _worth_folding(changes, base, thresholds)):
+    if not pending or (may_wait and not _is_worth_folding(changes, base, thresholds)):
         return None
-    return MergeBase(model.base, base.snapshot, base.merged, _newest(changes), changes.count_after(base.merged))
+    return MergeBase(
+        model.base, base.snapshot, base.merged, _get_newest_version(changes), changes.count_after(base.merged)
+    )
 
 
 def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
-    return model.config.merge == "on_read" and base.merged is not None and changes.keeps(base.merged)
+    return model.config.merge == "on_read" and base.merged is not None and changes.keeps_version(base.merged)
 
 
-def relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
+def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
     """How many times as much as usual may wait unmerged, since it is a run that merges and writers would wait for it.
 
     1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
@@ -149,45 +153,45 @@ def relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThres
     return min(thresholds.longest_wait_factor, max(1.0, slower))
 
 
-def _worth_folding(changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
+def _is_worth_folding(changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
     assert base.merged is not None
-    pending = changes.after(base.merged)
-    if not changes.keeps(base.merged):
+    pending = changes.list_commits_after(base.merged)
+    if not changes.keeps_version(base.merged):
         return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
-    times = relaxation(base.rows, pending, thresholds)
-    many = changes.rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
+    times = compute_merge_relaxation(base.rows, pending, thresholds)
+    many = changes.count_rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
     return many or len(pending) >= times * thresholds.unmerged_commits
 
 
-def _view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:
+def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:
     if model.config.merge != "on_read":
         return None
     assert base.merged is not None
     view = state.view
     pinned = (view.base_snapshot, view.merged, view.head) if view else None
-    newest = max(base.merged, _newest(changes), key=lambda version: version.sequence)
+    newest = max(base.merged, _get_newest_version(changes), key=lambda version: version.sequence)
     current = (base.snapshot, base.merged.snapshot, newest.snapshot)
     if view is not None and pinned == current and view.columns == base.columns:
         return None
-    commits = changes.count_after(base.merged) if changes.after(base.merged) else 0
+    commits = changes.count_after(base.merged) if changes.list_commits_after(base.merged) else 0
     return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
 
 
-def _current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
+def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
     """The steps to the view of current versions; its name is noted first, so that it is found once it has to go."""
     wanted, noted = model.current_view, changes.properties.get(CURRENT_VIEW, "")
-    own = {of.name: of for of in state.current_views if of.is_own}
-    former = model.table.sibling(noted) if noted else None
+    own = {view.name: view for view in state.current_views if view.is_own}
+    former = model.table.with_name(noted) if noted else None
     steps: list[Step] = [DropCurrentView(former)] if former in own and former not in (None, wanted) else []
     if noted != (wanted.name if wanted else ""):
         steps.append(NoteCurrentView(model.table.changes, wanted.name if wanted else ""))
-    is_free = all(of.is_own for of in state.current_views if of.name == wanted)
+    is_free = all(view.is_own for view in state.current_views if view.name == wanted)
     if wanted and is_free and (wanted not in own or own[wanted].columns != base.columns):
         steps.append(ReplaceCurrentView(wanted, model.table))
     return tuple(steps)
 
 
-def _newest(changes: ChangeTableState) -> Version:
+def _get_newest_version(changes: ChangeTableState) -> Version:
     newest = changes.newest
     assert newest is not None
     return newest

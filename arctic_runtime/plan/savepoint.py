@@ -12,7 +12,7 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model
 
 
-def savepoint(
+def plan_savepoint(
     model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]
 ) -> tuple[SetTag, ...]:
     """The tags of a savepoint at a commit of the change table, in the order in which they are made.
@@ -22,7 +22,7 @@ def savepoint(
     be one, or that stands at another version.
     """
     _check_name(model, name)
-    taken = next((of for of in known if of.name == name), None)
+    taken = next((tag for tag in known if tag.name == name), None)
     if taken is not None and taken.commit.version != commit.version:
         raise ConfigError(
             f"{model.table}: the savepoint {name} exists already.\n  expected: a new name\n"
@@ -30,12 +30,12 @@ def savepoint(
             "  what to do: choose another name, or drop the savepoint first: arctic savepoint "
             f"{model.table.name} {name} --drop"
         )
-    snapshots = [of for of in base.lineage if of.merged and of.merged.sequence <= commit.version.sequence]
+    snapshots = [tag for tag in base.lineage if tag.merged and tag.merged.sequence <= commit.version.sequence]
     rows = (SetTag(base.table, name, snapshots[-1].id),) if snapshots else ()
     return (SetTag(model.table.changes, name, commit.version.snapshot), *rows)
 
 
-def dropped(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
+def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
     """The tags that go with a savepoint; raises ConfigError where there is none of this name."""
     find_savepoint(model, name, known)
     return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
@@ -47,7 +47,7 @@ def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savep
         if savepoint.name == name:
             return savepoint
     raise ConfigError(
-        f"{model.table} has no savepoint {name}.\n  found: {', '.join(of.name for of in known) or 'none'}\n"
+        f"{model.table} has no savepoint {name}.\n  found: {', '.join(tag.name for tag in known) or 'none'}\n"
         f"  what to do: give the name of a savepoint, or a number that `arctic history {model.table.name}` shows"
     )
 

@@ -19,16 +19,16 @@ from arctic_runtime.model.columns import (
     Column,
     SchemaChange,
     find_column,
-    same_name,
+    is_same_name,
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import (
     Primitive,
-    field_names,
     has_map,
+    list_field_names,
+    list_parts,
+    list_primitives,
     map_primitives,
-    parts,
-    primitives,
     read_type,
     type_text,
 )
@@ -54,12 +54,12 @@ class TypeConflict(ConfigError):
     """A column of the query has a type that the table's column can't take on."""
 
 
-def stored_type(spark_type: str) -> str:
+def to_stored_type(spark_type: str) -> str:
     """The type that Iceberg keeps a Spark type as."""
-    return type_text(map_primitives(read_type(spark_type), _stored))
+    return type_text(map_primitives(read_type(spark_type), _to_stored_primitive))
 
 
-def _stored(primitive: str) -> str:
+def _to_stored_primitive(primitive: str) -> str:
     return "string" if _TEXT.fullmatch(primitive) else _NARROW.get(primitive, primitive)
 
 
@@ -79,13 +79,13 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
         ("contract", model.not_null),
     ):
         for name in names:
-            require(model, stored, key, name)
+            require_column(model, stored, key, name)
     for name in (*config.exclude_columns, *filter(None, (config.sequence_by,))):
-        require(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
+        require_column(model, query, "exclude_columns" if name in config.exclude_columns else "sequence_by", name)
     for name in config.primary_key:
         _check_type(model, stored, name, NOT_KEYS, "can't be part of a primary key")
     if config.valid_time:
-        require(model, query, "valid_time", config.valid_time)
+        require_column(model, query, "valid_time", config.valid_time)
     if config.hash_key:
         _check_type(model, stored, config.hash_key, NOT_BUCKETS, "can't be a bucket key")
     for column in stored:
@@ -98,36 +98,46 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 
     Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
     """
-    renamed = tuple(_renamed(model, table, stored))
+    renamed = tuple(_list_pending_renames(model, table, stored))
     names = dict(renamed)
     known = tuple(Column(names.get(column.name, column.name), column.type) for column in table)
     new = tuple(column for column in stored if find_column(known, column.name) is None)
     gone = tuple(column.name for column in known if find_column(stored, column.name) is None)
-    widened = tuple(_widened(model, known, stored))
+    widened = tuple(_list_widened_columns(model, known, stored))
     return replace(_POLICIES[model.config.on_schema_change](model, new, gone, widened), rename=renamed)
 
 
-def _renamed(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> Iterator[tuple[str, str]]:
+def _list_pending_renames(
+    model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
+) -> Iterator[tuple[str, str]]:
     """What the model says to have renamed, as far as that is still to be done: it stays true when it has been."""
     for new, old in model.config.renamed_columns.items():
-        kept, wanted = find_column(table, old), find_column(stored, new)
-        if kept and wanted and find_column(table, new) is None and find_column(stored, old) is None:
-            yield kept.name, wanted.name
+        current, wanted = find_column(table, old), find_column(stored, new)
+        if current and wanted and find_column(table, new) is None and find_column(stored, old) is None:
+            yield current.name, wanted.name
 
 
-def _append(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+def _append_columns(
+    model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]
+) -> SchemaChange:
     return SchemaChange(add=new, widen=widened)
 
 
-def _sync(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+def _sync_columns(
+    model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]
+) -> SchemaChange:
     return SchemaChange(add=new, widen=widened, drop=gone)
 
 
-def _ignore(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+def _ignore_columns(
+    model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]
+) -> SchemaChange:
     return SchemaChange(widen=widened)
 
 
-def _fail(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]) -> SchemaChange:
+def _refuse_columns(
+    model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened: tuple[Column, ...]
+) -> SchemaChange:
     if new or gone:
         raise ConfigError(
             f"{model.table}: query and table have different columns, and `on_schema_change` is `fail`.\n"
@@ -137,56 +147,63 @@ def _fail(model: Model, new: tuple[Column, ...], gone: tuple[str, ...], widened:
     return SchemaChange(widen=widened)
 
 
-_POLICIES = {"append_new_columns": _append, "sync_all_columns": _sync, "ignore": _ignore, "fail": _fail}
+_POLICIES = {
+    "append_new_columns": _append_columns,
+    "sync_all_columns": _sync_columns,
+    "ignore": _ignore_columns,
+    "fail": _refuse_columns,
+}
 
 
-def _widened(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> list[Column]:
+def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> list[Column]:
     widened = []
     for column in stored:
-        kept = find_column(table, column.name)
-        if kept is None or kept.type == column.type or _fits(column.type, kept.type):
+        current = find_column(table, column.name)
+        if current is None or current.type == column.type or _fits_into(column.type, current.type):
             continue
-        if not _fits(kept.type, column.type):
+        if not _fits_into(current.type, column.type):
             raise TypeConflict(
-                f"{model.table}: the type of column `{kept.name}` changed in a way that the table can't follow.\n"
-                f"  in the table: {kept.type}\n  in the query: {column.type}\n  what to do: {_advice(model, kept.name)}"
+                f"{model.table}: the type of column `{current.name}` changed in a way that the table can't follow.\n"
+                f"  in the table: {current.type}\n  in the query: {column.type}\n"
+                f"  what to do: {_advise_on_type(model, current.name)}"
             )
-        if any(same_name(transform.column, kept.name) for transform in model.config.partition_by):
+        if any(is_same_name(transform.column, current.name) for transform in model.config.partition_by):
             raise TypeConflict(
-                f"{model.table}: column `{kept.name}` is in partition_by, so its type can't change.\n"
-                f"  in the table: {kept.type}\n  in the query: {column.type}\n  what to do: {_advice(model, kept.name)}"
+                f"{model.table}: column `{current.name}` is in partition_by, so its type can't change.\n"
+                f"  in the table: {current.type}\n  in the query: {column.type}\n"
+                f"  what to do: {_advise_on_type(model, current.name)}"
             )
-        widened.append(Column(kept.name, column.type))
+        widened.append(Column(current.name, column.type))
     return widened
 
 
-def plan_sequence(model: Model, kept: str, wanted: str) -> SchemaChange:
+def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
     """What has to happen to `_seq`, of type `kept`, before the places of events of type `wanted` fit into it.
 
     Raises TypeConflict where the two have no common order, as a log position and a time.
     """
-    if model.config.input != "changes" or _fits(wanted, kept):
+    if model.config.input != "changes" or _fits_into(wanted, current):
         return SchemaChange()
-    if _fits(kept, wanted):
+    if _fits_into(current, wanted):
         return SchemaChange(widen=(Column(SEQUENCE, wanted),))
     by = model.config.sequence_by
     raise TypeConflict(
         f"{model.table}: the order of events has another type than in the change table.\n"
-        f"  in the table: `{SEQUENCE}` is a {kept}\n"
+        f"  in the table: `{SEQUENCE}` is a {current}\n"
         f"  in the model: {f'`sequence_by: {by}` is a {wanted}' if by else f'no `sequence_by`, so a {wanted}'}\n"
         "  what to do: order by a column of the old type, cast it in the query, or delete the tables with "
         f"`arctic reset {model.table.name} --yes`"
     )
 
 
-def _advice(model: Model, column: str) -> str:
+def _advise_on_type(model: Model, column: str) -> str:
     """A column of the key keeps its name, so only a new table can have it with another type."""
     fixed = (*model.config.primary_key, *(transform.column for transform in model.config.partition_by))
-    rename = "" if any(same_name(column, part) for part in fixed) else ", give the column another name"
+    rename = "" if any(is_same_name(column, part) for part in fixed) else ", give the column another name"
     return f"cast it in the query{rename}, or delete the tables with `arctic reset {model.table.name} --yes`"
 
 
-def _fits(narrow: str, wide: str) -> bool:
+def _fits_into(narrow: str, wide: str) -> bool:
     if narrow == wide or (narrow, wide) in _WIDENINGS:
         return True
     left, right = _DECIMAL.fullmatch(narrow), _DECIMAL.fullmatch(wide)
@@ -223,7 +240,7 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
         )
 
 
-def require(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
+def require_column(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
     """Raises ConfigError where a column that a key of the configuration names is not among those of the query."""
     if find_column(columns, name) is None:
         raise ConfigError(
@@ -245,13 +262,14 @@ def _check_type(model: Model, columns: tuple[Column, ...], name: str, refused: t
 def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
     if not model.contract:
         return
-    wanted = {column.name.lower(): _canonical(column.type) for column in model.contract}
-    found = {column.name.lower(): column.type.lower() for column in stored}
+    wanted = {column.name.lower(): _normalize_type(column.type) for column in model.contract}
+    query_types = {column.name.lower(): column.type.lower() for column in stored}
     differ = [
-        f"  {name}: the contract says {wanted.get(name, 'no such column')}, the query {found.get(name, 'has none')} "
-        f"({_mismatch(name in wanted, name in found)})\n"
-        for name in dict.fromkeys([*wanted, *found])
-        if wanted.get(name) != found.get(name)
+        f"  {name}: the contract says {wanted.get(name, 'no such column')}, "
+        f"the query {query_types.get(name, 'has none')} "
+        f"({_describe_mismatch(name in wanted, name in query_types)})\n"
+        for name in dict.fromkeys([*wanted, *query_types])
+        if wanted.get(name) != query_types.get(name)
     ]
     if differ:
         raise ConfigError(
@@ -260,42 +278,42 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
         )
 
 
-def _mismatch(is_wanted: bool, is_found: bool) -> str:
+def _describe_mismatch(is_wanted: bool, is_found: bool) -> str:
     """What dbt calls the difference."""
     if is_wanted and is_found:
         return "data type mismatch"
     return "missing in definition" if is_wanted else "missing in contract"
 
 
-def _canonical(declared: str) -> str:
+def _normalize_type(declared: str) -> str:
     """A type as a user declares it (`integer`, `LONG`, `varchar(20)`), as Spark writes it, in lower case."""
     try:
         written = exp.DataType.build(declared, dialect="spark").sql(dialect="spark").lower()
-        return stored_type(type_text(map_primitives(read_type(written), _spelled)))
+        return to_stored_type(type_text(map_primitives(read_type(written), _translate_primitive)))
     except (SqlglotError, ValueError):
         return declared.lower()
 
 
-def _spelled(primitive: str) -> str:
-    found = ((pattern.fullmatch(primitive), spark) for pattern, spark in _SPELLINGS)
-    return next((match.expand(spark) for match, spark in found if match), primitive)
+def _translate_primitive(primitive: str) -> str:
+    matches = ((pattern.fullmatch(primitive), spark) for pattern, spark in _SPELLINGS)
+    return next((match.expand(spark) for match, spark in matches if match), primitive)
 
 
 def _check_nested(model: Model, column: Column) -> None:
     kind = read_type(column.type)
-    if any("collate" in leaf.text for leaf in primitives(kind)):
+    if any("collate" in leaf.text for leaf in list_primitives(kind)):
         raise ConfigError(
             f"{model.table}: column `{column.name}` has a collation, which an Iceberg table does not keep.\n"
             f"  found: {column.type}\n  what to do: write `{column.name} collate utf8_binary` in the query, and the "
             "collation where the column is compared"
         )
-    for field in field_names(kind):
+    for field in list_field_names(kind):
         if not field or "\x00" in field or "${" in field:
             raise ConfigError(
                 f"{model.table}: column `{column.name}` has a field named {field!r}, which can't be written in SQL.\n"
                 f"  found: {column.type}\n  what to do: rename the field in the query"
             )
-    if not isinstance(kind, Primitive) and any(has_map(part) for part in parts(kind)):
+    if not isinstance(kind, Primitive) and any(has_map(part) for part in list_parts(kind)):
         raise ConfigError(
             f"{model.table}: column `{column.name}` has a map inside another type, which can't be compared.\n"
             f"  found: {column.type}\n  what to do: turn the map into an array with map_entries()"

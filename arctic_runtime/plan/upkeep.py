@@ -58,19 +58,19 @@ class Allowance:
     at: float
 
     @staticmethod
-    def full(bytes_per_minute: int, kept_minutes: float, now: float) -> Allowance:
+    def build_full(bytes_per_minute: int, kept_minutes: float, now: float) -> Allowance:
         return Allowance(bytes_per_minute, kept_minutes, bytes_per_minute * kept_minutes, now)
 
     @property
     def most(self) -> float:
         return self.bytes_per_minute * self.kept_minutes
 
-    def later(self, now: float) -> Allowance:
+    def accrue_until(self, now: float) -> Allowance:
         """With what has come since."""
         gained = self.bytes_per_minute * max(0.0, now - self.at) / 60
         return replace(self, left=min(self.most, self.left + gained), at=now)
 
-    def spent(self, bytes_written: int) -> Allowance:
+    def spend_bytes(self, bytes_written: int) -> Allowance:
         return replace(self, left=self.left - bytes_written)
 
     def allows(self, bytes_written: int) -> bool:
@@ -114,17 +114,17 @@ class UpkeepState:
     allowances: Mapping[str | None, Allowance] = field(default_factory=dict)
 
 
-def in_order(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
+def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
     """What waits for longer than `starvation_seconds` first, the oldest in front; then by what readers pay."""
 
-    def rank(of: DueUpkeep) -> tuple[bool, float, float]:
-        starves = now - of.since >= thresholds.starvation_seconds
-        return not starves, of.since if starves else -of.waste_bytes, of.since
+    def rank_job(job: DueUpkeep) -> tuple[bool, float, float]:
+        starves = now - job.since >= thresholds.starvation_seconds
+        return not starves, job.since if starves else -job.waste_bytes, job.since
 
-    return sorted(due, key=rank)
+    return sorted(due, key=rank_job)
 
 
-def scheduled(
+def schedule_upkeep(
     due: Iterable[DueUpkeep], state: UpkeepState, budget: UpkeepBudget, thresholds: UpkeepThresholds
 ) -> Iterator[tuple[DueUpkeep, str]]:
     """Each in the order of `in_order`, and why it is not begun now; an empty text where it is.
@@ -132,36 +132,36 @@ def scheduled(
     What waits for bytes holds back what comes after it: else small jobs would use up what a large one waits for.
     """
     free = budget.jobs - len(state.running)
-    allowances = {group: allowance.later(state.now) for group, allowance in state.allowances.items()}
+    allowances = {group: allowance.accrue_until(state.now) for group, allowance in state.allowances.items()}
     begun: set[TableName] = set(state.running)
-    for of in in_order(due, state.now, thresholds):
-        groups = [group for group in (None, of.table.schema) if group in allowances]
-        waits = _own_reason(of, state, budget, begun) or ("for another job to end" if free <= 0 else "")
+    for job in sort_by_urgency(due, state.now, thresholds):
+        groups = [group for group in (None, job.table.schema) if group in allowances]
+        waits = _explain_wait(job, state, budget, begun) or ("for another job to end" if free <= 0 else "")
         if not waits:
-            lacking = [allowances[group] for group in groups if not allowances[group].allows(of.bytes)]
-            waits = _budget_reason(of, lacking)
+            lacking = [allowances[group] for group in groups if not allowances[group].allows(job.bytes)]
+            waits = _explain_budget_wait(job, lacking)
             for group in groups:
-                allowances[group] = allowances[group].spent(of.bytes)
+                allowances[group] = allowances[group].spend_bytes(job.bytes)
         if not waits:
             free -= 1
-            begun.add(of.table)
-        yield of, waits
+            begun.add(job.table)
+        yield job, waits
 
 
-def _own_reason(of: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
+def _explain_wait(job: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
     """Why this one waits whatever the others do."""
-    if of.table in state.paused:
+    if job.table in state.paused:
         return "until it is resumed"
     if any(hours.contain(state.local) for hours in budget.quiet_hours):
         return "until the quiet hours end"
-    if state.now < of.retry_at:
-        return f"{of.retry_at - state.now:.0f} s after {of.failures} failures"
-    if of.table in begun:
+    if state.now < job.retry_at:
+        return f"{job.retry_at - state.now:.0f} s after {job.failures} failures"
+    if job.table in begun:
         return "for other upkeep of the table"
-    return "for its writer" if of.table in state.busy else ""
+    return "for its writer" if job.table in state.busy else ""
 
 
-def _budget_reason(of: DueUpkeep, lacking: Collection[Allowance]) -> str:
+def _explain_budget_wait(job: DueUpkeep, lacking: Collection[Allowance]) -> str:
     if not lacking:
         return ""
-    return f"{max(allowance.seconds_until(of.bytes) for allowance in lacking):.0f} s for its bytes a minute"
+    return f"{max(allowance.seconds_until(job.bytes) for allowance in lacking):.0f} s for its bytes a minute"

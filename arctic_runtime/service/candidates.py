@@ -10,7 +10,7 @@ from arctic_runtime.service.records import FollowedTables, Heads, Record
 from arctic_runtime.service.refresh_pass import Candidate
 
 
-def candidates(
+def list_candidates(
     graph: ModelGraph,
     models: Sequence[TableName],
     records: Mapping[TableName, Record],
@@ -27,10 +27,10 @@ def candidates(
     A delayed model is refreshed earlier where a model below it, whose other tables have moved on, has waited for it as
     long as the longest lag above says: else two lags that never fall together would hold that one back for ever.
     """
-    pulled = _pulled(graph, models, records, now, lags) if any(lags[model] for model in models) else set()
+    pulled = _find_pulled_models(graph, models, records, now, lags) if any(lags[model] for model in models) else set()
     return {
         model: Candidate(
-            records[model].news(tables[model], heads, now, lags[model]),
+            records[model].find_news(tables[model], heads, now, lags[model]),
             records[model].is_paused(now) or is_paused(model),
             model not in pulled and records[model].is_delayed(now, lags[model]),
         )
@@ -38,7 +38,7 @@ def candidates(
     }
 
 
-def _pulled(
+def _find_pulled_models(
     graph: ModelGraph,
     models: Sequence[TableName],
     records: Mapping[TableName, Record],
@@ -52,6 +52,6 @@ def _pulled(
         for model in models
         if (companions := graph.companions[model])
         and not failing & {model, *graph.origins[model]}
-        and records[model].is_due(now, max(lags[of] for of in (*companions, model)))
+        and records[model].is_due(now, max(lags[member] for member in (*companions, model)))
         for above in companions
     }

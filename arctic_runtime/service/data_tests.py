@@ -9,18 +9,18 @@ from typing import Protocol
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.schedules import DataTestOutcome
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.thresholds import ServiceThresholds
 
 
 class TestedProject(Protocol):
     """A project with tables whose tests a service runs."""
 
-    def tested(self) -> Collection[TableName]:
+    def list_tested_tables(self) -> Collection[TableName]:
         """The tables whose tests are run after each refresh."""
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         """Runs the tests of a table in the calling thread."""
 
     def prepare_thread(self) -> None:
@@ -50,45 +50,45 @@ class DataTests:
         self._waiting: dict[TableName, None] = {}
         self._failing: set[TableName] = set()
 
-    def refreshed(self, table: TableName) -> None:
+    def queue_tests(self, table: TableName) -> None:
         """Queues the tests of a table; can be called from any thread."""
-        if table in self._project.tested():
+        if table in self._project.list_tested_tables():
             with self._changed:
                 self._waiting[table] = None
                 self._changed.notify()
 
-    def run(self, over: threading.Event) -> None:
+    def run_until(self, over: threading.Event) -> None:
         """Runs tests until it is over, and then comes to the end of those under way."""
         self._project.prepare_thread()
-        for table in self._project.tested():
-            self.refreshed(table)
+        for table in self._project.list_tested_tables():
+            self.queue_tests(table)
         while not over.is_set():
-            following = self._next()
+            following = self._take_next()
             if following is not None and not over.is_set():
-                self.perform(following)
+                self.perform_tests(following)
 
-    def perform(self, table: TableName) -> None:
+    def perform_tests(self, table: TableName) -> None:
         """Runs the tests of a table now, and shows what they tell."""
-        for gone in self._failing - set(self._project.tested()):
-            self._show(gone, "")
-        job = self._board.add("test", "dbt test", (table,), "after a refresh", "running")
+        for gone in self._failing - set(self._project.list_tested_tables()):
+            self._show_failures(gone, "")
+        job = self._board.add_job("test", "dbt test", (table,), "after a refresh", "running")
         try:
-            outcomes = self._project.test(table)
+            outcomes = self._project.test_table(table)
         except Exception as error:
-            message = message_of(spark_ended(error) or error)
-            self._board.end(job.number, "failed", error=message)
-            self._show(table, message)
+            message = get_message(to_spark_ended(error) or error)
+            self._board.end_job(job.number, "failed", error=message)
+            self._show_failures(table, message)
             return
-        lines, failed = tuple(map(str, outcomes)), [of for of in outcomes if of.has_failed]
+        lines, failed = tuple(map(str, outcomes)), [outcome for outcome in outcomes if outcome.has_failed]
         if not failed:
-            self._board.end(job.number, "done", lines=lines)
-            self._show(table, "")
+            self._board.end_job(job.number, "done", lines=lines)
+            self._show_failures(table, "")
             return
-        message = "\n".join([f"{len(failed)} of {len(outcomes)} tests failed", *(f"  {of}" for of in failed)])
-        self._board.end(job.number, "failed", lines=lines, error=message)
-        self._show(table, message)
+        message = "\n".join([f"{len(failed)} of {len(outcomes)} tests failed", *(f"  {outcome}" for outcome in failed)])
+        self._board.end_job(job.number, "failed", lines=lines, error=message)
+        self._show_failures(table, message)
 
-    def _next(self) -> TableName | None:
+    def _take_next(self) -> TableName | None:
         with self._changed:
             if not self._waiting:
                 self._changed.wait(self._limits.poll_seconds)
@@ -97,7 +97,7 @@ class DataTests:
                 del self._waiting[table]
             return table
 
-    def _show(self, table: TableName, message: str) -> None:
+    def _show_failures(self, table: TableName, message: str) -> None:
         self._set_error(f"tests of {table}", message)
         if message:
             self._failing.add(table)

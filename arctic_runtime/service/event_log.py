@@ -24,8 +24,8 @@ class Event:
 class EventLog:
     """The newest events of a service; older ones are forgotten, and a reader is told how many it missed."""
 
-    def __init__(self, kept: int) -> None:
-        self._events: deque[Event] = deque(maxlen=kept)
+    def __init__(self, capacity: int) -> None:
+        self._events: deque[Event] = deque(maxlen=capacity)
         self._last = 0
         self._changed = threading.Condition()
 
@@ -34,7 +34,7 @@ class EventLog:
         """The number of the newest event; 0 before the first."""
         return self._last
 
-    def add(self, kind: str, data: Any) -> Event:
+    def append_event(self, kind: str, data: Any) -> Event:
         """Appends an event, and wakes those who wait for one."""
         with self._changed:
             self._last += 1
@@ -43,7 +43,7 @@ class EventLog:
             self._changed.notify_all()
         return event
 
-    def after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
+    def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
         """The events after this number, oldest first, and how many of them are no longer kept.
 
         Where there are none yet it waits for one, at most for so long. A number that this log has not reached, as
@@ -55,5 +55,5 @@ class EventLog:
                 number = 0
             while self._last <= number and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
-            found = [event for event in self._events if event.number > number]
-            return found, max(0, self._last - number - len(found))
+            events = [event for event in self._events if event.number > number]
+            return events, max(0, self._last - number - len(events))

@@ -18,29 +18,29 @@ from typing_extensions import Self
 
 from arctic_runtime.catalog.heads import ObservedHeads, observe_heads
 from arctic_runtime.catalog.observe import observe_readable, observe_source
-from arctic_runtime.catalog.observe_views import view_sql
+from arctic_runtime.catalog.observe_views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.candidates import candidates
+from arctic_runtime.service.candidates import list_candidates
 from arctic_runtime.service.graph import NOTHING, ModelGraph
-from arctic_runtime.service.readings import FollowedModel, Readings, relations_of
+from arctic_runtime.service.readings import FollowedModel, Readings, list_relations
 from arctic_runtime.service.records import Heads, Record, pause_after
 from arctic_runtime.service.refresh_pass import Candidate, Ended, Pass, Start
 from arctic_runtime.service.repeats import Repeats
 from arctic_runtime.service.task import Done, RefreshModel, Report, Status, Task
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 
 
 class Project(Protocol):
     """Where the models come from, and whether that has changed."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether files of the project are others than when it was last loaded; cheap."""
 
-    def load(self) -> Sequence[FollowedModel] | None:
+    def load_models(self) -> Sequence[FollowedModel] | None:
         """The models as the project has them now; None where it can't be used, which the user has been told."""
 
 
@@ -106,29 +106,31 @@ class Follower:
         self._looks_failed = 0
         self._repeats = Repeats()
         self._look_at = self._check_at = 0.0
-        self.follow(())
+        self.follow_models(())
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.close_workers()
 
-    def close(self) -> None:
+    def close_workers(self) -> None:
         """Ends the threads, when the refreshes under way are done."""
         self._workers.shutdown()
 
-    def follow(self, models: Sequence[FollowedModel]) -> None:
+    def follow_models(self, models: Sequence[FollowedModel]) -> None:
         """Follows these models from now on; one that is new or has changed is planned once. No pass may be under way.
 
         Raises ConfigError where they read each other in a circle.
         """
-        readings = Readings(models, partial(view_sql, self._reader))
-        self._arrange(readings)
-        kept = {of.table for of in models if self._models.get(of.table) == of}
-        self._records = {of.table: self._records[of.table] if of.table in kept else Record() for of in models}
-        self._models = {of.table: of for of in models}
-        self._lags = {of.table: float(of.model.config.target_lag) for of in models}
+        readings = Readings(models, partial(read_view_sql, self._reader))
+        self._order_models(readings)
+        unchanged = {model.table for model in models if self._models.get(model.table) == model}
+        self._records = {
+            model.table: self._records[model.table] if model.table in unchanged else Record() for model in models
+        }
+        self._models = {model.table: model for model in models}
+        self._lags = {model.table: float(model.model.config.target_lag) for model in models}
 
     def run_once(self) -> None:
         """Brings every model up to date with the sources as they are now, whatever lags are allowed.
@@ -137,20 +139,22 @@ class Follower:
         SparkEnded where Spark is gone.
         """
         lags = dict.fromkeys(self._models, 0.0)
-        heads = self._look()
-        self._arrange(self._readings)
+        heads = self._observe_heads()
+        self._order_models(self._readings)
         waiting: Iterable[int] = range(len(self._groups))
         for _ in range(self._reader.thresholds.commits.attempts):
-            begun = [found for group in waiting if (found := self._begin(group, heads, lags)) is not None]
-            self._drain()
+            begun = [
+                group_pass for group in waiting if (group_pass := self._begin_pass(group, heads, lags)) is not None
+            ]
+            self._drain_passes()
             if self._fatal is not None:
                 raise self._fatal
-            waiting = [group for group, found in begun if found.has_conflicts]
+            waiting = [group for group, group_pass in begun if group_pass.has_conflicts]
             if not waiting or self._stopping:
                 return
-            heads = self._look()
+            heads = self._observe_heads()
 
-    def run(self, project: Project | None = None) -> None:
+    def run_until_stopped(self, project: Project | None = None) -> None:
         """Follows the models until `stop`, and the files of the project where one is given.
 
         Raises SparkEnded where Spark is gone.
@@ -159,63 +163,63 @@ class Follower:
             begun = self._clock()
             if project is not None and begun >= self._check_at:
                 self._check_at = begun + self._thresholds.project_poll_seconds
-                self._reload(project)
+                self._reload_project(project)
             if begun >= self._look_at:
-                self._poll()
-            self._handle(begun + self._thresholds.poll_seconds)
+                self._start_passes()
+            self._handle_ends(begun + self._thresholds.poll_seconds)
         self._cut_short()
-        self._drain()
+        self._drain_passes()
         if self._fatal is not None:
             raise self._fatal
 
-    def wake(self) -> None:
+    def wake_up(self) -> None:
         """Ends the pause before the next look; can be called from any thread."""
         self._events.put(None)
 
-    def hurry(self, models: Iterable[TableName]) -> None:
+    def refresh_soon(self, models: Iterable[TableName]) -> None:
         """Plans these models at the next look, whatever pause or lag they have; can be called from any thread."""
         self._hurried.extend(models)
-        self.wake()
+        self.wake_up()
 
-    def stands(self, model: TableName) -> Record | None:
+    def get_record(self, model: TableName) -> Record | None:
         """What is known of a model; None where it is not followed. Can be called from any thread."""
         return self._records.get(model)
 
-    def seconds_until_retry(self, model: TableName) -> float | None:
+    def compute_retry_seconds(self, model: TableName) -> float | None:
         """How long a model that failed waits for its next attempt. Can be called from any thread."""
         record = self._records.get(model)
         return None if record is None or not record.failures else max(0.0, record.retry_at - self._clock())
 
-    def stop(self) -> None:
+    def stop_following(self) -> None:
         """Ends the follower when the refreshes under way are done; can be called from any thread or signal handler."""
         self._stopping = True
-        self.wake()
+        self.wake_up()
 
     # Models, and where their tables stand
 
-    def _arrange(self, readings: Readings) -> None:
+    def _order_models(self, readings: Readings) -> None:
         """Puts the models into order, by what is known of their reading."""
-        self._graph = ModelGraph({model: reading.tables for model, reading in readings.of.items()})
-        self._groups = self._graph.groups()
-        self._tables = {model: reading.followed(model) for model, reading in readings.of.items()}
+        self._graph = ModelGraph({model: reading.tables for model, reading in readings.by_model.items()})
+        self._groups = self._graph.list_groups()
+        self._tables = {model: reading.to_followed_tables(model) for model, reading in readings.by_model.items()}
         self._readings = readings
-        self._relations = readings.relations()
+        self._relations = readings.list_all_relations()
         self._is_arranged = True
 
-    def _look(self) -> Heads:
+    def _observe_heads(self) -> Heads:
         """Where all relations stand that count, views looked into."""
-        found = self._observe(self._relations)
-        while self._readings.resolve(found.heads, found.views):
+        observed = self._observe(self._relations)
+        while self._readings.resolve_views(observed.heads, observed.views):
             self._is_arranged = False
-            self._relations = self._readings.relations()
-            found = self._observe(self._relations)
-        return found.heads
+            self._relations = self._readings.list_all_relations()
+            observed = self._observe(self._relations)
+        return observed.heads
 
-    def _poll(self) -> None:
+    def _start_passes(self) -> None:
         """Starts a pass over each group that may have something new and has none under way."""
         began = self._clock()
         try:
-            heads = self._look()
+            heads = self._observe_heads()
         except CatalogError as error:
             self._looks_failed += 1
             pause = pause_after(self._looks_failed, self._thresholds)
@@ -224,100 +228,100 @@ class Follower:
                 self._warn(f"{error}\n  tried again in {pause:.0f} s, and then until the catalog answers")
             return
         self._looks_failed = 0
-        self._repeats.clear("catalog")
+        self._repeats.clear_subject("catalog")
         self._look_at = began + (self._clock() - began) / self._thresholds.look_share
         if not self._is_arranged:
             if self._passes:
                 return
-            self._arrange(self._readings)
+            self._order_models(self._readings)
         while self._hurried:
             if (model := self._hurried.popleft()) in self._records:
                 self._records[model] = Record()
         for group in range(len(self._groups)):
             if group not in self._passes:
-                self._begin(group, heads, self._lags)
+                self._begin_pass(group, heads, self._lags)
 
-    def _reload(self, project: Project) -> None:
-        if not project.changed():
+    def _reload_project(self, project: Project) -> None:
+        if not project.has_changed():
             return
         self._cut_short()
-        self._drain()
-        models = None if self._stopping else project.load()
+        self._drain_passes()
+        models = None if self._stopping else project.load_models()
         if models is not None:
             try:
-                self.follow(models)
+                self.follow_models(models)
             except ConfigError as error:
                 self._warn(str(error))
 
     # Passes
 
-    def _begin(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
+    def _begin_pass(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
         """Starts a pass over a group; None where there is nothing to start."""
         models = self._groups[group]
-        found = candidates(
+        candidates_by_model = list_candidates(
             self._graph, models, self._records, self._tables, heads, self._clock(), lags, self._is_paused
         )
-        progress = Pass(self._graph, models, found)
-        starts = progress.take()
+        progress = Pass(self._graph, models, candidates_by_model)
+        starts = progress.take_ready()
         if not starts:
             return None
         begun = _GroupPass(progress, heads, PinnedSnapshots())
-        self._pin_sources(found, begun.pins)
+        self._pin_sources(candidates_by_model, begun.pins)
         self._passes[group] = begun
-        self._submit(group, starts)
+        self._submit_starts(group, starts)
         return group, begun
 
-    def _pin_sources(self, found: Mapping[TableName, Candidate], pins: PinnedSnapshots) -> None:
+    def _pin_sources(self, candidates_by_model: Mapping[TableName, Candidate], pins: PinnedSnapshots) -> None:
         """Takes note of the versions of all sources that models of the pass may read, before any of them does."""
-        moved = {model for model, of in found.items() if of.news == "reads"}
-        readers = moved | self._graph.below(moved)
+        moved = {model for model, candidate in candidates_by_model.items() if candidate.news == "reads"}
+        readers = moved | self._graph.list_downstream(moved)
         of_events = {model for model in readers if self._models[model].model.config.input == "changes"}
         of_rows = NOTHING.union(*(self._graph.reads[model] for model in readers - of_events))
         for source in NOTHING.union(*(self._graph.reads[model] for model in readers)) - self._models.keys():
             observe = observe_readable if source in of_rows else observe_source
             with suppress(ArcticError):  # Raised again, as the failure of each model that reads it.
-                pins.first(source, partial(observe, self._reader, source))
+                pins.get_first(source, partial(observe, self._reader, source))
 
-    def _submit(self, group: int, starts: Sequence[Start]) -> None:
+    def _submit_starts(self, group: int, starts: Sequence[Start]) -> None:
         begun = self._passes[group]
         for start in starts:
             record = self._records[start.model]
             is_known = record.seen is not None and not record.failures
             task = Task(self._models[start.model], begun.pins, start.has_news, is_known)
-            self._workers.submit(self._work, group, begun.heads, start, task)
+            self._workers.submit(self._refresh_in_thread, group, begun.heads, start, task)
 
-    def _work(self, group: int, heads: Heads, start: Start, task: Task) -> None:
+    def _refresh_in_thread(self, group: int, heads: Heads, start: Start, task: Task) -> None:
         """Refreshes a model in this thread, and tells the follower how that ended."""
         began, at = self._clock(), datetime.now(timezone.utc)
         seen: Heads = {}
         done: Done | None = None
         failure: Exception | None = None
         try:
-            seen = self._seen(start.model, heads)
+            seen = self._select_heads_read(start.model, heads)
             done = self._refresh(task)
         except Exception as error:
-            failure = _cause(error)
+            failure = _find_cause(error)
         report = Report(
             task.followed,
-            _status(done, failure),
+            _get_status(done, failure),
             at,
             self._clock() - began,
             done,
-            "" if failure is None else _message(failure),
+            "" if failure is None else _format_error(failure),
             thread=current_thread().name,
         )
         self._events.put(_End(group, start, seen, began, report, failure))
 
-    def _seen(self, model: TableName, heads: Heads) -> Heads:
+    def _select_heads_read(self, model: TableName, heads: Heads) -> Heads:
         """The heads that a model's refresh reads: its pass's, and of models above those that they have now."""
         tables = self._tables[model]
-        above = {relation for upstream in self._graph.upstreams[model] for relation in relations_of(upstream)}
+        above = {relation for upstream in self._graph.upstreams[model] for relation in list_relations(upstream)}
         now = observe_heads(self._reader, above).heads if above else {}
         read = {relation: (now if relation in above else heads).get(relation) for relation in tables.reads}
         own = {relation: heads.get(relation) for relation in tables.own}
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
-    def _handle(self, until: float) -> None:
+    def _handle_ends(self, until: float) -> None:
         """Handles the ends of refreshes until then, until a pass is over, or until somebody wakes the follower."""
         while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
             try:
@@ -328,18 +332,18 @@ class Follower:
                 self._look_at = 0.0
                 return
             passes = len(self._passes)
-            self._settle(event)
+            self._record_end(event)
             if len(self._passes) < passes:
                 # Its sources may have moved on meanwhile.
                 self._look_at = 0.0
                 return
 
-    def _drain(self) -> None:
+    def _drain_passes(self) -> None:
         """Waits until no pass is under way."""
         while self._passes:
             event = self._events.get()
             if event is not None:
-                self._settle(event)
+                self._record_end(event)
             if self._stopping or self._fatal is not None:
                 self._cut_short()
 
@@ -349,9 +353,9 @@ class Follower:
             begun.progress.cut_short()
             self._close_if_over(group, begun)
 
-    def _settle(self, end: _End) -> None:
+    def _record_end(self, end: _End) -> None:
         model, begun = end.start.model, self._passes[end.group]
-        begun.progress.end(model, _ended(end.report))
+        begun.progress.end_model(model, _get_end(end.report))
         begun.has_conflicts |= end.report.status == "conflict"
         report = end.report
         if report.done is not None:
@@ -359,17 +363,17 @@ class Follower:
         elif isinstance(end.error, SparkEnded):
             self._fatal = end.error
         elif report.status == "failed":
-            self._records[model] = self._records[model].failed(self._clock(), self._thresholds)
+            self._records[model] = self._records[model].record_failure(self._clock(), self._thresholds)
             report = replace(report, retry_seconds=pause_after(self._records[model].failures, self._thresholds))
         self._report(report)
-        self._submit(end.group, begun.progress.take())
+        self._submit_starts(end.group, begun.progress.take_ready())
         self._close_if_over(end.group, begun)
 
     def _record_after(self, end: _End, done: Done, is_complete: bool) -> Record:
         record = self._records[end.start.model]
         if not end.start.has_news:
-            return record.confirmed(end.seen, done.is_recomputed)
-        return record.succeeded(end.seen, end.began, done.is_recomputed, is_complete)
+            return record.confirm_fresh(end.seen, done.is_recomputed)
+        return record.record_success(end.seen, end.began, done.is_recomputed, is_complete)
 
     def _close_if_over(self, group: int, begun: _GroupPass) -> None:
         if begun.progress.is_over and group in self._passes:
@@ -378,23 +382,23 @@ class Follower:
                 self._report(Report(self._models[model], "skipped", datetime.now(timezone.utc), held_by=cause))
 
 
-def _status(done: Done | None, failure: Exception | None) -> Status:
+def _get_status(done: Done | None, failure: Exception | None) -> Status:
     if done is not None:
         return "refreshed" if done.refreshed.is_changed else "unchanged"
     return "conflict" if isinstance(failure, CommitConflict) else "failed"
 
 
-def _ended(report: Report) -> Ended:
+def _get_end(report: Report) -> Ended:
     ends: Mapping[Status, Ended] = {"refreshed": "changed", "unchanged": "unchanged", "conflict": "conflict"}
     return ends.get(report.status, "failed")
 
 
-def _cause(error: Exception) -> Exception:
+def _find_cause(error: Exception) -> Exception:
     """Why a refresh failed: Spark's end, where that is behind it."""
     with suppress(Exception):
-        return spark_ended(error) or error
+        return to_spark_ended(error) or error
     return error
 
 
-def _message(error: Exception) -> str:
-    return str(error) if isinstance(error, ArcticError) else message_of(error)
+def _format_error(error: Exception) -> str:
+    return str(error) if isinstance(error, ArcticError) else get_message(error)

@@ -21,13 +21,15 @@ class ModelGraph:
     """
 
     def __init__(self, reads: Mapping[TableName, Collection[TableName]]) -> None:
-        self.reads: Mapping[TableName, Tables] = {model: frozenset(of) - {model} for model, of in reads.items()}
-        self.upstreams: Mapping[TableName, Tables] = {
-            model: frozenset(of & reads.keys()) for model, of in self.reads.items()
+        self.reads: Mapping[TableName, Tables] = {
+            model: frozenset(upstream_tables) - {model} for model, upstream_tables in reads.items()
         }
-        self.order: tuple[TableName, ...] = self._ordered()
+        self.upstreams: Mapping[TableName, Tables] = {
+            model: frozenset(upstream_tables & reads.keys()) for model, upstream_tables in self.reads.items()
+        }
+        self.order: tuple[TableName, ...] = self._order_models()
 
-    def _ordered(self) -> tuple[TableName, ...]:
+    def _order_models(self) -> tuple[TableName, ...]:
         named = {model: sorted(self.upstreams[model]) for model in sorted(self.upstreams)}
         try:
             return tuple(TopologicalSorter(named).static_order())
@@ -41,17 +43,17 @@ class ModelGraph:
     @cached_property
     def origins(self) -> Mapping[TableName, Tables]:
         """Model → every table that its rows come from, however many models lie in between, those models among them."""
-        found: dict[TableName, Tables] = {}
+        origins: dict[TableName, Tables] = {}
         for model in self.order:
-            found[model] = self.reads[model].union(*(found[upstream] for upstream in self.upstreams[model]))
-        return found
+            origins[model] = self.reads[model].union(*(origins[upstream] for upstream in self.upstreams[model]))
+        return origins
 
     @cached_property
     def shared(self) -> Mapping[TableName, Tables]:
         """Model → the origins whose rows come to it over several of the tables that it reads."""
-        return {model: frozenset(self._over_several(model)) for model in self.order}
+        return {model: frozenset(self._list_shared_origins(model)) for model in self.order}
 
-    def _over_several(self, model: TableName) -> Iterator[TableName]:
+    def _list_shared_origins(self, model: TableName) -> Iterator[TableName]:
         ways = Counter(origin for table in self.reads[model] for origin in {table, *self.origins.get(table, NOTHING)})
         return (origin for origin, count in ways.items() if count > 1)
 
@@ -59,36 +61,40 @@ class ModelGraph:
     def companions(self) -> Mapping[TableName, Tables]:
         """Model → the models above it over which it gets such rows: they must show the same state of an origin."""
         return {
-            model: frozenset(above for above in self.origins[model] & self.reads.keys() if self._brings(above, model))
+            model: frozenset(
+                above for above in self.origins[model] & self.reads.keys() if self._has_shared_origin(above, model)
+            )
             for model in self.order
         }
 
-    def _brings(self, above: TableName, model: TableName) -> bool:
+    def _has_shared_origin(self, above: TableName, model: TableName) -> bool:
         return bool(self.shared[model] & self.origins[above])
 
-    def below(self, models: Iterable[TableName]) -> Tables:
+    def list_downstream(self, models: Iterable[TableName]) -> Tables:
         """The models whose rows come from these models, without them."""
-        given = frozenset(models)
-        return frozenset(model for model in self.order if self.origins[model] & given) - given
+        upstream_models = frozenset(models)
+        return frozenset(model for model in self.order if self.origins[model] & upstream_models) - upstream_models
 
-    def groups(self) -> tuple[tuple[TableName, ...], ...]:
+    def list_groups(self) -> tuple[tuple[TableName, ...], ...]:
         """Models that depend on one another, however far; each group in the order of refreshes."""
         members = {model: {model} for model in self.order}
         for model, upstreams in self.upstreams.items():
             for upstream in upstreams:
-                _join(members, model, upstream)
-        return tuple(tuple(model for model in self.order if model in group) for group in _distinct(members.values()))
+                _join_groups(members, model, upstream)
+        return tuple(
+            tuple(model for model in self.order if model in group) for group in _list_distinct(members.values())
+        )
 
 
-def _join(members: dict[TableName, set[TableName]], one: TableName, other: TableName) -> None:
+def _join_groups(members: dict[TableName, set[TableName]], one: TableName, other: TableName) -> None:
     if members[one] is not members[other]:
         joined = members[one] | members[other]
         members.update(dict.fromkeys(joined, joined))
 
 
-def _distinct(sets: Iterable[set[TableName]]) -> Iterator[set[TableName]]:
+def _list_distinct(sets: Iterable[set[TableName]]) -> Iterator[set[TableName]]:
     seen: set[int] = set()
-    for found in sets:
-        if id(found) not in seen:
-            seen.add(id(found))
-            yield found
+    for members in sets:
+        if id(members) not in seen:
+            seen.add(id(members))
+            yield members

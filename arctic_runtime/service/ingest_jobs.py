@@ -20,22 +20,22 @@ class IngestJobs:
         self._lock = threading.Lock()
         self._numbers: dict[Lane, str] = {}
 
-    def begin(self, lane: Lane, tables: Sequence[TableName], reason: str) -> None:
+    def begin_batch(self, lane: Lane, tables: Sequence[TableName], reason: str) -> None:
         """A batch is published from now on."""
-        job = self._board.add("ingest", f"ingest {lane[0]}", tables, reason, "running")
+        job = self._board.add_job("ingest", f"ingest {lane[0]}", tables, reason, "running")
         with self._lock:
             self._numbers[lane] = job.number
 
-    def end(self, lane: Lane, rows: Mapping[str, int], line: str) -> None:
+    def end_batch(self, lane: Lane, rows: Mapping[str, int], line: str) -> None:
         """The batch of a lane has been published, if one was under way."""
         with self._lock:
             number = self._numbers.pop(lane, None)
         if number is not None:
-            self._board.end(number, "done", rows=dict(rows), lines=(line,))
+            self._board.end_job(number, "done", rows=dict(rows), lines=(line,))
 
-    def close(self, source: str, error: str = "") -> None:
+    def close_source(self, source: str, error: str = "") -> None:
         """Ingestion of a source has ended, perhaps by an error, and with it what was under way."""
         with self._lock:
             numbers = [self._numbers.pop(lane) for lane in list(self._numbers) if lane[0] == source]
         for number in numbers:
-            self._board.end(number, "failed" if error else "cancelled", error=error)
+            self._board.end_job(number, "failed" if error else "cancelled", error=error)

@@ -28,32 +28,32 @@ class JobBoard:
         self._ended: dict[JobKind, deque[Job]] = {}
         self._cancels: dict[str, Callable[[], None]] = {}
 
-    def jobs(self) -> Sequence[Job]:
+    def list_jobs(self) -> Sequence[Job]:
         """Those that wait or run, then those that ended, newest first. Of each kind as many are kept."""
         with self._lock:
-            return [*reversed(self._open.values()), *sorted(self._all_ended(), key=_ended_last)]
+            return [*reversed(self._open.values()), *sorted(self._list_ended(), key=_sort_by_end)]
 
-    def job(self, number: str) -> Job | None:
+    def find_job(self, number: str) -> Job | None:
         with self._lock:
-            return self._open.get(number) or next((job for job in self._all_ended() if job.number == number), None)
+            return self._open.get(number) or next((job for job in self._list_ended() if job.number == number), None)
 
-    def add(
+    def add_job(
         self, kind: JobKind, name: str, tables: Sequence[TableName], reason: str = "", state: JobState = "waiting"
     ) -> Job:
         """A new job, which waits or runs already."""
         now = datetime.now(timezone.utc)
         began = now if state == "running" else None
         job = Job(str(next(self._numbers)), kind, name, tuple(tables), state, now, began, reason=reason)
-        return self._put(job)
+        return self._put_job(job)
 
-    def begin(self, number: str) -> bool:
+    def begin_job(self, number: str) -> bool:
         """The job, which waited, runs from now on. False where it was cancelled meanwhile."""
         with self._lock:
             job = self._open.get(number)
             if job is None:
                 return False
             job = self._open[number] = replace(job, state="running", began_at=datetime.now(timezone.utc))
-        self._events.add("job", job)
+        self._events.append_event("job", job)
         return True
 
     def allow_cancel(self, number: str, cancel: Callable[[], None]) -> None:
@@ -62,7 +62,7 @@ class JobBoard:
             if number in self._open:
                 self._cancels[number] = cancel
 
-    def say(self, number: str, line: str) -> None:
+    def report_progress(self, number: str, line: str) -> None:
         """Adds a line of progress to a job that runs."""
         with self._lock:
             job = self._open.get(number)
@@ -70,9 +70,9 @@ class JobBoard:
                 return
             lines = (*job.lines, line)[-self._thresholds.job_lines :]
             job = self._open[number] = replace(job, lines=lines)
-        self._events.add("job", job)
+        self._events.append_event("job", job)
 
-    def end(self, number: str, state: JobState, **outcome: Any) -> Job | None:
+    def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
         """The end of a job that waits or runs, with what came of it, as fields of `Job`; None where it has ended."""
         with self._lock:
             job = self._open.pop(number, None)
@@ -84,17 +84,17 @@ class JobBoard:
             lines = (*job.lines, *outcome.pop("lines", ()))[-self._thresholds.job_lines :]
             job = replace(job, state=state, ended_at=now, seconds=seconds, lines=lines, **outcome)
             self._ended.setdefault(job.kind, deque(maxlen=self._thresholds.ended_jobs)).append(job)
-        self._events.add("job", job)
+        self._events.append_event("job", job)
         return job
 
-    def forget(self, number: str) -> None:
+    def discard_job(self, number: str) -> None:
         """Takes a job away that did nothing worth a look."""
         with self._lock:
             self._open.pop(number, None)
             self._cancels.pop(number, None)
-        self._events.add("forgotten_job", {"number": number})
+        self._events.append_event("forgotten_job", {"number": number})
 
-    def cancel(self, number: str) -> Job | None:
+    def cancel_job(self, number: str) -> Job | None:
         """Ends a job that waits, and the work of one that runs; None where there is no such job, or it can't end."""
         with self._lock:
             job = self._open.get(number)
@@ -102,23 +102,23 @@ class JobBoard:
         if job is None:
             return None
         if job.state == "waiting":
-            return self.end(number, "cancelled")
+            return self.end_job(number, "cancelled")
         if cancel is None:
             return None
         cancel()
-        self.say(number, "cancelled by a user")
-        return self.job(number)
+        self.report_progress(number, "cancelled by a user")
+        return self.find_job(number)
 
-    def _all_ended(self) -> Iterator[Job]:
+    def _list_ended(self) -> Iterator[Job]:
         return chain.from_iterable(self._ended.values())
 
-    def _put(self, job: Job) -> Job:
+    def _put_job(self, job: Job) -> Job:
         with self._lock:
             self._open[job.number] = job
-        self._events.add("job", job)
+        self._events.append_event("job", job)
         return job
 
 
-def _ended_last(job: Job) -> tuple[float, int]:
+def _sort_by_end(job: Job) -> tuple[float, int]:
     """Orders jobs that ended, the newest first."""
     return (-job.ended_at.timestamp() if job.ended_at is not None else 0.0, -int(job.number))

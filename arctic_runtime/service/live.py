@@ -165,38 +165,40 @@ class LiveService(Protocol):
 
     events: EventLog
 
-    def state(self) -> ServiceState:
+    def get_state(self) -> ServiceState:
         """The service itself."""
 
-    def tables(self) -> Sequence[TableOverview]:
+    def list_tables(self) -> Sequence[TableOverview]:
         """All tables, layer by layer."""
 
-    def table(self, name: str) -> TableOverview | None:
+    def find_table(self, name: str) -> TableOverview | None:
         """The table of this name, with or without catalog and schema where it is the only one; None for no table."""
 
-    def jobs(self) -> Sequence[Job]:
+    def list_jobs(self) -> Sequence[Job]:
         """Jobs that wait or run, and then those that ended of late, newest first."""
 
-    def job(self, number: str) -> Job | None:
+    def find_job(self, number: str) -> Job | None:
         """A job that `jobs` still has."""
 
-    def upkeep(self) -> Sequence[Upkeep]:
+    def list_upkeep(self) -> Sequence[Upkeep]:
         """The upkeep that is planned, what comes next first."""
 
-    def ask(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any], plan: bool) -> Answer:
-        """Performs an operation that needs no Spark, or its plan. Raises what `Operation.run` raises."""
+    def answer_operation(
+        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+    ) -> Answer:
+        """Performs an operation that needs no Spark, or its plan. Raises what `Operation.run_operation` raises."""
 
-    def submit(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any]) -> Job:
+    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         """Queues an operation; raises ConfigError for tables or arguments that can't be meant."""
 
-    def refresh(self, tables: Sequence[str]) -> None:
+    def refresh_tables(self, tables: Sequence[str]) -> None:
         """Looks at these models at once, whatever pause or `target_lag` they have; at all for no names."""
 
-    def cancel(self, number: str) -> Job | None:
+    def cancel_job(self, number: str) -> Job | None:
         """Takes a job that waits from the queue; of one that runs, its Spark jobs. None where there is no such job."""
 
-    def pause(self, tables: Sequence[str], upkeep_only: bool) -> None:
+    def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
         """Leaves tables alone until `resume`, all for no names; raises ConfigError for a name that is none."""
 
-    def resume(self, tables: Sequence[str]) -> None:
+    def resume_tables(self, tables: Sequence[str]) -> None:
         """Ends what `pause` began, for all where no name is given."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TextIO
 
 from typing_extensions import Self
 
-from arctic_runtime.profile import masked_text
+from arctic_runtime.profile import mask_text
 from arctic_runtime.service.event_log import Event, EventLog
 from arctic_runtime.service.live import Job, ServiceState
 from arctic_runtime.thresholds import ServiceThresholds
@@ -44,24 +44,24 @@ class JsonFormatter(logging.Formatter):
             "time": (getattr(record, _AT, None) or now).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._shown(record.getMessage()),
+            "message": self._mask_value(record.getMessage()),
         }
-        line |= {name: self._shown(value) for name, value in getattr(record, _FIELDS, {}).items()}
+        line |= {name: self._mask_value(value) for name, value in getattr(record, _FIELDS, {}).items()}
         if record.exc_info:
-            line["trace"] = self._shown(self.formatException(record.exc_info))
+            line["trace"] = self._mask_value(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False, default=str)
 
-    def _shown(self, value: Any) -> Any:
+    def _mask_value(self, value: Any) -> Any:
         """A value without secrets, whatever it is made of."""
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, _MASK)
-            return masked_text(value)
+            return mask_text(value)
         if isinstance(value, Mapping):
-            return {str(key): self._shown(part) for key, part in value.items()}
+            return {str(key): self._mask_value(part) for key, part in value.items()}
         if isinstance(value, tuple | list):
-            return [self._shown(part) for part in value]
-        return value if isinstance(value, bool | int | float) or value is None else self._shown(str(value))
+            return [self._mask_value(part) for part in value]
+        return value if isinstance(value, bool | int | float) or value is None else self._mask_value(str(value))
 
 
 def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
@@ -74,15 +74,15 @@ def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
     logging.getLogger(LOGGER).setLevel(logging.INFO)
 
 
-def log(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
+def log_event(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
     """Logs a message with fields, of which those that are None are left out; `at` is when it happened, if not now."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: given, _AT: at})
+    present_fields = {name: value for name, value in fields.items() if value is not None}
+    logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: present_fields, _AT: at})
 
 
-def say(text: str) -> None:
+def log_message(text: str) -> None:
     """Logs what a service tells people; a line for all of it."""
-    log(logging.INFO, text, event="message")
+    log_event(logging.INFO, text, event="message")
 
 
 class EventLogger:
@@ -98,7 +98,7 @@ class EventLogger:
         self._states: dict[str, str] = {}
         self._service: ServiceState | None = None
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="logs", daemon=True)
+        self._thread = threading.Thread(target=self._follow_events, name="logs", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -109,20 +109,20 @@ class EventLogger:
         self._thread.join()
         self._log_new()
 
-    def _follow(self) -> None:
+    def _follow_events(self) -> None:
         while not self._ending.is_set():
-            self._events.after(self._last, self._wait_seconds)
+            self._events.wait_after(self._last, self._wait_seconds)
             self._log_new()
 
     def _log_new(self) -> None:
-        events, missed = self._events.after(self._last)
+        events, missed = self._events.wait_after(self._last)
         if missed:
-            log(logging.WARNING, f"{missed} events came too fast to be logged", event="missed", events=missed)
+            log_event(logging.WARNING, f"{missed} events came too fast to be logged", event="missed", events=missed)
         for event in events:
-            self._log(event)
+            self._log_event(event)
             self._last = event.number
 
-    def _log(self, event: Event) -> None:
+    def _log_event(self, event: Event) -> None:
         match event.kind:
             case "job":
                 self._log_job(event.data, event.at)
@@ -145,9 +145,9 @@ class EventLogger:
 
     def _log_service(self, state: ServiceState) -> None:
         before, self._service = self._service, state
-        if before is None or _told(before) != _told(state):
+        if before is None or _list_logged_state(before) != _list_logged_state(state):
             level = logging.WARNING if state.errors else logging.INFO
-            log(
+            log_event(
                 level,
                 f"service {state.role.replace('_', ' ')}",
                 event="service",
@@ -158,14 +158,14 @@ class EventLogger:
             )
 
 
-def _told(state: ServiceState) -> tuple[object, ...]:
+def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
     return (state.role, state.leader, state.is_paused, dict(state.errors))
 
 
 def log_job(job: Job, at: datetime | None = None) -> None:
     """Logs a job in the state that it has since a time."""
     tables = [str(table) for table in job.tables]
-    log(
+    log_event(
         logging.ERROR if job.state == "failed" else logging.INFO,
         f"{job.kind} {job.name} {job.state}",
         event=f"{job.kind}.{job.state}",
@@ -185,7 +185,7 @@ def log_job(job: Job, at: datetime | None = None) -> None:
 def log_batch(batch: Mapping[str, Any], at: datetime | None = None) -> None:
     """Logs a batch whose ingestion ended at a time."""
     dead = batch["dead"]
-    log(
+    log_event(
         logging.WARNING if dead else logging.INFO,
         f"batch of {batch['source']}",
         event="batch",

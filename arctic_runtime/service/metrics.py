@@ -30,7 +30,7 @@ from arctic_runtime.thresholds import ServiceThresholds
 _Labels = tuple[str, ...]
 
 
-def _now() -> datetime:
+def _get_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
@@ -40,11 +40,11 @@ class Tally:
     def __init__(self, remembered_jobs: int) -> None:
         self._remembered_jobs = remembered_jobs
         self._counting = threading.Lock()
-        self._counts: dict[str, dict[_Labels, float]] = {of.name: {} for of in (*COUNTERS, MISSED)}
-        self._observed: dict[str, dict[_Labels, _Distribution]] = {of.name: {} for of in HISTOGRAMS}
+        self._counts: dict[str, dict[_Labels, float]] = {metric.name: {} for metric in (*COUNTERS, MISSED)}
+        self._observed: dict[str, dict[_Labels, _Distribution]] = {metric.name: {} for metric in HISTOGRAMS}
         self._ended: OrderedDict[str, None] = OrderedDict()
 
-    def add(self, event: Event) -> None:
+    def count_event(self, event: Event) -> None:
         with self._counting:
             if self._is_repeated(event):
                 return
@@ -53,20 +53,20 @@ class Tally:
                 for labels, amount in counter.count(event):
                     counts[labels] = counts.get(labels, 0.0) + amount
             for histogram in HISTOGRAMS:
-                found = self._observed[histogram.name]
+                distributions = self._observed[histogram.name]
                 for labels, value in histogram.observe(event):
-                    found.setdefault(labels, _Distribution(histogram.buckets)).add(value)
+                    distributions.setdefault(labels, _Distribution(histogram.buckets)).add_value(value)
 
-    def miss(self, count: int) -> None:
+    def count_missed(self, count: int) -> None:
         """Notes that so many events are gone."""
         with self._counting:
             counts = self._counts[MISSED.name]
             counts[()] = counts.get((), 0.0) + count
 
-    def families(self, snapshot: Snapshot) -> Iterator[Metric]:
+    def list_families(self, snapshot: Snapshot) -> Iterator[Metric]:
         with self._counting:
-            yield from [self._counter(counter, snapshot) for counter in (*COUNTERS, MISSED)]
-            yield from [self._histogram(histogram, snapshot) for histogram in HISTOGRAMS]
+            yield from [self._build_counter(counter, snapshot) for counter in (*COUNTERS, MISSED)]
+            yield from [self._build_histogram(histogram, snapshot) for histogram in HISTOGRAMS]
 
     def _is_repeated(self, event: Event) -> bool:
         if event.kind != "job" or event.data.state not in ENDED:
@@ -78,17 +78,17 @@ class Tally:
             self._ended.popitem(last=False)
         return is_known
 
-    def _counter(self, counter: Counter, snapshot: Snapshot) -> Metric:
+    def _build_counter(self, counter: Counter, snapshot: Snapshot) -> Metric:
         family = CounterMetricFamily(counter.name, counter.meaning, labels=counter.labels)
         for labels, value in {**dict.fromkeys(counter.expected(snapshot), 0.0), **self._counts[counter.name]}.items():
             family.add_metric(labels, value)
         return family
 
-    def _histogram(self, histogram: Histogram, snapshot: Snapshot) -> Metric:
+    def _build_histogram(self, histogram: Histogram, snapshot: Snapshot) -> Metric:
         family = HistogramMetricFamily(histogram.name, histogram.meaning, labels=histogram.labels)
         expected = {labels: _Distribution(histogram.buckets) for labels in histogram.expected(snapshot)}
-        for labels, found in {**expected, **self._observed[histogram.name]}.items():
-            family.add_metric(labels, found.cumulative(), found.sum)
+        for labels, distribution in {**expected, **self._observed[histogram.name]}.items():
+            family.add_metric(labels, distribution.list_cumulative(), distribution.sum)
         return family
 
 
@@ -98,12 +98,12 @@ class _Distribution:
         self._counts = [0] * len(self._bounds)
         self.sum = 0.0
 
-    def add(self, value: float) -> None:
+    def add_value(self, value: float) -> None:
         self.sum += value
         for place, bound in enumerate(self._bounds):
             self._counts[place] += value <= bound
 
-    def cumulative(self) -> list[tuple[str, float]]:
+    def list_cumulative(self) -> list[tuple[str, float]]:
         """For each bucket its upper bound, and how many values are not above it."""
         return [
             ("+Inf" if bound == float("inf") else str(bound), count)
@@ -121,13 +121,15 @@ class ServiceCollector:
 
     def collect(self) -> Iterator[Metric]:
         service = self._service
-        snapshot = Snapshot(self._clock(), service.state(), service.tables(), service.jobs(), service.upkeep())
+        snapshot = Snapshot(
+            self._clock(), service.get_state(), service.list_tables(), service.list_jobs(), service.list_upkeep()
+        )
         for gauge in GAUGES:
             family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
             for labels, value in gauge.read(snapshot):
                 family.add_metric(labels, value)
             yield family
-        yield from self._tally.families(snapshot)
+        yield from self._tally.list_families(snapshot)
 
     def describe(self) -> Iterable[Metric]:
         """No names beforehand; without this, registering would ask the service."""
@@ -141,7 +143,7 @@ class Metrics:
     """
 
     def __init__(
-        self, service: LiveService, thresholds: ServiceThresholds, clock: Callable[[], datetime] = _now
+        self, service: LiveService, thresholds: ServiceThresholds, clock: Callable[[], datetime] = _get_now
     ) -> None:
         self._service = service
         self._wait_seconds = thresholds.event_wait_seconds
@@ -152,7 +154,7 @@ class Metrics:
         self._last = service.events.last
         self._ending = threading.Event()
         self._reading = threading.Lock()
-        self._thread = threading.Thread(target=self._follow, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._follow_events, name="metrics", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -167,24 +169,24 @@ class Metrics:
         """The number of the newest event that is counted."""
         return self._last
 
-    def text(self, accept: str = "") -> tuple[bytes, str]:
+    def format_metrics(self, accept: str = "") -> tuple[bytes, str]:
         """The metrics in the format that an Accept header asks for, and the type of that format."""
-        self._count()
+        self._count_new_events()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
 
-    def _follow(self) -> None:
+    def _follow_events(self) -> None:
         while not self._ending.is_set():
-            self._service.events.after(self._last, self._wait_seconds)
-            self._count()
+            self._service.events.wait_after(self._last, self._wait_seconds)
+            self._count_new_events()
 
-    def _count(self) -> None:
+    def _count_new_events(self) -> None:
         """Counts what has happened since it was last called; by one thread at a time."""
         with self._reading:
-            events, missed = self._service.events.after(self._last)
+            events, missed = self._service.events.wait_after(self._last)
             if missed:
-                self._tally.miss(missed)
+                self._tally.count_missed(missed)
             for event in events:
-                self._tally.add(event)
+                self._tally.count_event(event)
             if events:
                 self._last = events[-1].number

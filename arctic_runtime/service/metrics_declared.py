@@ -43,7 +43,7 @@ class Gauge:
     read: Callable[[Snapshot], Iterable[Sample]]
 
 
-def _no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
+def _list_no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
     return ()
 
 
@@ -58,7 +58,7 @@ class Counter:
     labels: tuple[str, ...]
     meaning: str
     count: Callable[[Event], Iterable[Sample]]
-    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _no_samples
+    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _list_no_samples
 
 
 SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -72,118 +72,128 @@ class Histogram:
     labels: tuple[str, ...]
     meaning: str
     observe: Callable[[Event], Iterable[Sample]]
-    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _no_samples
+    expected: Callable[[Snapshot], Iterable[tuple[str, ...]]] = _list_no_samples
     buckets: tuple[float, ...] = field(default=SECONDS_BUCKETS)
 
 
 # Gauges
 
 
-def _of(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_service(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterable[Sample]]:
     """One value for the whole service."""
     return lambda snapshot: (((), read(snapshot)),)
 
 
-def _names(of: TableOverview) -> tuple[str, str]:
-    return (str(of.table), str(of.layer))
+def _get_label_names(overview: TableOverview) -> tuple[str, str]:
+    return (str(overview.table), str(overview.layer))
 
 
-def _of_tables(read: Callable[[TableOverview, datetime], float | None]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_tables(
+    read: Callable[[TableOverview, datetime], float | None],
+) -> Callable[[Snapshot], Iterable[Sample]]:
     """A value for each table that has one."""
 
-    def samples(snapshot: Snapshot) -> Iterator[Sample]:
-        for of in snapshot.tables:
-            value = read(of, snapshot.now)
+    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+        for overview in snapshot.tables:
+            value = read(overview, snapshot.now)
             if value is not None:
-                yield _names(of), value
+                yield _get_label_names(overview), value
 
-    return samples
+    return list_samples
 
 
-def _of_built(read: Callable[[TableOverview], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_built_tables(read: Callable[[TableOverview], float]) -> Callable[[Snapshot], Iterable[Sample]]:
     """A value for each table that exists and can be looked at."""
-    return _of_tables(lambda of, _: None if of.state == "missing" or not of.version else read(of))
+    return _read_from_tables(
+        lambda overview, _: None if overview.state == "missing" or not overview.version else read(overview)
+    )
 
 
-def _age(now: datetime, since: datetime | None) -> float | None:
+def _compute_age(now: datetime, since: datetime | None) -> float | None:
     return None if since is None else max(0.0, (now - since).total_seconds())
 
 
-def _stale(of: TableOverview, now: datetime) -> float | None:
-    return None if of.freshness is None else _age(now, of.freshness.as_of)
+def _compute_staleness(overview: TableOverview, now: datetime) -> float | None:
+    return None if overview.freshness is None else _compute_age(now, overview.freshness.as_of)
 
 
-def _allowed_lag(of: TableOverview, _: datetime) -> float | None:
-    return None if of.freshness is None else of.freshness.allowed_lag_seconds
+def _get_allowed_lag(overview: TableOverview, _: datetime) -> float | None:
+    return None if overview.freshness is None else overview.freshness.allowed_lag_seconds
 
 
-def _timestamp(at: datetime | None) -> float | None:
+def _to_timestamp(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-def _table_states(snapshot: Snapshot) -> Iterator[Sample]:
-    for of, state in product(snapshot.tables, get_args(TableState)):
-        yield (*_names(of), state), float(of.state == state)
+def _list_table_states(snapshot: Snapshot) -> Iterator[Sample]:
+    for overview, state in product(snapshot.tables, get_args(TableState)):
+        yield (*_get_label_names(overview), state), float(overview.state == state)
 
 
-def _tables_by_state(snapshot: Snapshot) -> Iterator[Sample]:
-    counts = Counts((of.layer, of.state) for of in snapshot.tables)
-    for layer, state in product(sorted({of.layer for of in snapshot.tables}), get_args(TableState)):
+def _count_tables_by_state(snapshot: Snapshot) -> Iterator[Sample]:
+    counts = Counts((overview.layer, overview.state) for overview in snapshot.tables)
+    for layer, state in product(sorted({overview.layer for overview in snapshot.tables}), get_args(TableState)):
         yield (str(layer), state), float(counts[layer, state])
 
 
-def _readers(number: Literal["commits", "rows"]) -> Callable[[Snapshot], Iterable[Sample]]:
-    def samples(snapshot: Snapshot) -> Iterator[Sample]:
-        for of in snapshot.tables:
-            for lag in of.readers:
-                yield (*_names(of), lag.model), float(lag.commits if number == "commits" else lag.rows)
+def _read_from_readers(number: Literal["commits", "rows"]) -> Callable[[Snapshot], Iterable[Sample]]:
+    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+        for overview in snapshot.tables:
+            for lag in overview.readers:
+                yield (*_get_label_names(overview), lag.model), float(lag.commits if number == "commits" else lag.rows)
 
-    return samples
-
-
-def _of_ingested(read: Callable[[IngestionState, datetime], float | None]) -> Callable[[Snapshot], Iterable[Sample]]:
-    def samples(snapshot: Snapshot) -> Iterator[Sample]:
-        for of in snapshot.tables:
-            value = None if of.ingestion is None else read(of.ingestion, snapshot.now)
-            if of.ingestion is not None and value is not None:
-                yield (*_names(of), of.ingestion.source), value
-
-    return samples
+    return list_samples
 
 
-def _of_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+def _read_from_ingested(
+    read: Callable[[IngestionState, datetime], float | None],
+) -> Callable[[Snapshot], Iterable[Sample]]:
+    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+        for overview in snapshot.tables:
+            value = None if overview.ingestion is None else read(overview.ingestion, snapshot.now)
+            if overview.ingestion is not None and value is not None:
+                yield (*_get_label_names(overview), overview.ingestion.source), value
+
+    return list_samples
+
+
+def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
     """The highest value that the tables of a source tell."""
 
-    def samples(snapshot: Snapshot) -> Iterator[Sample]:
-        found: dict[str, float] = {}
-        for of in (of.ingestion for of in snapshot.tables if of.ingestion is not None):
-            found[of.source] = max(read(of), found.get(of.source, 0.0))
-        return (((source,), value) for source, value in found.items())
+    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
+        values: dict[str, float] = {}
+        for overview in (overview.ingestion for overview in snapshot.tables if overview.ingestion is not None):
+            values[overview.source] = max(read(overview), values.get(overview.source, 0.0))
+        return (((source,), value) for source, value in values.items())
 
-    return samples
+    return list_samples
 
 
-def _jobs_by_state(snapshot: Snapshot) -> Iterator[Sample]:
+def _count_jobs_by_state(snapshot: Snapshot) -> Iterator[Sample]:
     counts: Counts[tuple[str, str]] = Counts((job.kind, job.state) for job in snapshot.jobs)
     for kind, state in product(get_args(JobKind), ("waiting", "running")):
         yield (kind, state), float(counts[kind, state])
 
 
-def _longest_running(snapshot: Snapshot) -> Iterator[Sample]:
+def _find_longest_running(snapshot: Snapshot) -> Iterator[Sample]:
     for kind in get_args(JobKind):
-        ages = [_age(snapshot.now, job.began_at) for job in snapshot.jobs if (job.kind, job.state) == (kind, "running")]
+        ages = [
+            _compute_age(snapshot.now, job.began_at)
+            for job in snapshot.jobs
+            if (job.kind, job.state) == (kind, "running")
+        ]
         yield (kind,), max((age for age in ages if age is not None), default=0.0)
 
 
-def _planned_upkeep(read: Callable[[Upkeep], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    def samples(snapshot: Snapshot) -> Iterator[Sample]:
+def _sum_planned_upkeep(read: Callable[[Upkeep], float]) -> Callable[[Snapshot], Iterable[Sample]]:
+    def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
         for operation in ("compact", "expire"):
-            yield (operation,), sum(read(of) for of in snapshot.upkeep if of.operation == operation)
+            yield (operation,), sum(read(upkeep) for upkeep in snapshot.upkeep if upkeep.operation == operation)
 
-    return samples
+    return list_samples
 
 
-def _last_look(snapshot: Snapshot) -> Iterator[Sample]:
+def _list_last_look(snapshot: Snapshot) -> Iterator[Sample]:
     if snapshot.state.looked_at is not None:
         yield (), snapshot.state.looked_at.timestamp()
 
@@ -200,7 +210,7 @@ GAUGES = (
         "arctic_service_start_time_seconds",
         (),
         "When the service started, in seconds since 1970.",
-        _of(lambda of: of.state.started_at.timestamp()),
+        _read_from_service(lambda of: of.state.started_at.timestamp()),
     ),
     Gauge(
         "arctic_service_role",
@@ -208,12 +218,17 @@ GAUGES = (
         "1 for the role that the service has, 0 for the others: starting, leads, stands_by or ending.",
         lambda of: (((role,), float(of.state.role == role)) for role in _ROLES),
     ),
-    Gauge("arctic_service_paused", (), "1 while all work is paused.", _of(lambda of: float(of.state.is_paused))),
+    Gauge(
+        "arctic_service_paused",
+        (),
+        "1 while all work is paused.",
+        _read_from_service(lambda of: float(of.state.is_paused)),
+    ),
     Gauge(
         "arctic_service_last_look_timestamp_seconds",
         (),
         "When the service last looked where tables stand, in seconds since 1970.",
-        _last_look,
+        _list_last_look,
     ),
     Gauge(
         "arctic_service_part_failing",
@@ -222,111 +237,126 @@ GAUGES = (
         lambda of: (((part,), 1.0) for part in sorted(of.state.errors)),
     ),
     # Tables.
-    Gauge("arctic_tables", ("layer", "state"), "Tables by layer and state.", _tables_by_state),
-    Gauge("arctic_table_state", (*_TABLE, "state"), "1 for the state that a table has, 0 for others.", _table_states),
+    Gauge("arctic_tables", ("layer", "state"), "Tables by layer and state.", _count_tables_by_state),
+    Gauge(
+        "arctic_table_state", (*_TABLE, "state"), "1 for the state that a table has, 0 for others.", _list_table_states
+    ),
     Gauge(
         "arctic_table_stale_seconds",
         _TABLE,
         "How long ago the state of its sources is that a table shows, through all layers; none if that is not known.",
-        _of_tables(_stale),
+        _read_from_tables(_compute_staleness),
     ),
     Gauge(
         "arctic_table_target_lag_seconds",
         _TABLE,
         "How old the rows of a table may be: its target_lag, after those of the tables above it.",
-        _of_tables(_allowed_lag),
+        _read_from_tables(_get_allowed_lag),
     ),
     Gauge(
         "arctic_table_last_commit_timestamp_seconds",
         _TABLE,
         "Time of a table's newest commit, in seconds since 1970.",
-        _of_tables(lambda of, _: _timestamp(of.changed_at)),
+        _read_from_tables(lambda of, _: _to_timestamp(of.changed_at)),
     ),
     Gauge(
         "arctic_table_last_refresh_timestamp_seconds",
         _TABLE,
         "Time of the newest refresh that found a table up to date, in seconds since 1970.",
-        _of_tables(lambda of, _: _timestamp(of.refreshed_at)),
+        _read_from_tables(lambda of, _: _to_timestamp(of.refreshed_at)),
     ),
-    Gauge("arctic_table_rows", _TABLE, "Rows of a table.", _of_built(lambda of: of.rows)),
-    Gauge("arctic_table_files", _TABLE, "Data files of a table.", _of_built(lambda of: of.files)),
-    Gauge("arctic_table_size_bytes", _TABLE, "Size of a table's data files.", _of_built(lambda of: of.bytes)),
-    Gauge("arctic_table_hash_nodes", _TABLE, "Hash nodes of a table.", _of_built(lambda of: of.nodes)),
-    Gauge("arctic_table_versions", _TABLE, "Versions of a table that are kept.", _of_built(lambda of: of.versions)),
+    Gauge("arctic_table_rows", _TABLE, "Rows of a table.", _read_from_built_tables(lambda of: of.rows)),
+    Gauge("arctic_table_files", _TABLE, "Data files of a table.", _read_from_built_tables(lambda of: of.files)),
+    Gauge(
+        "arctic_table_size_bytes", _TABLE, "Size of a table's data files.", _read_from_built_tables(lambda of: of.bytes)
+    ),
+    Gauge("arctic_table_hash_nodes", _TABLE, "Hash nodes of a table.", _read_from_built_tables(lambda of: of.nodes)),
+    Gauge(
+        "arctic_table_versions",
+        _TABLE,
+        "Versions of a table that are kept.",
+        _read_from_built_tables(lambda of: of.versions),
+    ),
     Gauge(
         "arctic_table_unmerged_commits",
         _TABLE,
         "Commits of the change table that are not merged into the base.",
-        _of_built(lambda of: of.unmerged_commits),
+        _read_from_built_tables(lambda of: of.unmerged_commits),
     ),
     Gauge(
         "arctic_table_unmerged_rows",
         _TABLE,
         "Rows of the change table that are not merged into the base.",
-        _of_built(lambda of: of.unmerged_rows),
+        _read_from_built_tables(lambda of: of.unmerged_rows),
     ),
     Gauge(
         "arctic_table_recent_rows",
         _TABLE,
         "Rows of a table that were changed within the last minute.",
-        _of_built(lambda of: of.recent_rows),
+        _read_from_built_tables(lambda of: of.recent_rows),
     ),
     Gauge(
         "arctic_table_waste_bytes",
         _TABLE,
         "Bytes that readers of a table read in vain until the upkeep that is due is done.",
-        _of_built(lambda of: of.waste_bytes),
+        _read_from_built_tables(lambda of: of.waste_bytes),
     ),
     Gauge(
         "arctic_reader_lag_commits",
         (*_TABLE, "reader"),
         "Commits of a table that a model has yet to read.",
-        _readers("commits"),
+        _read_from_readers("commits"),
     ),
     Gauge(
-        "arctic_reader_lag_rows", (*_TABLE, "reader"), "Rows of a table that a model has yet to read.", _readers("rows")
+        "arctic_reader_lag_rows",
+        (*_TABLE, "reader"),
+        "Rows of a table that a model has yet to read.",
+        _read_from_readers("rows"),
     ),
     # Ingestion.
     Gauge(
         "arctic_ingestion_lag_seconds",
         (*_TABLE, "source"),
         "How far an ingested table is behind its source.",
-        _of_ingested(lambda of, now: _age(now, of.as_of)),
+        _read_from_ingested(lambda of, now: _compute_age(now, of.as_of)),
     ),
     Gauge(
         "arctic_ingestion_failing",
         (*_TABLE, "source"),
         "1 for an ingested table whose ingestion fails, until a batch has succeeded.",
-        _of_ingested(lambda of, _: float(bool(of.error))),
+        _read_from_ingested(lambda of, _: float(bool(of.error))),
     ),
     Gauge(
         "arctic_ingestion_running",
         _OF_SOURCE,
         "1 while a process ingests a source.",
-        _of_sources(lambda of: float(of.is_running)),
+        _read_from_sources(lambda of: float(of.is_running)),
     ),
     Gauge(
         "arctic_ingestion_dead_letters",
         _OF_SOURCE,
         "Events of a source that could not be applied and wait for a replay.",
-        _of_sources(lambda of: of.dead_letters),
+        _read_from_sources(lambda of: of.dead_letters),
     ),
     # Work.
-    Gauge("arctic_jobs", ("kind", "state"), "Jobs that wait or run.", _jobs_by_state),
+    Gauge("arctic_jobs", ("kind", "state"), "Jobs that wait or run.", _count_jobs_by_state),
     Gauge(
-        "arctic_job_running_seconds", ("kind",), "How long the longest running job has been running.", _longest_running
+        "arctic_job_running_seconds",
+        ("kind",),
+        "How long the longest running job has been running.",
+        _find_longest_running,
     ),
     Gauge(
         "arctic_upkeep_planned",
         ("operation",),
         "Tables for which upkeep is planned.",
-        _planned_upkeep(lambda _: 1.0),
+        _sum_planned_upkeep(lambda _: 1.0),
     ),
     Gauge(
         "arctic_upkeep_planned_bytes",
         ("operation",),
         "Bytes that the planned upkeep will write.",
-        _planned_upkeep(lambda of: of.bytes),
+        _sum_planned_upkeep(lambda of: of.bytes),
     ),
 )
 
@@ -334,51 +364,51 @@ GAUGES = (
 # Counters and histograms
 
 
-def _ended(event: Event) -> Job | None:
+def _get_ended_job(event: Event) -> Job | None:
     job = event.data
     return job if event.kind == "job" and job.state in ENDED else None
 
 
-def _of_job(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
+def _count_ended_jobs(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
     """Samples of each job that ends."""
 
-    def samples(event: Event) -> Iterable[Sample]:
-        job = _ended(event)
+    def list_samples(event: Event) -> Iterable[Sample]:
+        job = _get_ended_job(event)
         return () if job is None else count(job)
 
-    return samples
+    return list_samples
 
 
-def _refreshed(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    return _of_job(lambda job: count(job) if job.kind == "refresh" else ())
+def _count_refreshes(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
+    return _count_ended_jobs(lambda job: count(job) if job.kind == "refresh" else ())
 
 
-def _written(job: Job) -> Iterator[Sample]:
+def _list_written_bytes(job: Job) -> Iterator[Sample]:
     if job.kind != "refresh":
         yield from (((str(table), job.name), float(job.bytes)) for table in job.tables[:1] if job.bytes)
 
 
-def _waited(job: Job) -> Iterator[Sample]:
+def _list_wait_seconds(job: Job) -> Iterator[Sample]:
     if job.began_at is not None:
         yield (job.kind,), max(0.0, (job.began_at - job.queued_at).total_seconds())
 
 
-def _batch(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
+def _count_batches(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
     """Samples of each ingested batch: its `source`, `events`, those that are `dead`, and rows of `tables` by action."""
     return lambda event: count(event.data) if event.kind == "batch" else ()
 
 
-def _ingested_rows(batch: Mapping[str, Any]) -> Iterator[Sample]:
+def _list_ingested_rows(batch: Mapping[str, Any]) -> Iterator[Sample]:
     for table, rows in batch["tables"].items():
         yield from (((batch["source"], table, action), float(number)) for action, number in rows.items())
 
 
-def _sources(snapshot: Snapshot) -> Iterable[tuple[str, ...]]:
-    return {(of.ingestion.source,): None for of in snapshot.tables if of.ingestion is not None}
+def _list_sources(snapshot: Snapshot) -> Iterable[tuple[str, ...]]:
+    return {(overview.ingestion.source,): None for overview in snapshot.tables if overview.ingestion is not None}
 
 
-def _models(snapshot: Snapshot) -> list[str]:
-    return [str(of.table) for of in snapshot.tables if of.kind == "model"]
+def _list_models(snapshot: Snapshot) -> list[str]:
+    return [str(overview.table) for overview in snapshot.tables if overview.kind == "model"]
 
 
 COUNTERS = (
@@ -386,55 +416,57 @@ COUNTERS = (
         "arctic_refreshes_total",
         ("table", "outcome"),
         "Refreshes that ended, by outcome: done, failed or cancelled.",
-        _refreshed(lambda job: (((str(table), job.state), 1.0) for table in job.tables)),
-        lambda of: product(_models(of), sorted(ENDED)),
+        _count_refreshes(lambda job: (((str(table), job.state), 1.0) for table in job.tables)),
+        lambda of: product(_list_models(of), sorted(ENDED)),
     ),
     Counter(
         "arctic_refresh_seconds_total",
         ("table",),
         "Seconds that refreshes of a table took.",
-        _refreshed(lambda job: (((str(table),), job.seconds) for table in job.tables)),
-        lambda of: ((table,) for table in _models(of)),
+        _count_refreshes(lambda job: (((str(table),), job.seconds) for table in job.tables)),
+        lambda of: ((table,) for table in _list_models(of)),
     ),
     Counter(
         "arctic_refreshed_rows_total",
         ("table", "action"),
         "Rows that refreshes changed, by action: insert, update or delete.",
-        _refreshed(lambda job: (((str(job.tables[0]), action), float(rows)) for action, rows in job.rows.items())),
-        lambda of: product(_models(of), _ACTIONS),
+        _count_refreshes(
+            lambda job: (((str(job.tables[0]), action), float(rows)) for action, rows in job.rows.items())
+        ),
+        lambda of: product(_list_models(of), _ACTIONS),
     ),
     Counter(
         "arctic_jobs_ended_total",
         ("kind", "outcome"),
         "Jobs that ended, by kind (refresh, ingest, upkeep, operation, run, test) and outcome.",
-        _of_job(lambda job: (((job.kind, job.state), 1.0),)),
+        _count_ended_jobs(lambda job: (((job.kind, job.state), 1.0),)),
         lambda _: product(get_args(JobKind), sorted(ENDED)),
     ),
     Counter(
         "arctic_upkeep_bytes_total",
         ("table", "operation"),
         "Bytes that upkeep and operations wrote, by operation.",
-        _of_job(_written),
+        _count_ended_jobs(_list_written_bytes),
     ),
     Counter(
         "arctic_ingested_rows_total",
         ("source", "source_table", "action"),
         "Rows that ingestion changed, by the name of the table in its source and by action.",
-        _batch(_ingested_rows),
+        _count_batches(_list_ingested_rows),
     ),
     Counter(
         "arctic_ingested_events_total",
         _OF_SOURCE,
         "Events of a source that ingestion read.",
-        _batch(lambda batch: (((batch["source"],), float(batch["events"])),)),
-        _sources,
+        _count_batches(lambda batch: (((batch["source"],), float(batch["events"])),)),
+        _list_sources,
     ),
     Counter(
         "arctic_ingested_dead_events_total",
         _OF_SOURCE,
         "Events of a source that could not be applied, and became dead letters.",
-        _batch(lambda batch: (((batch["source"],), float(batch["dead"])),)),
-        _sources,
+        _count_batches(lambda batch: (((batch["source"],), float(batch["dead"])),)),
+        _list_sources,
     ),
     Counter("arctic_events_total", ("kind",), "Events of the service, by kind.", lambda of: (((of.kind,), 1.0),)),
 )
@@ -451,14 +483,14 @@ HISTOGRAMS = (
         "arctic_job_duration_seconds",
         ("kind",),
         "How long jobs ran; those of kind refresh are the refreshes.",
-        _of_job(lambda job: (((job.kind,), job.seconds),) if job.began_at is not None else ()),
+        _count_ended_jobs(lambda job: (((job.kind,), job.seconds),) if job.began_at is not None else ()),
         lambda _: ((kind,) for kind in get_args(JobKind)),
     ),
     Histogram(
         "arctic_job_wait_seconds",
         ("kind",),
         "How long jobs waited in the queue.",
-        _of_job(_waited),
+        _count_ended_jobs(_list_wait_seconds),
         lambda _: ((kind,) for kind in get_args(JobKind)),
     ),
 )
@@ -470,7 +502,8 @@ def describe_metrics() -> str:
     """The table of metrics in docs/metrics.md, in Markdown."""
     kinds = {Gauge: "gauge", Counter: "counter", Histogram: "histogram"}
     rows = (
-        f"| `{of.name}` | {kinds[type(of)]} | {', '.join(f'`{name}`' for name in of.labels)} | {of.meaning} |"
-        for of in METRICS
+        f"| `{metric.name}` | {kinds[type(metric)]} | {', '.join(f'`{name}`' for name in metric.labels)} "
+        f"| {metric.meaning} |"
+        for metric in METRICS
     )
     return "\n".join(["| metric | kind | labels | meaning |", "|---|---|---|---|", *rows]).replace("|  |", "| |")

@@ -17,8 +17,8 @@ from arctic_runtime.model.freshness import TableFacts
 from arctic_runtime.model.ingestion import time_of
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.inspect import Status, status
-from arctic_runtime.service.readings import relations_of
+from arctic_runtime.operations.inspect import Status, read_status
+from arctic_runtime.service.readings import list_relations
 from arctic_runtime.service.records import Heads
 
 
@@ -34,7 +34,7 @@ class ObservedTable:
         """The time of the newest commit with rows; None if there is none."""
         return time_of(self.facts.with_rows[-1].at_ms) if self.facts.with_rows else None
 
-    def rows_since(self, at_ms: float) -> int:
+    def count_rows_since(self, at_ms: float) -> int:
         """Number of rows that changed after a moment, in milliseconds since 1970."""
         return sum(commit.rows for commit in reversed(self.facts.with_rows) if commit.at_ms >= at_ms)
 
@@ -51,43 +51,47 @@ class ObservedTables:
         self.readable: frozenset[TableName] = frozenset()
         """The tables and views that there are under the names themselves; one that is being made has relations only."""
 
-    def look(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
+    def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
         """The tables of models, and tables of others, that have moved; those that are not asked for are forgotten.
 
         Raises CatalogError where the catalog does not answer.
         """
         names = {*models, *others}
-        relations = {name: _relations(name, models.get(name)) for name in names}
+        relations = {name: _list_relations(name, models.get(name)) for name in names}
         age = self._reader.thresholds.service.poll_seconds
-        heads = self._shared_heads.recent("tables", {of for found in relations.values() for of in found}, age).heads
+        heads = self._shared_heads.get_recent(
+            "tables", {table_name for observed in relations.values() for table_name in observed}, age
+        ).heads
         moved = {
             name
-            for name, of in relations.items()
-            if name not in self.tables or any(heads.get(one) != self._heads.get(one) for one in of)
+            for name, table_name in relations.items()
+            if name not in self.tables or any(heads.get(one) != self._heads.get(one) for one in table_name)
         }
-        kept = {name: of for name, of in self.tables.items() if name in names and name not in moved}
+        tables_kept = {
+            name: table_name for name, table_name in self.tables.items() if name in names and name not in moved
+        }
         for name in moved:
-            found = None
-            if any(relation in heads for relation in relations_of(name)):
+            observed = None
+            if any(relation in heads for relation in list_relations(name)):
                 with suppress(ArcticError):
-                    found = self._observe(name, models.get(name))
-            if found is not None:
-                kept[name] = found
-        self.tables, self._heads = kept, heads
+                    observed = self._observe_table(name, models.get(name))
+            if observed is not None:
+                tables_kept[name] = observed
+        self.tables, self._heads = tables_kept, heads
         self.readable = frozenset(names & heads.keys())
-        return moved & kept.keys()
+        return moved & tables_kept.keys()
 
-    def _observe(self, name: TableName, model: Model | None) -> ObservedTable | None:
+    def _observe_table(self, name: TableName, model: Model | None) -> ObservedTable | None:
         if model is None or model.is_landing:
             facts = observe_facts(self._reader, name, model)
             return None if facts is None else ObservedTable(facts)
         log = observe_model(self._reader, model).log
         if log is None:
             return None
-        return ObservedTable(to_facts(self._reader, model, log), status(self._reader, model, (), self._counts))
+        return ObservedTable(to_facts(self._reader, model, log), read_status(self._reader, model, (), self._counts))
 
 
-def _relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
+def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
     """The relations that tell of a table; how far a source of change data is stands beside its dead letters."""
     source = model.source if model else None
-    return (*relations_of(name), *((source.dead_letters,) if source else ()))
+    return (*list_relations(name), *((source.dead_letters,) if source else ()))

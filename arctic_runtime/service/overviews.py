@@ -76,14 +76,14 @@ class Shown:
         return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
-def overviews(shown: Shown) -> list[TableOverview]:
+def build_overviews(shown: Shown) -> list[TableOverview]:
     """Every table, layer by layer, and by name within a layer."""
-    layers = _layers(shown)
+    layers = _compute_layers(shown)
     facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
     plan = FreshnessPlan(facts, shown.now, shown.confirmed_seconds)
-    readers = _readers(shown)
-    found = [_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
-    return sorted(found, key=lambda of: (of.layer, of.table))
+    readers = _list_reader_lags(shown)
+    built = [_build_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
+    return sorted(built, key=lambda overview: (overview.layer, overview.table))
 
 
 def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
@@ -97,24 +97,24 @@ def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> b
     return last != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
 
 
-def _layers(shown: Shown) -> dict[TableName, int]:
+def _compute_layers(shown: Shown) -> dict[TableName, int]:
     """Table → its layer; in an order in which each comes after all that it reads."""
-    found: dict[TableName, int] = {}
+    layers: dict[TableName, int] = {}
 
-    def place(name: TableName) -> int:
-        if name not in found:
-            above = [place(of) for of in sorted(shown.read_by(name)) if of != name]
-            found[name] = max(above, default=-1) + 1
-        return found[name]
+    def place_table(name: TableName) -> int:
+        if name not in layers:
+            above = [place_table(upstream) for upstream in sorted(shown.read_by(name)) if upstream != name]
+            layers[name] = max(above, default=-1) + 1
+        return layers[name]
 
     for name in sorted({*shown.reads, *shown.models, *shown.scheduled}):
-        place(name)
-    return found
+        place_table(name)
+    return layers
 
 
-def _readers(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
+def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
     """Table → how far each of its readers is behind."""
-    found: dict[TableName, list[Lag]] = {}
+    lags_by_table: dict[TableName, list[Lag]] = {}
     for reader, tables in shown.reads.items():
         own = shown.observed.get(reader)
         for table in tables:
@@ -122,9 +122,9 @@ def _readers(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
             offset = (own.facts.offsets or {}).get(str(table)) if own is not None else None
             if source is None or offset is None:
                 continue
-            left = source.facts.after(offset)
-            found.setdefault(table, []).append(Lag(str(reader), len(left), sum(of.rows for of in left)))
-    return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in found.items()}
+            left = source.facts.list_unread_commits(offset)
+            lags_by_table.setdefault(table, []).append(Lag(str(reader), len(left), sum(commit.rows for commit in left)))
+    return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in lags_by_table.items()}
 
 
 def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
@@ -149,7 +149,7 @@ def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginSt
     return replace(origin, ingested_by="this service", ingested_until=now + timedelta(seconds=1))
 
 
-def _overview(
+def _build_overview(
     name: TableName,
     layer: int,
     shown: Shown,
@@ -161,15 +161,17 @@ def _overview(
     refreshing = shown.refreshing.get(name, Refreshing())
     status = observed.status if observed else None
     origin = facts[str(name)].origin if observed else None
-    ingestion = _ingestion(status.ingestion, origin, shown) if status and status.ingestion and origin else None
-    kind = _kind(name, model, shown)
-    freshness = plan.freshness(str(name)) if observed and (kind == "model" or origin is not None) else None
+    ingestion = (
+        _build_ingestion_state(status.ingestion, origin, shown) if status and status.ingestion and origin else None
+    )
+    kind = _choose_kind(name, model, shown)
+    freshness = plan.get_freshness(str(name)) if observed and (kind == "model" or origin is not None) else None
     return TableOverview(
         table=name,
         kind=kind,
-        state=_state(name, kind, shown, refreshing, origin, freshness),
+        state=_choose_state(name, kind, shown, refreshing, origin, freshness),
         layer=layer,
-        reads=tuple(sorted(of for of in shown.read_by(name) if of != name)),
+        reads=tuple(sorted(upstream for upstream in shown.read_by(name) if upstream != name)),
         version=status.version if status else "",
         changed_at=observed.changed_at if observed else None,
         refreshed_at=refreshing.refreshed_at,
@@ -182,7 +184,7 @@ def _overview(
         versions=status.versions if status else 0,
         unmerged_commits=status.unmerged_commits if status else 0,
         unmerged_rows=status.unmerged_rows if status else 0,
-        recent_rows=observed.rows_since(1000 * (shown.now.timestamp() - shown.flow_seconds)) if observed else 0,
+        recent_rows=observed.count_rows_since(1000 * (shown.now.timestamp() - shown.flow_seconds)) if observed else 0,
         waste_bytes=shown.waste.get(name, 0),
         readers=readers,
         ingestion=ingestion,
@@ -193,7 +195,7 @@ def _overview(
     )
 
 
-def _kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
+def _choose_kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
     if model is None:
         return "scheduled" if name in shown.scheduled else "source"
     if model.ingested_from is not None:
@@ -205,7 +207,7 @@ def _is_paused(name: TableName, shown: Shown) -> bool:
     return shown.paused.everything or str(name) in shown.paused.tables
 
 
-def _state(
+def _choose_state(
     name: TableName,
     kind: TableKind,
     shown: Shown,
@@ -232,8 +234,17 @@ def _state(
     return freshness.state
 
 
-def _ingestion(of: Ingestion, origin: OriginStatus, shown: Shown) -> IngestionState:
+def _build_ingestion_state(ingestion: Ingestion, origin: OriginStatus, shown: Shown) -> IngestionState:
     lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
     error = origin.failure.message if origin.failure is not None else ""
     is_running = origin.is_ingested(shown.now)
-    return IngestionState(of.source, of.table, of.position, origin.as_of, lag, of.dead_letters, is_running, error)
+    return IngestionState(
+        ingestion.source,
+        ingestion.table,
+        ingestion.position,
+        origin.as_of,
+        lag,
+        ingestion.dead_letters,
+        is_running,
+        error,
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from arctic_runtime.ivm.frontend.reads import Reads, reads
-from arctic_runtime.model.names import TableName, changes_read
+from arctic_runtime.ivm.frontend.reads import Reads, find_reads
+from arctic_runtime.model.names import TableName, list_changes_read
 from arctic_runtime.model.table import Model
 from arctic_runtime.service.records import FollowedTables, Heads
 
@@ -36,12 +36,12 @@ class Reading:
     tables: frozenset[TableName]
     views: frozenset[TableName]
 
-    def followed(self, model: TableName) -> FollowedTables:
-        relations = {relation for table in self.tables - {model} for relation in relations_of(table)}
-        return FollowedTables(frozenset(relations | self.views), frozenset(relations_of(model)))
+    def to_followed_tables(self, model: TableName) -> FollowedTables:
+        relations = {relation for table in self.tables - {model} for relation in list_relations(table)}
+        return FollowedTables(frozenset(relations | self.views), frozenset(list_relations(model)))
 
 
-def relations_of(table: TableName) -> tuple[TableName, ...]:
+def list_relations(table: TableName) -> tuple[TableName, ...]:
     """A table and what an arctic table has beside it; which of these move tells who has changed it."""
     return (table, table.changes, table.base)
 
@@ -54,29 +54,31 @@ class Readings:
 
     def __init__(self, models: Sequence[FollowedModel], view_sql: ViewSql) -> None:
         self._view_sql = view_sql
-        self._models = {of.table: of for of in models}
-        self._direct = {of.table: frozenset(_direct(of)) for of in models}
+        self._models = {followed_model.table: followed_model for followed_model in models}
+        self._direct = {
+            followed_model.table: frozenset(_list_direct_reads(followed_model)) for followed_model in models
+        }
         self._views: dict[TableName, tuple[str, frozenset[TableName]]] = {}
-        self.of: dict[TableName, Reading] = {
+        self.by_model: dict[TableName, Reading] = {
             model: Reading(tables, frozenset()) for model, tables in self._direct.items()
         }
 
-    def relations(self) -> frozenset[TableName]:
+    def list_all_relations(self) -> frozenset[TableName]:
         """Every relation whose head counts."""
-        followed = (reading.followed(model) for model, reading in self.of.items())
-        return frozenset().union(*(of.reads | of.own for of in followed))
+        followed = (reading.to_followed_tables(model) for model, reading in self.by_model.items())
+        return frozenset().union(*(reading_tables.reads | reading_tables.own for reading_tables in followed))
 
-    def resolve(self, heads: Heads, views: Collection[TableName]) -> bool:
+    def resolve_views(self, heads: Heads, views: Collection[TableName]) -> bool:
         """Looks into the views that there are; returns whether a model reads something else than was known.
 
         `views` are those among the relations of `heads`.
         """
-        found = {model: self._resolved(model, heads, views) for model in self._models}
-        differs = found != self.of
-        self.of = found
+        resolved = {model: self._resolve_model(model, heads, views) for model in self._models}
+        differs = resolved != self.by_model
+        self.by_model = resolved
         return differs
 
-    def _resolved(self, model: TableName, heads: Heads, views: Collection[TableName]) -> Reading:
+    def _resolve_model(self, model: TableName, heads: Heads, views: Collection[TableName]) -> Reading:
         tables: set[TableName] = set()
         seen: set[TableName] = set()
         waiting = list(self._direct[model])
@@ -86,7 +88,7 @@ class Readings:
                 continue
             if name in views and not self._is_arctic(name, heads):
                 seen.add(name)
-                waiting.extend(self._behind(name, heads[name]))
+                waiting.extend(self._list_behind_view(name, heads[name]))
             else:
                 tables.add(name)
         return Reading(frozenset(tables), frozenset(seen))
@@ -95,22 +97,25 @@ class Readings:
         """Whether a name is that of a table merged on read, whose view is ours."""
         return name in self._models or name.changes in heads
 
-    def _behind(self, view: TableName, head: str) -> frozenset[TableName]:
+    def _list_behind_view(self, view: TableName, head: str) -> frozenset[TableName]:
         known = self._views.get(view)
         if known is None or known[0] != head:
             sql = self._view_sql(view)
-            known = (head, frozenset(_named(reads(sql, view.catalog, view.schema), view)) if sql else frozenset())
+            known = (
+                head,
+                frozenset(_list_named_tables(find_reads(sql, view.catalog, view.schema), view)) if sql else frozenset(),
+            )
             self._views[view] = known
         return known[1]
 
 
-def _direct(of: FollowedModel) -> Iterator[TableName]:
-    model = of.model
+def _list_direct_reads(followed_model: FollowedModel) -> Iterator[TableName]:
+    model = followed_model.model
     if model.config.input == "changes":
-        yield from changes_read(model.sql)
-    yield from _named(reads(model.sql, model.table.catalog, model.table.schema), model.table)
-    yield from (name for name in of.declared if name.catalog == model.table.catalog)
+        yield from list_changes_read(model.sql)
+    yield from _list_named_tables(find_reads(model.sql, model.table.catalog, model.table.schema), model.table)
+    yield from (name for name in followed_model.declared if name.catalog == model.table.catalog)
 
 
-def _named(read: Reads, home: TableName) -> Iterator[TableName]:
+def _list_named_tables(read: Reads, home: TableName) -> Iterator[TableName]:
     return (name for name in read.tables if name.catalog == home.catalog and not name.name.startswith("changes("))

@@ -41,13 +41,13 @@ class Record:
     failures: int = 0
     retry_at: float = 0.0
 
-    def news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
+    def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
         """What a refresh would find. The clock is news for a model that is recomputed, as often as its lag says."""
-        if self.seen is None or _moved(tables.reads, self.seen, heads):
+        if self.seen is None or _has_moved(tables.reads, self.seen, heads):
             return "reads"
         if self.is_recomputed and lag_seconds > 0 and not self.is_delayed(now, lag_seconds):
             return "reads"
-        return "own" if _moved(tables.own, self.seen, heads) else "none"
+        return "own" if _has_moved(tables.own, self.seen, heads) else "none"
 
     def is_delayed(self, now: float, lag_seconds: float) -> bool:
         """Whether its rows may still be as old as they are."""
@@ -61,15 +61,15 @@ class Record:
         """Whether its rows have been older than some table's for so long."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
-    def confirmed(self, seen: Heads, is_recomputed: bool) -> Record:
+    def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:
         """After a look without news, which found that the model is up to date."""
         return Record(seen, self.refreshed_at, self.complete_at, is_recomputed)
 
-    def succeeded(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
+    def record_success(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
         """After a refresh; it `is_complete` where no table above the model was older than the pass."""
         return Record(seen, began, began if is_complete else self.complete_at, is_recomputed)
 
-    def failed(self, now: float, thresholds: ServiceThresholds) -> Record:
+    def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
         """After a failure; each one in a row doubles the pause before the next attempt, up to a limit."""
         return replace(self, failures=self.failures + 1, retry_at=now + pause_after(self.failures + 1, thresholds))
 
@@ -80,5 +80,5 @@ def pause_after(failures: int, thresholds: ServiceThresholds | UpkeepThresholds)
     return thresholds.retry_seconds * float(2**doublings)
 
 
-def _moved(relations: Collection[TableName], seen: Heads, heads: Heads) -> bool:
+def _has_moved(relations: Collection[TableName], seen: Heads, heads: Heads) -> bool:
     return any(seen.get(relation) != heads.get(relation) for relation in relations)

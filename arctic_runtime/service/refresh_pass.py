@@ -60,20 +60,20 @@ class Pass:
     def is_over(self) -> bool:
         return not self._undecided and "running" not in self._fates.values()
 
-    def take(self) -> list[Start]:
+    def take_ready(self) -> list[Start]:
         """The models that can start now, each given out once."""
         started = []
         for model in list(self._undecided):
             if not self._is_decidable(model):
                 continue
             self._undecided.remove(model)
-            fate, has_news = self._decide(model)
-            self._settle(model, fate)
+            fate, has_news = self._decide_fate(model)
+            self._record_fate(model, fate)
             if fate == "running":
                 started.append(Start(model, has_news))
         return started
 
-    def end(self, model: TableName, ended: Ended) -> None:
+    def end_model(self, model: TableName, ended: Ended) -> None:
         """A model that was taken has come to its end."""
         fates: Mapping[Ended, _Fate] = {
             "changed": "changed",
@@ -81,7 +81,7 @@ class Pass:
             "failed": "blocked",
             "conflict": "blocked",
         }
-        self._settle(model, fates[ended])
+        self._record_fate(model, fates[ended])
 
     def is_complete(self, model: TableName) -> bool:
         """Whether a model that was refreshed shows this pass's state of all its origins."""
@@ -94,7 +94,7 @@ class Pass:
     def _is_decidable(self, model: TableName) -> bool:
         return all(self._fates.get(above, "running") != "running" for above in self._graph.upstreams[model])
 
-    def _decide(self, model: TableName) -> tuple[_Fate, bool]:
+    def _decide_fate(self, model: TableName) -> tuple[_Fate, bool]:
         candidate, upstreams = self._candidates[model], self._graph.upstreams[model]
         blocking = min((above for above in upstreams if self._fates[above] == "blocked"), default=None)
         if blocking is not None:
@@ -105,19 +105,19 @@ class Pass:
             return "done", False
         if candidate.is_paused:
             return "blocked", has_news
-        if has_news and (candidate.is_delayed or self._would_mix(model)):
+        if has_news and (candidate.is_delayed or self._is_mixing_versions(model)):
             return "waiting", has_news
         return "running", has_news
 
-    def _would_mix(self, model: TableName) -> bool:
+    def _is_mixing_versions(self, model: TableName) -> bool:
         """Whether rows of one origin would come to a model as of two states of it."""
-        return bool(self._graph.shared[model] & self._lagging_above(model))
+        return bool(self._graph.shared[model] & self._list_lagging_origins(model))
 
-    def _lagging_above(self, model: TableName) -> Tables:
+    def _list_lagging_origins(self, model: TableName) -> Tables:
         return NOTHING.union(*(self._lagging[above] for above in self._graph.upstreams[model]))
 
-    def _settle(self, model: TableName, fate: _Fate) -> None:
+    def _record_fate(self, model: TableName, fate: _Fate) -> None:
         """Notes what became of a model, and of which origins its rows are older than this pass."""
         self._fates[model] = fate
         is_behind = fate in ("waiting", "blocked")
-        self._lagging[model] = self._graph.origins[model] if is_behind else self._lagging_above(model)
+        self._lagging[model] = self._graph.origins[model] if is_behind else self._list_lagging_origins(model)

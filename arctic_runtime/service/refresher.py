@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.step import Reason
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.refreshing import Readers, refreshed
+from arctic_runtime.operations.refreshing import Readers, perform_refresh
 from arctic_runtime.plan.decide import COMPUTED_EACH_TIME, Decision
 from arctic_runtime.service.task import Done, Task
 from arctic_runtime.spark.engine.jobs import describe_jobs
-from arctic_runtime.spark.engine.session_pool import SessionPool, lent
+from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
 from arctic_runtime.spark.refresh.planning import PlannedRefresh, RefreshPlanner
 
 if TYPE_CHECKING:
@@ -28,32 +28,32 @@ class Refresher:
         self._readers = readers
 
     def __call__(self, task: Task) -> Done:
-        planner = self.planner(task, task.followed.model)
-        return self.perform(task, planner, planned_for(task, planner))
+        planner = self.build_planner(task, task.followed.model)
+        return self.perform_plan(task, planner, plan_task(task, planner))
 
-    def planner(self, task: Task, model: Model) -> RefreshPlanner:
+    def build_planner(self, task: Task, model: Model) -> RefreshPlanner:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
-    def perform(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
+    def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
         """Does what was planned, and then the upkeep that is due, unless the task leaves it to somebody else."""
-        with lent(self._pool) as take:
+        with lend_session(self._pool) as take:
 
-            def session() -> SparkSession:
+            def open_session() -> SparkSession:
                 spark = take()
                 describe_jobs(spark, f"arctic run: {task.followed.name}")
                 return spark
 
-            found = refreshed(planner, planned, session, self._readers, task.with_upkeep)
-        return Done(found, planned.decision.reason in COMPUTED_EACH_TIME)
+            refreshed_outcome = perform_refresh(planner, planned, open_session, self._readers, task.with_upkeep)
+        return Done(refreshed_outcome, planned.decision.reason in COMPUTED_EACH_TIME)
 
 
 NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
 """Reasons for which a query may have another result although nothing else moved: that would never end."""
 
 
-def planned_for(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
+def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
     """What a run would do, but that without news nothing is computed for a reason that never goes away."""
-    planned = planner.plan()
+    planned = planner.plan_refresh()
     decision = planned.decision
     if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:
         return replace(planned, decision=Decision("unchanged", decision.reason, decision.windows))

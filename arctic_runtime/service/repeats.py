@@ -17,6 +17,6 @@ class Repeats:
         self._messages[subject] = message
         return is_new
 
-    def clear(self, subject: Hashable) -> None:
+    def clear_subject(self, subject: Hashable) -> None:
         """Notes that the subject is well again."""
         self._messages.pop(subject, None)

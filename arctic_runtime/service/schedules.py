@@ -80,14 +80,14 @@ def was_set_back(last: datetime, now: datetime) -> bool:
     return last - now > _SHIFT
 
 
-def due_models(
+def list_due_models(
     models: Sequence[Scheduled], last: Mapping[str, datetime], now: datetime, waiting: Collection[str]
 ) -> Iterator[Scheduled]:
     """The models that are due and not `waiting`, in their order; one below a model that waits is left out.
 
     A generator: what ended badly is to be among `waiting` before the next one is asked for.
     """
-    for of in models:
-        is_held = of.name in waiting or any(name in waiting for name in of.above)
-        if not is_held and of.name in last and is_due(of.cron, last[of.name], now):
-            yield of
+    for model in models:
+        is_held = model.name in waiting or any(name in waiting for name in model.above)
+        if not is_held and model.name in last and is_due(model.cron, last[model.name], now):
+            yield model

@@ -32,8 +32,8 @@ from arctic_runtime.service.task import Done, Report, Task
 from arctic_runtime.service.term import Term
 from arctic_runtime.service.timetable import Timetable
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool
 
 LOG = logging.getLogger(__name__)
@@ -49,40 +49,40 @@ class ServedProject(Protocol):
     def threads(self) -> int:
         """How many models are refreshed side by side."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether files of the project are others than when it was last loaded; cheap."""
 
-    def load(self) -> Sequence[FollowedModel] | None:
+    def load_models(self) -> Sequence[FollowedModel] | None:
         """The models as the project has them now; None where it can't be used, which the user has been told."""
 
-    def followed(self) -> Sequence[FollowedModel]:
+    def list_followed(self) -> Sequence[FollowedModel]:
         """The models that are kept fresh."""
 
-    def refresh(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> Done:
         """Refreshes a model in the calling thread; raises what `RefreshModel` raises."""
 
     def prepare_thread(self) -> None:
         """Readies a thread that refreshes models, or has dbt run or test them."""
 
-    def scheduled(self) -> Sequence[Scheduled]:
+    def list_scheduled(self) -> Sequence[Scheduled]:
         """The models that dbt runs at times, each after all that it reads."""
 
     def run_scheduled(self, name: str) -> str:
         """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
 
-    def tested(self) -> Collection[TableName]:
+    def list_tested_tables(self) -> Collection[TableName]:
         """The tables whose tests are run after each refresh."""
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         """Runs the tests of a table in the calling thread."""
 
-    def models(self) -> Sequence[Model]:
+    def list_models(self) -> Sequence[Model]:
         """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
 
-    def maintained(self) -> Sequence[Maintained]:
+    def list_maintained(self) -> Sequence[Maintained]:
         """The tables that are kept up."""
 
-    def expected(self) -> Collection[TableName]:
+    def list_expected_tables(self) -> Collection[TableName]:
         """The tables that ingestion makes when their first rows come."""
 
 
@@ -92,9 +92,9 @@ class Ingesting(Protocol):
     @property
     def name(self) -> str: ...
 
-    def run(self) -> None: ...
+    def run_ingestion(self) -> None: ...
 
-    def stop(self) -> None: ...
+    def stop_ingestion(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Service:
         table: ServiceTable,
         settings: ServeSettings,
         ingesting: Callable[[], Sequence[Ingesting]] = lambda: (),
-        told: Told | None = None,
+        listeners: Told | None = None,
         version: str = "",
         with_upkeep: bool = True,
     ) -> None:
@@ -129,7 +129,7 @@ class Service:
         self._project = project
         self._reader = reader
         self._table = table
-        self._told = told or Told()
+        self._told = listeners or Told()
         self._ingesting = ingesting
         self._with_upkeep = with_upkeep
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
@@ -140,64 +140,64 @@ class Service:
         self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._around)
         live = LiveWarehouse(project, reader, sessions, table, self._around, self._upkeep, board, events, version)
         self.live = live
-        self._tests = DataTests(project, board, limits, self._part_fails)
+        self._tests = DataTests(project, board, limits, self._show_part_failure)
         self._timetable = Timetable(
-            project, table, board, limits, self._around.is_paused, self._part_fails, self._tests.refreshed
+            project, table, board, limits, self._around.is_paused, self._show_part_failure, self._tests.queue_tests
         )
         self._stopping = threading.Event()
         self._term: Term | None = None
         self._spark_end: SparkEnded | None = None
 
-    def run(self) -> None:
+    def run_service(self) -> None:
         """Leads, or stands by until it may, until `stop`; raises SparkEnded if Spark is gone."""
         self._table.ensure()
         self._around.paused = self._table.paused()
-        self._use(self._project.followed())
+        self._replace_models(self._project.list_followed())
         observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
         observer.start()
         try:
-            while self._may_lead():
-                self._lead()
+            while self._wait_for_leadership():
+                self._lead_until_stopped()
         finally:
             self._stopping.set()
             self.live.change_state(role="ending")
-            self.live.close()
+            self.live.close_operations()
             observer.join()
         if self._spark_end is not None:
             raise self._spark_end
 
-    def fail(self, error: SparkEnded) -> None:
+    def end_without_spark(self, error: SparkEnded) -> None:
         """Ends the service because its Spark is gone; from now on it says that it is not ready."""
         if self._spark_end is None:
             self._spark_end = error
             self.live.set_error("spark", str(error))
             self.live.change_state(role="ending")
-        self.stop()
+        self.stop_service()
 
-    def stop(self) -> None:
+    def stop_service(self) -> None:
         """Ends the service after what is under way; can be called from any thread or signal handler."""
         self._stopping.set()
         term = self._term
         if term is not None:
-            term.end()
+            term.end_leadership()
 
-    def batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
+    def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
         """A batch of a source was ingested: those who read its tables are looked at without a pause."""
-        self.live.events.add("batch", {"source": source, **data})
+        self.live.events.append_event("batch", {"source": source, **data})
         for table in tables:
-            self._upkeep.moved(table)
+            self._upkeep.note_write(table)
         follower = self.live.follower
         if follower is not None:
-            follower.wake()
+            follower.wake_up()
 
     # Leading
 
-    def _may_lead(self) -> bool:
+    def _wait_for_leadership(self) -> bool:
         """Waits for the lease; False where the service is stopped meanwhile."""
         while not self._stopping.is_set():
             try:
                 self._table.ensure()
-                other = self._lease.take()
+                other = self._lease.take_lease()
                 self._around.paused = self._table.paused()
                 self.live.set_error("lease", "")
             except ArcticError as error:
@@ -205,106 +205,112 @@ class Service:
             else:
                 if other is None:
                     return True
-                self._stand_by(other)
+                self._show_standby(other)
             self._stopping.wait(self._limits.lease_poll_seconds)
         return False
 
-    def _stand_by(self, other: Held) -> None:
-        if self.live.state().leader != other.process:
+    def _show_standby(self, other: Held) -> None:
+        if self.live.get_state().leader != other.process:
             self._told.say(f"stands by while {other.process} leads")
             self.live.change_state(role="stands_by", leader=other.process)
 
-    def _lead(self) -> None:
+    def _lead_until_stopped(self) -> None:
         """Does all the work until the service is stopped, or another one has taken over."""
         term = self._term = Term()
 
-        def lost(other: Held) -> None:
-            self._stand_by(other)
-            term.end()
+        def end_leadership(other: Held) -> None:
+            self._show_standby(other)
+            term.end_leadership()
 
         try:
             if self._stopping.is_set():
                 return
             self.live.change_state(role="leads", leader="")
-            with self._lease.kept(lost):
-                self._work(term)
+            with self._lease.keep_alive(end_leadership):
+                self._run_parts(term)
         finally:
             self._term = None
-            self._lease.end()
+            self._lease.end_lease()
 
-    def _work(self, term: Term) -> None:
+    def _run_parts(self, term: Term) -> None:
         project, around = self._project, self._around
         follower = Follower(
             self._reader,
-            self._refresh,
-            self._report,
+            self._refresh_model,
+            self._report_refresh,
             project.threads,
             self._told.say,
             project.prepare_thread,
-            is_paused=around.waits,
-            look=around.heads.look,
+            is_paused=around.is_waiting,
+            look=around.heads.observe_now,
         )
-        parts = {"upkeep": partial(self._upkeep.run, term.over)} if self._with_upkeep else {}
-        parts |= {"schedules": partial(self._timetable.run, term.over), "tests": partial(self._tests.run, term.over)}
-        parts |= {to_part_name(of.name): partial(self._ingest, term, of) for of in self._ingesting()}
+        parts = {"upkeep": partial(self._upkeep.run_until, term.over)} if self._with_upkeep else {}
+        parts |= {
+            "schedules": partial(self._timetable.run_until, term.over),
+            "tests": partial(self._tests.run_until, term.over),
+        }
+        parts |= {
+            to_part_name(ingestion.name): partial(self._ingest_source, term, ingestion)
+            for ingestion in self._ingesting()
+        }
         with follower:
-            follower.follow(project.followed())
-            term.on_end(follower.stop)
+            follower.follow_models(project.list_followed())
+            term.on_end(follower.stop_following)
             self.live.follower = follower
-            threads = [self._beside(name, action) for name, action in parts.items()]
+            threads = [self._run_in_background(name, action) for name, action in parts.items()]
             try:
-                follower.run(_Reloading(project, self._use))
+                follower.run_until_stopped(_Reloading(project, self._replace_models))
             except SparkEnded as error:
-                self.fail(error)
+                self.end_without_spark(error)
             finally:
                 self.live.follower = None
-                term.end()
+                term.end_leadership()
                 for thread in threads:
                     thread.join()
 
-    def _beside(self, name: str, action: Callable[[], None]) -> threading.Thread:
+    def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
         """A part of the service in a thread of its own; where it ends by an error the others go on."""
 
-        def act() -> None:
+        def run_action() -> None:
             try:
                 action()
             except Exception as error:
                 LOG.exception("%s ended", name)
-                self.live.set_error(name, message_of(error))
-                self._told.say(f"{name} ended: {message_of(error)}")
+                self.live.set_error(name, get_message(error))
+                self._told.say(f"{name} ended: {get_message(error)}")
 
-        thread = threading.Thread(target=act, name=name)
+        thread = threading.Thread(target=run_action, name=name)
         thread.start()
         return thread
 
-    def _use(self, models: Sequence[FollowedModel]) -> None:
+    def _replace_models(self, models: Sequence[FollowedModel]) -> None:
         """Shows, and keeps up, what the project has now."""
-        maintained = self._project.maintained()
-        own = [of.model for of in maintained]
-        self._around.use(models, own, self._project.expected(), self._project.scheduled())
-        self._upkeep.maintain(maintained)
+        maintained = self._project.list_maintained()
+        own = [table.model for table in maintained]
+        self._around.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
+        self._upkeep.set_tables(maintained)
 
     # Its parts
 
-    def _ingest(self, term: Term, ingestion: Ingesting) -> None:
+    def _ingest_source(self, term: Term, ingestion: Ingesting) -> None:
         """Ingests a source; where that fails it is tried again after a pause, and the others go on."""
         failures, name = 0, ingestion.name
         while not term.over.is_set():
             self.live.begin_ingestion(name)
             began = time.monotonic()
-            remove = term.on_end(ingestion.stop)
+            remove = term.on_end(ingestion.stop_ingestion)
             try:
-                ingestion.run()
+                ingestion.run_ingestion()
                 break
             except Exception as error:
-                if (end := spark_ended(error)) is not None:
+                if (end := to_spark_ended(error)) is not None:
                     self.live.fail_ingestion(name, str(end), is_running=False)
-                    self.fail(end)
+                    self.end_without_spark(end)
                     return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
-                message = message_of(error)
+                message = get_message(error)
                 self.live.fail_ingestion(name, message, is_running=False)
                 self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 term.over.wait(pause)
@@ -312,37 +318,37 @@ class Service:
                 remove()
         self.live.end_ingestion(name)
 
-    def _part_fails(self, part: str, message: str) -> None:
+    def _show_part_failure(self, part: str, message: str) -> None:
         """Shows why a part does not work, and says so when that has changed; an empty message ends it."""
-        if message and self.live.state().errors.get(part) != message:
+        if message and self.live.get_state().errors.get(part) != message:
             self._told.say(f"{part}: {message}")
         self.live.set_error(part, message)
 
-    def _refresh(self, task: Task) -> Done:
+    def _refresh_model(self, task: Task) -> Done:
         self.live.refresh_begins(task)
         does_upkeep = not self._with_upkeep or self._upkeep.is_overdue(task.followed.table)
-        return self._project.refresh(replace(task, with_upkeep=does_upkeep))
+        return self._project.refresh_model(replace(task, with_upkeep=does_upkeep))
 
-    def _report(self, report: Report) -> None:
+    def _report_refresh(self, report: Report) -> None:
         self.live.refresh_ended(report)
         if report.status == "refreshed":
-            self._upkeep.moved(report.followed.table)
-            self._tests.refreshed(report.followed.table)
+            self._upkeep.note_write(report.followed.table)
+            self._tests.queue_tests(report.followed.table)
         self._told.report(report)
 
     def _observe_always(self) -> None:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                for table in self.live.observe():
-                    self._upkeep.moved(table)
-                if self._around.lacks_new_tables():
-                    self._use(self._project.followed())
+                for table in self.live.observe_tables():
+                    self._upkeep.note_write(table)
+                if self._around.has_new_tables():
+                    self._replace_models(self._project.list_followed())
                 self.live.set_error("catalog", "")
             except Exception as error:
                 if not isinstance(error, ArcticError):
                     LOG.exception("tables could not be observed")
-                self.live.set_error("catalog", message_of(error))
+                self.live.set_error("catalog", get_message(error))
             took = time.monotonic() - began
             self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))
 
@@ -353,10 +359,10 @@ class _Reloading:
     def __init__(self, project: ServedProject, use: Callable[[Sequence[FollowedModel]], None]) -> None:
         self._project = project
         self._use = use
-        self.changed = project.changed
+        self.has_changed = project.has_changed
 
-    def load(self) -> Sequence[FollowedModel] | None:
-        models = self._project.load()
+    def load_models(self) -> Sequence[FollowedModel] | None:
+        models = self._project.load_models()
         if models is not None:
             self._use(models)
         return models

@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
 from arctic_runtime.plan.config_readers import read_size
 from arctic_runtime.plan.upkeep import Hours, UpkeepBudget
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.service.http.settings import HttpSettings
 
 KEYS = ("http", "upkeep")
@@ -42,12 +42,14 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
     """The settings of HTTP; raises ConfigError for unknown ones, and those that can't be used."""
-    kinds = {of.name: type(of.default) for of in fields(HttpSettings)}
+    kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
     _refuse_unknown("serve.http", written, tuple(kinds))
     for key, value in written.items():
         _check_kind(f"serve.http.{key}", value, kinds[key])
-    given: dict[str, Any] = {key: tuple(value) if kinds[key] is tuple else value for key, value in written.items()}
-    return HttpSettings(**given)
+    settings_given: dict[str, Any] = {
+        key: tuple(value) if kinds[key] is tuple else value for key, value in written.items()
+    }
+    return HttpSettings(**settings_given)
 
 
 def _check_kind(label: str, value: Any, kind: type) -> None:
@@ -72,12 +74,12 @@ def read_budget(written: Any) -> UpkeepBudget:
     return UpkeepBudget(
         jobs,
         None if most is None else read_size("serve.upkeep.bytes_per_minute", most),
-        tuple(_read_hours(text) for text in _listed(written.get("quiet_hours") or ())),
+        tuple(_read_hours(text) for text in _to_list(written.get("quiet_hours") or ())),
         {str(schema): read_size(f"serve.upkeep.groups.{schema}", size) for schema, size in groups.items()},
     )
 
 
-def _listed(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return [value] if isinstance(value, str) else list(value)
 
 
@@ -88,8 +90,8 @@ def _read_hours(text: Any) -> Hours:
         if match is None:
             raise ValueError
         first, last = match["first"], match["last"] or match["first"]
-        days = frozenset(range(7)) if first is None else _days(first, last)
-        return Hours(_time(match["begin"]), _time(match["end"]), days)
+        days = frozenset(range(7)) if first is None else _list_days(first, last)
+        return Hours(_parse_time(match["begin"]), _parse_time(match["end"]), days)
     except ValueError:
         raise ConfigError(
             f"`serve.upkeep.quiet_hours`: {text!r} can't be read.\n"
@@ -97,12 +99,12 @@ def _read_hours(text: Any) -> Hours:
         ) from None
 
 
-def _days(first: str, last: str) -> frozenset[int]:
+def _list_days(first: str, last: str) -> frozenset[int]:
     begin, end = _DAYS.index(first.lower()), _DAYS.index(last.lower())
     return frozenset((begin + offset) % 7 for offset in range((end - begin) % 7 + 1))
 
 
-def _time(text: str) -> time:
+def _parse_time(text: str) -> time:
     hour, minute = map(int, text.split(":"))
     return time(0) if (hour, minute) == (24, 0) else time(hour, minute)
 
@@ -110,4 +112,6 @@ def _time(text: str) -> time:
 def _refuse_unknown(where: str, written: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in written:
         if key not in known:
-            raise ConfigError(f"`{where}` has no key `{key}`{nearest(str(key), known)}; known are {', '.join(known)}")
+            raise ConfigError(
+                f"`{where}` has no key `{key}`{suggest_nearest(str(key), known)}; known are {', '.join(known)}"
+            )

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
-from arctic_runtime.catalog.observe_views import view_sql
+from arctic_runtime.catalog.observe_views import read_view_sql
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.service.readings import FollowedModel, Readings
 from arctic_runtime.service.schedules import Scheduled
 
@@ -34,7 +34,7 @@ class Surroundings:
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
 
-    def use(
+    def set_tables(
         self,
         followed: Sequence[FollowedModel],
         others: Sequence[Model],
@@ -45,25 +45,25 @@ class Surroundings:
 
         `expected` are those that ingestion makes when their first rows come, and `scheduled` the models that dbt runs.
         """
-        self.models = {of.table: of for of in others} | {of.table: of.model for of in followed}
+        self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
         self.scheduled = tuple(scheduled)
         self._expected = frozenset(expected)
 
-    def lacks_new_tables(self) -> bool:
+    def has_new_tables(self) -> bool:
         """Whether ingestion has made tables since that are not among these."""
-        return any(of not in self.models for of in self._expected & set(self.readable))
+        return any(table not in self.models for table in self._expected & set(self.readable))
 
-    def busy(self) -> Collection[TableName]:
+    def list_busy_tables(self) -> Collection[TableName]:
         """The tables that refreshes write now."""
         with self._lock:
             return tuple(self._writing)
 
-    def begin(self, table: TableName) -> None:
+    def begin_writing(self, table: TableName) -> None:
         with self._lock:
             self._writing.add(table)
 
-    def end(self, table: TableName) -> None:
+    def end_writing(self, table: TableName) -> None:
         with self._lock:
             self._writing.discard(table)
 
@@ -71,43 +71,45 @@ class Surroundings:
         """Whether users told the service to leave a table alone."""
         return self.paused.everything or str(table) in self.paused.tables
 
-    def waits(self, table: TableName) -> bool:
+    def is_waiting(self, table: TableName) -> bool:
         """Whether a model is to be left alone: users paused it, or ingestion has yet to make a table that it reads."""
         if self.is_paused(table):
             return True
         missing = self._expected - set(self.readable)
-        return bool(missing) and any(of.table == table and of.declared & missing for of in self.followed)
+        return bool(missing) and any(model.table == table and model.declared & missing for model in self.followed)
 
     def is_upkeep_paused(self, table: TableName) -> bool:
         """Whether users told it to leave its files alone."""
         return self.is_paused(table) or str(table) in self.paused.upkeep
 
-    def named(self, name: str) -> TableName:
+    def find_table(self, name: str) -> TableName:
         """The table of this name, with or without catalog and schema; raises ConfigError where it is not one."""
-        found = named(name, self.models)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ConfigError(f"{name!r} is the name of several tables: {', '.join(map(str, found))}")
-        raise ConfigError(f"no table of the project is named {name!r}{nearest(name, [of.name for of in self.models])}")
+        matches = list_named_tables(name, self.models)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise ConfigError(f"{name!r} is the name of several tables: {', '.join(map(str, matches))}")
+        raise ConfigError(
+            f"no table of the project is named {name!r}{suggest_nearest(name, [table.name for table in self.models])}"
+        )
 
-    def reads(self) -> Mapping[TableName, Collection[TableName]]:
+    def list_reads(self) -> Mapping[TableName, Collection[TableName]]:
         """The tables that each model reads, directly and through views."""
         followed = self.followed
         if self._read is None or self._read[0] is not followed:
-            self._read = (followed, Readings(followed, partial(view_sql, self._reader)))
+            self._read = (followed, Readings(followed, partial(read_view_sql, self._reader)))
         readings = self._read[1]
-        found = self._stand(readings)
-        while readings.resolve(found.heads, found.views):
-            found = self._stand(readings)
-        return {table: of.tables - {table} for table, of in readings.of.items()}
+        observed = self._observe_heads(readings)
+        while readings.resolve_views(observed.heads, observed.views):
+            observed = self._observe_heads(readings)
+        return {table: reading.tables - {table} for table, reading in readings.by_model.items()}
 
-    def _stand(self, readings: Readings) -> ObservedHeads:
+    def _observe_heads(self, readings: Readings) -> ObservedHeads:
         age = self._reader.thresholds.service.poll_seconds
-        return self.heads.recent("reads", readings.relations(), age)
+        return self.heads.get_recent("reads", readings.list_all_relations(), age)
 
 
-def named(name: str, tables: Collection[TableName]) -> list[TableName]:
+def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableName]:
     """The tables that a name may mean, which leaves out the catalog, or the schema as well."""
-    found = [of for of in tables if name in (str(of), f"{of.schema}.{of.name}")]
-    return found or [of for of in tables if name == of.name]
+    matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
+    return matches or [table for table in tables if name == table.name]

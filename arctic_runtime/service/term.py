@@ -23,13 +23,13 @@ class Term:
         if is_over:
             action()
 
-        def remove() -> None:
+        def remove_action() -> None:
             with self._lock, suppress(ValueError):
                 self._ends.remove(action)
 
-        return remove
+        return remove_action
 
-    def end(self) -> None:
+    def end_leadership(self) -> None:
         self.over.set()
         with self._lock:
             actions = list(self._ends)

@@ -13,9 +13,9 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.records import pause_after
-from arctic_runtime.service.schedules import Scheduled, due_models, schedule_part, was_set_back
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.service.schedules import Scheduled, list_due_models, schedule_part, was_set_back
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.thresholds import ServiceThresholds
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 class RunTimes(Protocol):
     """Where it is kept when models were run, so that a service that takes over knows."""
 
-    def ran_at(self) -> Mapping[str, float]:
+    def list_run_times(self) -> Mapping[str, float]:
         """Name of a model → when its last run began, in seconds since 1970."""
 
     def note_run(self, at: Mapping[str, float]) -> None:
@@ -34,7 +34,7 @@ class RunTimes(Protocol):
 class ScheduledProject(Protocol):
     """A project with models that dbt runs."""
 
-    def scheduled(self) -> Sequence[Scheduled]:
+    def list_scheduled(self) -> Sequence[Scheduled]:
         """The models that are run at times, each after all that it reads."""
 
     def run_scheduled(self, name: str) -> str:
@@ -78,81 +78,82 @@ class Timetable:
         self._failures: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
 
-    def run(self, over: threading.Event) -> None:
+    def run_until(self, over: threading.Event) -> None:
         """Runs what is due until it is over, and then comes to the end of what is under way."""
         self._last = None
         self._project.prepare_thread()
         while not over.is_set():
             try:
-                self.look(over)
+                self.run_due(over)
                 self._set_error("schedules", "")
             except Exception as error:
                 if not isinstance(error, ArcticError):
                     LOG.exception("scheduled models could not be looked at")
-                self._set_error("schedules", message_of(error))
+                self._set_error("schedules", get_message(error))
             over.wait(self._limits.poll_seconds)
 
-    def look(self, over: threading.Event | None = None) -> None:
+    def run_due(self, over: threading.Event | None = None) -> None:
         """Runs what is due now; raises CatalogError where the catalog does not answer."""
-        models = self._project.scheduled()
-        self._forget_others(models)
+        models = self._project.list_scheduled()
+        self._discard_others(models)
         if not models:
             return
-        last = self._known(models)
-        waiting = {of.name for of in models if self._is_paused(of.table) or self._rests(of.name)}
+        last = self._list_last_runs(models)
+        waiting = {model.name for model in models if self._is_paused(model.table) or self._is_resting(model.name)}
         times = {name: datetime.fromtimestamp(at) for name, at in last.items()}
-        for of in due_models(models, times, datetime.fromtimestamp(self._now()), waiting):
+        for model in list_due_models(models, times, datetime.fromtimestamp(self._now()), waiting):
             if over is not None and over.is_set():
                 return
-            if not self._perform(of):
-                waiting.add(of.name)
+            if not self._perform_run(model):
+                waiting.add(model.name)
 
-    def _known(self, models: Sequence[Scheduled]) -> dict[str, float]:
+    def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
         """When each model was last run; one that is new, and one whose last run lies ahead, counts from now on."""
         if self._last is None:
-            self._last = dict(self._times.ran_at())
+            self._last = dict(self._times.list_run_times())
         last, now = self._last, self._now()
         unknown = {
-            of.name: now
-            for of in models
-            if of.name not in last or was_set_back(datetime.fromtimestamp(last[of.name]), datetime.fromtimestamp(now))
+            model.name: now
+            for model in models
+            if model.name not in last
+            or was_set_back(datetime.fromtimestamp(last[model.name]), datetime.fromtimestamp(now))
         }
         if unknown:
             self._times.note_run(unknown)
             last.update(unknown)
         return last
 
-    def _rests(self, name: str) -> bool:
+    def _is_resting(self, name: str) -> bool:
         return self._clock() < self._retry_at.get(name, 0.0)
 
-    def _perform(self, of: Scheduled) -> bool:
+    def _perform_run(self, model: Scheduled) -> bool:
         began = self._now()
-        job = self._board.add("run", "dbt run", (of.table,), f"scheduled: {of.cron}", "running")
+        job = self._board.add_job("run", "dbt run", (model.table,), f"scheduled: {model.cron}", "running")
         try:
-            said = self._project.run_scheduled(of.name)
+            output = self._project.run_scheduled(model.name)
         except Exception as error:
-            self._failed(of, job.number, message_of(spark_ended(error) or error))
+            self._record_failure(model, job.number, get_message(to_spark_ended(error) or error))
             return False
-        self._board.end(job.number, "done", lines=tuple(said.splitlines()))
-        self._failures.pop(of.name, None)
-        self._retry_at.pop(of.name, None)
-        self._set_error(schedule_part(of.name), "")
+        self._board.end_job(job.number, "done", lines=tuple(output.splitlines()))
+        self._failures.pop(model.name, None)
+        self._retry_at.pop(model.name, None)
+        self._set_error(schedule_part(model.name), "")
         assert self._last is not None
-        self._last[of.name] = began
-        self._ended(of.table)
-        self._times.note_run({of.name: began})
+        self._last[model.name] = began
+        self._ended(model.table)
+        self._times.note_run({model.name: began})
         return True
 
-    def _failed(self, of: Scheduled, number: str, message: str) -> None:
-        failures = self._failures[of.name] = self._failures.get(of.name, 0) + 1
+    def _record_failure(self, model: Scheduled, number: str, message: str) -> None:
+        failures = self._failures[model.name] = self._failures.get(model.name, 0) + 1
         pause = pause_after(failures, self._limits)
-        self._retry_at[of.name] = self._clock() + pause
-        self._board.end(number, "failed", error=message)
-        self._set_error(schedule_part(of.name), f"{message}\n  tried again in {pause:.0f} s")
+        self._retry_at[model.name] = self._clock() + pause
+        self._board.end_job(number, "failed", error=message)
+        self._set_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
-    def _forget_others(self, models: Sequence[Scheduled]) -> None:
+    def _discard_others(self, models: Sequence[Scheduled]) -> None:
         """What is known of models that are not scheduled any more."""
-        names = {of.name for of in models}
+        names = {model.name for model in models}
         for name in self._failures.keys() - names:
             del self._failures[name]
             del self._retry_at[name]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-def traces(project: str) -> Traces | None:
+def build_traces(project: str) -> Traces | None:
     """Traces where the environment names an endpoint for them; raises ConfigError without OpenTelemetry's library."""
     if not is_traced(os.environ):
         return None

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
-from arctic_runtime.operations.upkeep import Done, Maintained, due_upkeep, perform_upkeep
-from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, UpkeepOperation, UpkeepState, scheduled
+from arctic_runtime.operations.upkeep import Done, Maintained, find_due_upkeep, perform_upkeep
+from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, UpkeepOperation, UpkeepState, schedule_upkeep
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.live import Upkeep
 from arctic_runtime.service.records import pause_after
 from arctic_runtime.service.repeats import Repeats
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.jobs import cancellable, describe_jobs
-from arctic_runtime.spark.engine.messages import message_of
-from arctic_runtime.spark.engine.session_pool import SessionPool, lent
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ Key = tuple[TableName, UpkeepOperation]
 class Others(Protocol):
     """What else goes on: which tables are being written now, and which users paused."""
 
-    def busy(self) -> Collection[TableName]: ...
+    def list_busy_tables(self) -> Collection[TableName]: ...
 
     def is_upkeep_paused(self, table: TableName) -> bool: ...
 
@@ -46,7 +46,7 @@ class Others(Protocol):
 class Nobody:
     """Nothing else goes on."""
 
-    def busy(self) -> Collection[TableName]:
+    def list_busy_tables(self) -> Collection[TableName]:
         return ()
 
     def is_upkeep_paused(self, _: TableName) -> bool:
@@ -96,17 +96,17 @@ class UpkeepRunner:
         groups: dict[str | None, int] = dict(budget.group_bytes_per_minute.items())
         groups |= {} if budget.bytes_per_minute is None else {None: budget.bytes_per_minute}
         self._allowances = {
-            group: Allowance.full(most, self._limits.kept_minutes, now) for group, most in groups.items()
+            group: Allowance.build_full(most, self._limits.kept_minutes, now) for group, most in groups.items()
         }
 
-    def maintain(self, tables: Iterable[Maintained]) -> None:
+    def set_tables(self, tables: Iterable[Maintained]) -> None:
         """Keeps these tables up from now on, and no others; each is looked at once."""
         with self._lock:
-            self._tables = {of.table: of for of in tables}
+            self._tables = {table.table: table for table in tables}
             self._known = {key: known for key, known in self._known.items() if key[0] in self._tables}
-            self._look_at = {of: self._look_at.get(of, 0.0) for of in self._tables}
+            self._look_at = {table: self._look_at.get(table, 0.0) for table in self._tables}
 
-    def moved(self, table: TableName) -> None:
+    def note_write(self, table: TableName) -> None:
         """Somebody wrote to a table: it is looked at soon, and not more often than now and then."""
         with self._lock:
             if table in self._tables:
@@ -123,69 +123,70 @@ class UpkeepRunner:
             return False
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
-    def planned(self) -> Sequence[Upkeep]:
+    def list_planned(self) -> Sequence[Upkeep]:
         """What is due, what comes next first, and why it waits."""
         with self._lock:
             return [
-                Upkeep(of.table, of.operation, of.reasons, of.bytes, of.waste_bytes, waits) for of, waits in self._waits
+                Upkeep(due.table, due.operation, due.reasons, due.bytes, due.waste_bytes, waits)
+                for due, waits in self._waits
             ]
 
-    def waste(self) -> Mapping[TableName, int]:
+    def sum_waste(self) -> Mapping[TableName, int]:
         """What readers of each table with something due pay until it is done, in bytes."""
-        found: Counter[TableName] = Counter()
+        waste_by_table: Counter[TableName] = Counter()
         with self._lock:
             for (table, _), known in self._known.items():
-                found[table] += known.due.waste_bytes
-        return found
+                waste_by_table[table] += known.due.waste_bytes
+        return waste_by_table
 
-    def run(self, over: threading.Event) -> None:
+    def run_until(self, over: threading.Event) -> None:
         """Looks, and does what is due, until it is over; then the jobs under way come to their end."""
         with ThreadPoolExecutor(self._budget.jobs, "upkeep") as workers:
             while not over.is_set():
-                self.look(over)
-                for due in self.begin():
-                    workers.submit(self.perform, due)
+                self.find_due(over)
+                for due in self.begin_due():
+                    workers.submit(self.perform_due, due)
                 over.wait(self._limits.poll_seconds)
 
     # Looking
 
-    def look(self, over: threading.Event | None = None) -> None:
+    def find_due(self, over: threading.Event | None = None) -> None:
         """Finds what is due of the tables whose time has come; without Spark."""
         now = self._clock()
         with self._lock:
-            wanted = [of for table, of in self._tables.items() if self._look_at[table] <= now]
-        for of in wanted:
+            wanted = [maintained for table, maintained in self._tables.items() if self._look_at[table] <= now]
+        for maintained in wanted:
             if over is not None and over.is_set():
                 return
             try:
-                found = due_upkeep(of, self._reader, now)
-                self._repeats.clear(of.table)
+                due_jobs = find_due_upkeep(maintained, self._reader, now)
+                self._repeats.clear_subject(maintained.table)
             except Exception as error:
                 # One table must not keep the others from being looked at; a later look may find it well again.
-                if self._repeats.is_new(of.table, str(error)):
-                    LOG.warning("%s could not be looked at for upkeep: %s", of.table, error)
-                found = []
+                if self._repeats.is_new(maintained.table, str(error)):
+                    LOG.warning("%s could not be looked at for upkeep: %s", maintained.table, error)
+                due_jobs = []
             with self._lock:
-                self._look_at[of.table] = self._clock() + self._limits.look_seconds
-                self._note(of.table, found)
+                self._look_at[maintained.table] = self._clock() + self._limits.look_seconds
+                self._note_due(maintained.table, due_jobs)
 
-    def _note(self, table: TableName, found: Sequence[DueUpkeep]) -> None:
+    def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
         """What is due of a table now; since when, and what failed, is kept of what was due before."""
         before = {key: self._known.pop(key) for key in [key for key in self._known if key[0] == table]}
-        for due in found:
+        for due in due_jobs:
             key: Key = (table, due.operation)
             old = before.get(key)
             if old is None:
                 self._known[key] = _Known(due, due.waste_bytes)
             else:
-                kept = replace(due, since=old.due.since, failures=old.due.failures, retry_at=old.due.retry_at)
-                self._known[key] = _Known(kept, old.first_waste)
+                merged = replace(due, since=old.due.since, failures=old.due.failures, retry_at=old.due.retry_at)
+                self._known[key] = _Known(merged, old.first_waste)
 
     # Doing
 
-    def begin(self) -> list[DueUpkeep]:
+    def begin_due(self) -> list[DueUpkeep]:
         """What may begin now; it counts as running from here on."""
-        busy, now = self._others.busy(), self._clock()
+        busy, now = self._others.list_busy_tables(), self._clock()
         with self._lock:
             state = UpkeepState(
                 now,
@@ -196,50 +197,55 @@ class UpkeepRunner:
                 self._allowances,
             )
             due = [known.due for key, known in self._known.items() if key not in self._running.values()]
-            self._waits = list(scheduled(due, state, self._budget, self._limits))
-            begun = [of for of, waits in self._waits if not waits]
-            for of in begun:
-                self._running[of.table] = (of.table, of.operation)
-                for group in (None, of.table.schema):
+            self._waits = list(schedule_upkeep(due, state, self._budget, self._limits))
+            begun = [due_job for due_job, waits in self._waits if not waits]
+            for due_job in begun:
+                self._running[due_job.table] = (due_job.table, due_job.operation)
+                for group in (None, due_job.table.schema):
                     if group in self._allowances:
-                        self._allowances[group] = self._allowances[group].later(now).spent(of.bytes)
+                        self._allowances[group] = self._allowances[group].accrue_until(now).spend_bytes(due_job.bytes)
         return begun
 
-    def perform(self, due: DueUpkeep) -> None:
+    def perform_due(self, due: DueUpkeep) -> None:
         """Does what `begin` gave out; what fails is due again after a pause."""
-        of = self._tables.get(due.table)
-        job = self._board.add("upkeep", due.operation, (due.table,), "; ".join(due.reasons), "running")
+        table = self._tables.get(due.table)
+        job = self._board.add_job("upkeep", due.operation, (due.table,), "; ".join(due.reasons), "running")
         try:
-            if of is not None:
-                done = self._perform(of, due, job.number)
-                self._board.end(job.number, "done", lines=done.lines, bytes=done.bytes)
+            if table is not None:
+                done = self._perform_job(table, due, job.number)
+                self._board.end_job(job.number, "done", lines=done.lines, bytes=done.bytes)
             else:
-                self._board.forget(job.number)
+                self._board.discard_job(job.number)
         except CommitConflict as conflict:
             self._failed(due)
-            self._board.end(job.number, "failed", error=f"writers were faster: {conflict}")
+            self._board.end_job(job.number, "failed", error=f"writers were faster: {conflict}")
         except Exception as error:
             self._failed(due)
-            self._board.end(job.number, "failed", error=message_of(spark_ended(error) or error))
+            self._board.end_job(job.number, "failed", error=get_message(to_spark_ended(error) or error))
         else:
             self._succeeded(due)
         finally:
             with self._lock:
                 self._running.pop(due.table, None)
 
-    def _perform(self, of: Maintained, due: DueUpkeep, number: str) -> Done:
-        with lent(self._sessions) as take:
+    def _perform_job(self, table: Maintained, due: DueUpkeep, number: str) -> Done:
+        with lend_session(self._sessions) as take:
 
-            def session() -> SparkSession:
+            def open_session() -> SparkSession:
                 spark = take()
                 describe_jobs(spark, f"{due.operation} {due.table}")
                 return spark
 
-            with cancellable(session(), f"arctic-{number}") as cancel:
+            with make_cancellable(open_session(), f"arctic-{number}") as cancel:
                 self._board.allow_cancel(number, cancel)
                 most = max(due.bytes, 1) if self._allowances else math.inf
                 return perform_upkeep(
-                    of, due.operation, self._reader, session, lambda line: self._board.say(number, line), most
+                    table,
+                    due.operation,
+                    self._reader,
+                    open_session,
+                    lambda line: self._board.report_progress(number, line),
+                    most,
                 )
 
     def _succeeded(self, due: DueUpkeep) -> None:

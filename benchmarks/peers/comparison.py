@@ -154,7 +154,7 @@ PEERS: Mapping[str, Callable[[Sequence[str]], list[str]]] = {delta.NAME: _delta,
 
 
 def _cache(name: str) -> Path:
-    return jars.home() / "peers" / name
+    return jars.get_cache_directory() / "peers" / name
 
 
 def paimon_python() -> Path:

@@ -11,8 +11,8 @@ from typing import Any
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import Lake, events_model, lake
 from benchmarks.peers.work import Keeper, tell_ready, work
@@ -56,7 +56,7 @@ def _make(bench: Lake, way: Way) -> Keeper:
 
 
 def _merge(bench: Lake, model: Model, mode: CompactionMode) -> None:
-    done = compact(TableSession(model, bench.reader, lambda: bench.spark), mode)
+    done = compact_table(TableSession(model, bench.reader, lambda: bench.spark), mode)
     if not done.steps:
         raise AssertionError(f"{model.table} had changes to merge, and a {mode} compaction did nothing")
 

@@ -14,7 +14,7 @@ from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.task import Report
-from arctic_runtime.spark.engine.session_pool import pool_of
+from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.following.followed_project import FollowedProject
 from dbt.adapters.arctic.following.loaded_project import Location
 from dbt.adapters.arctic.sources import ingest_sources
@@ -52,18 +52,18 @@ class Pipeline:
         self._dbt = dbt
         project = FollowedProject(Location(dbt.folder, dbt.folder), _warn)
         self._profile = project.loaded.profile
-        self._session = pool_of(self._profile).environment.session
+        self._session = get_pool(self._profile).environment.new_session
         self._job = self._ingestion(project)
         self._reports: dict[TableName, Report] = {}
         self._follower = Follower(
             project.refresher.reader,
-            project.refresh,
+            project.refresh_model,
             self._note,
             project.loaded.threads,
             _warn,
-            project.thread_starter(),
+            project.build_thread_starter(),
         )
-        self._follower.follow(project.models)
+        self._follower.follow_models(project.models)
         self._stopped = threading.Event()
         self._workers: list[Worker] = []
 
@@ -105,12 +105,12 @@ class Pipeline:
     def stop(self) -> None:
         """Ends both after what is under way, however that ends."""
         self._stopped.set()
-        self._follower.stop()
+        self._follower.stop_following()
         if self._workers:
             self._job.stop()
         for worker in self._workers:
             worker.join()
-        self._follower.close()
+        self._follower.close_workers()
 
     def table(self, name: str) -> DataFrame:
         """A table that is ingested."""

@@ -30,7 +30,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory, embedded: Callable[..., 
     folder = tmp_path_factory.mktemp("warehouse")
     yield folder
     stop_all()
-    server.stop(embedded(folder))
+    server.stop_server(embedded(folder))
 
 
 @pytest.fixture(scope="session", autouse=True)

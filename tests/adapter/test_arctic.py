@@ -117,7 +117,7 @@ class TestLayers(Warehouse):
             raise AssertionError("a session was taken")
 
         with monkeypatch.context() as patch:
-            patch.setattr(SessionPool, "take", refuse)
+            patch.setattr(SessionPool, "take_session", refuse)
             assert set(messages(run_dbt(["run"])).values()) == {"unchanged"}
 
     def test_the_arctic_command_leaves_what_dbt_wrote_of_its_last_run_alone(self, project: Any) -> None:
@@ -141,7 +141,7 @@ class TestLayers(Warehouse):
         catalog = run_dbt(["docs", "generate"])
         kinds = {node.metadata.name: node.metadata.type for node in catalog.nodes.values()}
         assert kinds["orders"] == "arctic table"
-        described = project.adapter.catalog_reader.describe(project.test_schema, "orders__changes")
+        described = project.adapter.catalog_reader.describe_relation(project.test_schema, "orders__changes")
         assert described.properties["arctic.kind"] == "changes"
 
 
@@ -208,7 +208,7 @@ models:
 
     def test_it_holds_and_is_documented(self, project: Any) -> None:
         run_dbt(["run"])
-        described = project.adapter.catalog_reader.describe(project.test_schema, "orders")
+        described = project.adapter.catalog_reader.describe_relation(project.test_schema, "orders")
         assert described.comment == 'Orders, one a row; it\'s "quoted"'
         assert described.columns[0].comment == "The order's key"
         assert rows(project, f"select at from {table(project, 'log')}") == [("post",), ("pre",)]

@@ -11,7 +11,7 @@ from dbt.tests.util import run_dbt, write_file
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from dbt.adapters.arctic.following.dbt_work import DbtWork
-from dbt.adapters.arctic.following.loaded_project import Location, load
+from dbt.adapters.arctic.following.loaded_project import Location, load_project
 
 KEYED = """
 {{ config(materialized='arctic', primary_key='id', meta={'arctic': {'test_after_refresh': true}}) }}
@@ -56,7 +56,7 @@ class TestByDbt:
 
     def work(self, project: Any, *select: str) -> DbtWork:
         return DbtWork(
-            load(Location(Path(project.project_root), Path(project.profiles_dir), None, select, is_served=True))
+            load_project(Location(Path(project.project_root), Path(project.profiles_dir), None, select, is_served=True))
         )
 
     def test_scheduled_models_are_run_in_order_and_tests_tell_what_fails(self, project: Any) -> None:
@@ -66,19 +66,19 @@ class TestByDbt:
         assert work.scheduled[1].above == {work.scheduled[0].name}
         assert [{table.name for table in of.reads} for of in work.scheduled] == [{"keyed"}, {"each"}]
         for of in (*work.scheduled, work.scheduled[0]):
-            work.run(of.name)
+            work.run_model(of.name)
         assert self.rows(project, "each") == [(1, "a", False), (1, "a", True), (2, "b", False), (2, "b", True)]
         assert self.rows(project, "later") == [(2,)]
         assert self.rows(project, "hooked_false") == self.rows(project, "hooked_true") == [(1,)]
 
         keyed, each = (TableName("lake", project.test_schema, name) for name in ("keyed", "each"))
-        assert set(work.tested()) == {keyed, each}
-        told = {of.name.split("_keyed")[0]: of for of in work.test(keyed)}
+        assert set(work.list_tested_tables()) == {keyed, each}
+        told = {of.name.split("_keyed")[0]: of for of in work.test_table(keyed)}
         assert {name: of.status for name, of in told.items()} == {
             "accepted_values": "fail", "is_known": "warn", "not_null": "pass", "unique": "pass",
         }  # fmt: skip
         assert "Got 1 result" in told["accepted_values"].message
-        (absent,) = work.test(each)
+        (absent,) = work.test_table(each)
         assert (absent.status, "absent" in absent.message) == ("error", True)
 
     def test_what_fails_is_raised_and_a_selection_holds(self, project: Any) -> None:
@@ -87,7 +87,7 @@ class TestByDbt:
         work = self.work(project, "keyed", "each")
         (each,) = work.scheduled
         with pytest.raises(Exception, match="nothing"):
-            work.run(each.name)
+            work.run_model(each.name)
 
     def test_a_schedule_that_can_not_be_meant_is_refused_where_it_stands(self, project: Any) -> None:
         write_file(EACH.replace("0 6 * * *", "daily"), project.project_root, "models", "each.sql")

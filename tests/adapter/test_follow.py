@@ -213,7 +213,7 @@ models:
         assert f"{project.test_schema}.plain is read as it is" in capsys.readouterr().err
         assert self.rows(project, "large") == [(1, 20), (2, 40), (3, 60)]
         assert self.rows(project, "log") == [("post",), ("pre",)]
-        described = project.adapter.catalog_reader.describe(project.test_schema, "latest")
+        described = project.adapter.catalog_reader.describe_relation(project.test_schema, "latest")
         assert (described.comment, described.columns[1].comment) == ("newest note", "what was said")
         found = self.results()
         assert {name: found[name]["status"] for name in found} == {
@@ -223,5 +223,5 @@ models:
         assert "not today" in found["cities"]["message"]
         write_file(self.YAML.replace("newest note", "the newest"), "models", "schema.yml")
         assert self.run(project, "--once", "--select", "latest") == 0
-        described = project.adapter.catalog_reader.describe(project.test_schema, "latest")
+        described = project.adapter.catalog_reader.describe_relation(project.test_schema, "latest")
         assert described.comment == "the newest"

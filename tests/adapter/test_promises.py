@@ -35,7 +35,7 @@ class TestNothingStartsSpark:
         def refuse(pool: SessionPool) -> None:
             raise AssertionError("a session was taken")
 
-        monkeypatch.setattr(SessionPool, "take", refuse)
+        monkeypatch.setattr(SessionPool, "take_session", refuse)
         for command in (["parse"], ["run"], ["ls"], ["docs", "generate", "--no-compile"]):
             run_dbt(command)
 
@@ -57,7 +57,7 @@ class TestTypeSwitches:
         assert "m__changes" in output
         assert self.relations(project) == {"m": "table"}
         assert rows(project, f"select * from {table}") == [(1,)]
-        kept = project.adapter.catalog_reader.describe(project.test_schema, "m").properties
+        kept = project.adapter.catalog_reader.describe_relation(project.test_schema, "m").properties
         assert not [key for key in kept if key.startswith("arctic.")]
 
     def test_tables_become_views_and_tables_again(self, project: Any) -> None:

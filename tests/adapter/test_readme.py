@@ -48,7 +48,7 @@ class Typed:
 
     def changes(self) -> list[list[Any]]:
         """Rows as the README's table has them, without the time."""
-        reader = CatalogReader(Profile.embedded(self.directory / "warehouse"))
+        reader = CatalogReader(Profile.for_embedded(self.directory / "warehouse"))
         rows = reader.load_table("dev", "ods_orders__changes").scan().to_arrow().to_pylist()
         ordered = sorted(rows, key=lambda row: row["_seq"])
         return [[str(value) for name, value in row.items() if name != "_ts"] for row in ordered]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.jvm import JVM_OPTIONS, spark_home
+from arctic_runtime.spark.engine.jvm import JVM_OPTIONS, find_spark_home
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
@@ -43,7 +43,7 @@ class Cluster:
 
     def start(self, main: str, *arguments: str) -> None:
         java = jars.find_java().executable
-        home = spark_home()
+        home = find_spark_home()
         log = (self.folder / f"{len(self.processes)}.log").open("wb")
         class_path = str(home / "jars" / "*")
         with log:

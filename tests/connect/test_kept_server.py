@@ -37,13 +37,13 @@ sys.stdin.read()
 @pytest.fixture(scope="module")
 def profile(tmp_path_factory: pytest.TempPathFactory, spark_settings: dict[str, str]) -> Profile:
     warehouse = tmp_path_factory.mktemp("kept") / "warehouse"
-    return Profile.embedded(warehouse, method="connect", url=KEPT, settings=spark_settings)
+    return Profile.for_embedded(warehouse, method="connect", url=KEPT, settings=spark_settings)
 
 
 @pytest.fixture(scope="module")
 def running(profile: Profile) -> Iterator[Server]:
-    yield server.ensure(profile)
-    server.stop(profile)
+    yield server.ensure_server(profile)
+    server.stop_server(profile)
 
 
 def ask(url: str) -> subprocess.CompletedProcess[str]:

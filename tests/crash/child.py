@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 def main(warehouse: str, schema: str, name: str, dies_at: str, effect: str, sql: str) -> None:
-    profile = Profile.embedded(warehouse, settings=SETTINGS)
+    profile = Profile.for_embedded(warehouse, settings=SETTINGS)
     files = Path(warehouse) / schema / dies_at / "data"
 
     def watched(reached: str, action: Callable[[], Any]) -> Any:
@@ -44,9 +44,9 @@ def main(warehouse: str, schema: str, name: str, dies_at: str, effect: str, sql:
             threading.Thread(target=die_with_more_than, args=(files, before), daemon=True).start()
         return action()
 
-    model = Model(TableName("lake", schema, name), sql, configure({"primary_key": "id"}, name))
-    with failpoint(watched):
-        Refresh.of(model, CatalogReader(profile), SparkEnvironment(profile).session).run()
+    model = Model(TableName("lake", schema, name), sql, read_configuration({"primary_key": "id"}, name))
+    with set_failpoint(watched):
+        Refresh.from_model(model, CatalogReader(profile), SparkEnvironment(profile).new_session).run_refresh()
 
 
 def die_with_more_than(files: Path, before: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 
 if TYPE_CHECKING:
     from arctic_runtime.model.table import Model
@@ -33,14 +33,14 @@ class Life:
 
 def run_until(lake: Warehouse, model: Model, last: int) -> Life | None:
     """Runs a model with only its first `last` effects; None where it did not need more than those."""
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     return dying(last, lambda: lake.run(model, lambda: session))
 
 
 def dying(last: int, action: Callable[[], object]) -> Life | None:
     """Does something with only its first `last` effects; None where it did not need more than those."""
     life = Life(last)
-    with failpoint(life):
+    with set_failpoint(life):
         try:
             action()
         except Death:

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.crash.child import SETTINGS
@@ -56,12 +56,12 @@ class Park:
 
 
 def main(warehouse: str, parks: list[tuple[str, str]]) -> None:
-    environment = SparkEnvironment(Profile.embedded(warehouse, settings=SETTINGS))
+    environment = SparkEnvironment(Profile.for_embedded(warehouse, settings=SETTINGS))
     reader, park = CatalogReader(environment.profile), Park()
-    print("java", java_of(environment.session()))
-    with failpoint(park):
+    print("java", java_of(environment.new_session()))
+    with set_failpoint(park):
         for key, name in parks:
-            lake = Warehouse(environment, reader, environment.session(), namespace_of(key))
+            lake = Warehouse(environment, reader, environment.new_session(), namespace_of(key))
             if park.reaches(name, lambda key=key, lake=lake: SCENARIOS[key].act(lake)):  # type: ignore[misc]
                 print(name, "reached")
     print("parked", flush=True)

@@ -18,11 +18,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
@@ -39,15 +39,17 @@ def main(given: dict[str, Any]) -> None:
 
     def watched(reached: str, action: Callable[[], Any]) -> Any:
         if reached == effect and not stopping:
-            parts = (environment.session(), reader, table)
+            parts = (environment.new_session(), reader, table)
             stopping.append(threading.Thread(target=stop_while_written, args=parts, daemon=True))
             stopping[0].start()
         return action()
 
     name = given["name"]
-    model = Model(TableName(given["catalog"], given["schema"], name), given["sql"], configure(given["config"], name))
-    with failpoint(watched):
-        print("ran", Refresh.of(model, reader, environment.session).run().mode, flush=True)
+    model = Model(
+        TableName(given["catalog"], given["schema"], name), given["sql"], read_configuration(given["config"], name)
+    )
+    with set_failpoint(watched):
+        print("ran", Refresh.from_model(model, reader, environment.new_session).run_refresh().mode, flush=True)
 
 
 def stop_while_written(spark: SparkSession, reader: CatalogReader, table: TableName) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.lease import Lease, LeaseTimes
 from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
@@ -38,15 +38,15 @@ from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model, ModelConfig, Retention
-from arctic_runtime.spark.maintenance.compaction import compact, split
-from arctic_runtime.spark.maintenance.expiry import expire, orphan_files
+from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
+from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
-from arctic_runtime.spark.maintenance.reset import reset
+from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.resync import request_resync
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
 from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
@@ -114,7 +114,7 @@ def dies_before(name: str, action: Callable[[], object]) -> None:
             raise KeyboardInterrupt
         return effect()
 
-    with failpoint(die), suppress(KeyboardInterrupt):
+    with set_failpoint(die), suppress(KeyboardInterrupt):
         action()
     assert dead, name
 
@@ -188,7 +188,7 @@ def abandoned_branch() -> Scenario:
     return Scenario(
         ("commit.drop_abandoned", "commit.publish", "base.overwrite"),
         build,
-        lambda lake: Refresh.of(state_model(lake), lake.reader, lambda: lake.spark, now=later()).run(),
+        lambda lake: Refresh.from_model(state_model(lake), lake.reader, lambda: lake.spark, now=later()).run_refresh(),
         of(state_model),
         ("m",),
     )
@@ -275,7 +275,7 @@ def started_over() -> Scenario:
         lake.run(event_model(lake))
 
     def act(lake: Warehouse) -> None:
-        reset(lake.session_of(event_model(lake)))
+        reset_model(lake.session_of(event_model(lake)))
         lake.run(event_model(lake))
 
     return Scenario(("reset.drop", "changes.create"), build, act, of(event_model))
@@ -313,7 +313,7 @@ def declared_rows() -> Scenario:
         lake.load("extract", [(1, "declared"), (100, "new")], "id int, v string")
 
     def act(lake: Warehouse) -> None:
-        overwrite(lake.refresh_of(event_model(lake)), lake.table("extract"), "60")
+        overwrite_with_source(lake.refresh_of(event_model(lake)), lake.table("extract"), "60")
 
     return Scenario((*ATTEMPT, "view.replace"), build, act, of(event_model), ("m",))
 
@@ -327,7 +327,7 @@ def restored_version() -> Scenario:
     return Scenario(
         (*ATTEMPT, "base.overwrite"),
         build,
-        lambda lake: restore(lake.session_of(state_model(lake)), "good"),
+        lambda lake: restore_version(lake.session_of(state_model(lake)), "good"),
         of(state_model),
         ("m",),
     )
@@ -347,7 +347,7 @@ def small_files() -> Scenario:
     return Scenario(
         ("compaction.rewrite", "compaction.stamp", *ATTEMPT[::2]),
         build,
-        lambda lake: compact(lake.session_of(model(lake)), "full"),
+        lambda lake: compact_table(lake.session_of(model(lake)), "full"),
         of(model),
         ("m",),
     )
@@ -364,7 +364,7 @@ def large_buckets() -> Scenario:
     return Scenario(
         ("compaction.partition_spec", "compaction.rewrite", "compaction.stamp"),
         build,
-        lambda lake: split(lake.session_of(model(lake))),
+        lambda lake: split_table(lake.session_of(model(lake))),
         of(model),
         ("m",),
     )
@@ -384,7 +384,7 @@ def base_rewrite() -> Scenario:
 
     def act(lake: Warehouse) -> None:
         in_parts = lake.under(base_rewrite={"part_bytes": 1, "parts": 2})
-        compact(in_parts.session_of(model(lake)), "full")
+        compact_table(in_parts.session_of(model(lake)), "full")
 
     return Scenario(
         ("base.rewrite.branch", "base.rewrite.write", "view.tag", "view.replace"),
@@ -411,7 +411,7 @@ def old_versions() -> Scenario:
         lake.spark.sql(f"alter table {lake.sql_name('m__base')} unset tblproperties ({names})")
 
     def act(lake: Warehouse) -> None:
-        expire(lake.session_of(model(lake), now=later()), [])
+        expire_versions(lake.session_of(model(lake), now=later()), [])
 
     return Scenario(
         (
@@ -456,7 +456,7 @@ def orphans() -> Scenario:
         os.utime(file, (0, 0))
 
     def act(lake: Warehouse) -> None:
-        orphan_files(lake.session_of(event_model(lake)), DAY_SECONDS, remove=True)
+        find_orphan_files(lake.session_of(event_model(lake)), DAY_SECONDS, remove=True)
 
     return Scenario(("expiry.orphans",), build, act, of(event_model), ("m",))
 
@@ -547,7 +547,7 @@ def dead_letters() -> Scenario:
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
-        mended, session = source(lake, "bigint"), lake.environment.session
+        mended, session = source(lake, "bigint"), lake.environment.new_session
         list(replay_dead_letters(mended, debezium(), lake.reader, session))
         assert lake.spark.table(lake.sql_name("orders")).count() == 2
         assert lake.spark.table(str(mended.ledger)).count() == 1
@@ -694,7 +694,7 @@ def forgotten_rows() -> Scenario:
         if "m__forget" not in lake.reader.list_relations(lake.namespace):
             copy_a_file(lake, "m__changes")
         request = Forget(keys=("18", "3"))
-        certificate = Forgetting(root(lake), models(lake), lake.reader, lambda: lake.spark, request).run()
+        certificate = Forgetting(root(lake), models(lake), lake.reader, lambda: lake.spark, request).run_forget()
         assert certificate.is_clean, certificate
 
     names = ("keys", "mark", "delete", "rewrite", "record", "manifests", "remove_files", "drop")
@@ -724,7 +724,7 @@ def forgotten_letters() -> Scenario:
         ingested = source(lake)
         table = replace(ingested.tables[0].model(("id",)), source=ChangeSource("shop", ingested.ledger))
         request = Forget(keys=("1",))
-        certificate = Forgetting(table, (table,), lake.reader, lambda: lake.spark, request).run()
+        certificate = Forgetting(table, (table,), lake.reader, lambda: lake.spark, request).run_forget()
         assert certificate.is_clean, certificate
         assert lake.spark.table(str(ingested.ledger)).count() == 0
 
@@ -739,14 +739,14 @@ def increment_of_an_empty_table() -> Scenario:
         lake.spark.sql(f"create table {lake.sql_name('t')} (id int) using iceberg")
 
     def act(lake: Warehouse) -> None:
-        from dbt.adapters.arctic.materialize.increments import branch_name, in_one_step
+        from dbt.adapters.arctic.materialize.increments import branch_name, publish_in_one_step
 
         branch = branch_name(uuid.uuid4().hex[:12])
         name = ".".join([lake.sql_name("t"), f"branch_{branch}"])
         rows = lake.frame([(1,)], "id int")
         thresholds = lake.reader.thresholds
         write = partial(rows.writeTo(name).overwrite, F.lit(True))
-        in_one_step(lake.spark, lake.reader, lake.table("t"), branch, thresholds, write)
+        publish_in_one_step(lake.spark, lake.reader, lake.table("t"), branch, thresholds, write)
 
     own = ("incremental.first_snapshot", "incremental.mark_branch")
     return Scenario((*own, *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))
@@ -760,7 +760,7 @@ def service_lease() -> Scenario:
         table.ensure()
         lease = Lease(table, LeaseTimes(60, 20, 3), "elsewhere:1:x")
         for _ in range(102):
-            lease.take()
+            lease.take_lease()
         table.change_paused(lambda paused: paused.paused(["t"], upkeep_only=False))
 
     return Scenario(("service.create_table", "service.commit", "service.expire"), lambda lake: None, act)

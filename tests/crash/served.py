@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
@@ -141,7 +141,7 @@ def serve_until(lake: Warehouse, name: str) -> int | None:
     starter.join()
     for number in range(1, MOST_BATCHES):
         if life.over.wait(0.4):
-            begun[0].service.stop()
+            begun[0].service.stop_service()
             return number
         lake.append("events", batch(number), COLUMNS)
         if number == EDITED_AFTER:
@@ -155,13 +155,13 @@ def namespace_of(name: str) -> str:
 
 def main(warehouse: str, names: list[str]) -> None:
     threads_inherit_lives()
-    environment = SparkEnvironment(Profile.embedded(warehouse, settings={**SETTINGS, "spark.master": "local[2]"}))
+    environment = SparkEnvironment(Profile.for_embedded(warehouse, settings={**SETTINGS, "spark.master": "local[2]"}))
     reader = CatalogReader(environment.profile)
-    print("java", java_of(environment.session()), flush=True)
-    with failpoint(stops_with_its_life):
+    print("java", java_of(environment.new_session()), flush=True)
+    with set_failpoint(stops_with_its_life):
         for name in names:
             reader.create_namespace(namespace_of(name))
-            lake = Warehouse(environment, reader, environment.session(), namespace_of(name))
+            lake = Warehouse(environment, reader, environment.new_session(), namespace_of(name))
             batches = serve_until(lake, name)
             if batches is not None:
                 print(name, batches, flush=True)

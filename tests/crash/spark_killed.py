@@ -14,7 +14,7 @@ from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import ServiceTable
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.service import Service
@@ -22,28 +22,31 @@ from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from dbt.adapters.arctic.spark_end import FAILED, ended_with_spark
+from dbt.adapters.arctic.spark_end import FAILED, stop_with_spark
 from tests.crash.child import SETTINGS
 from tests.crash.served import COLUMNS, MOST_BATCHES, batch, build, project
 from tests.spark.warehouse import Warehouse
 
 
 def main(warehouse: str, name: str) -> int:
-    environment = SparkEnvironment(Profile.embedded(warehouse, settings={**SETTINGS, "spark.master": "local[2]"}))
+    environment = SparkEnvironment(Profile.for_embedded(warehouse, settings={**SETTINGS, "spark.master": "local[2]"}))
     reader = CatalogReader(environment.profile)
     reader.create_namespace("shop")
-    lake = Warehouse(environment, reader, environment.session(), "shop")
+    lake = Warehouse(environment, reader, environment.new_session(), "shop")
     build(lake)
     served = project(lake, edited=False)
     table, pool = ServiceTable("shop", served.lake.reader), SessionPool(environment.profile)
     service = Service(served, served.lake.reader, pool, table, ServeSettings())
     writing = threading.Thread(target=write, args=(lake,), daemon=True)
     try:
-        with failpoint(killing(name)), ended_with_spark("serve", service.fail, reader.thresholds.engine):
+        with (
+            set_failpoint(killing(name)),
+            stop_with_spark("serve", service.end_without_spark, reader.thresholds.engine),
+        ):
             writing.start()
-            service.run()
+            service.run_service()
     except SparkEnded as error:
-        print(f"{name}: {service.live.state().role}: {error}", flush=True)
+        print(f"{name}: {service.live.get_state().role}: {error}", flush=True)
         return FAILED
     return 0
 

@@ -144,7 +144,7 @@ def test_a_service_takes_over_from_one_that_loses_its_lease_while_it_works(world
 
 @pytest.mark.parametrize("full_refresh", [False, True])
 def test_runs_beside_a_service_win_or_lose_and_repeat_nothing(world: World, full_refresh: bool) -> None:
-    session = world.lake.environment.session()
+    session = world.lake.environment.new_session()
 
     def run() -> None:
         for model in world.project.of:
@@ -201,10 +201,10 @@ def test_a_source_that_is_dropped_and_made_again_is_read_from_its_start(world: W
     world.since = world.batches
     world.feed(2)
     until(lambda: world.shows("whole") == [(2, "c", 2), (3, "d", 3)], 120)
-    one.service.live.refresh(["latest"])
+    one.service.live.refresh_tables(["latest"])
     until(lambda: "dropped and created again" in one.table("latest").error)  # type: ignore[union-attr]
     lake.run(world.model("latest"), full_refresh=True)
-    one.service.live.refresh([])
+    one.service.live.refresh_tables([])
     world.feed()
     world.settle()
     world.is_exact()

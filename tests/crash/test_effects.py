@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.effects import EFFECTS, failpoint
+from arctic_runtime.effects import EFFECTS, set_failpoint
 from arctic_runtime.errors import ArcticError, CatalogError
 from arctic_runtime.model.properties import MODE, OFFSETS
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from tests.crash.killing import killed
 from tests.crash.scenarios import REACHED, SCENARIOS, Scenario, later, namespace_of, rounds
 from tests.spark.prebuilt import Prebuilt, folder_of
@@ -110,7 +110,7 @@ def shown_after_losses(scenario: Scenario, lake: Warehouse, lost: Lost) -> Itera
     while True:
         before = len(lost.names)
         try:
-            with failpoint(lost):
+            with set_failpoint(lost):
                 scenario.act(lake)
         except ArcticError:
             assert len(lost.names) > before
@@ -154,7 +154,7 @@ def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[S
     for model in case.scenario.models(lake):
         assert lake.broken(model) == []
         assert consumes_once(lake, model)
-        compact(lake.session_of(model, now=later()), "auto")
+        compact_table(lake.session_of(model, now=later()), "auto")
         assert lake.branches(model) == set()
 
 

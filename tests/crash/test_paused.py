@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.branch import lineage
+from arctic_runtime.model.branch import walk_lineage
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from tests.rest_catalog import serve
@@ -51,7 +51,7 @@ def shop(
         ours = SparkEnvironment(replace(embedded(tmp_path), catalog="remote", catalog_properties=properties))
         reader = CatalogReader(ours.profile)
         reader.create_namespace("dwd")
-        yield Warehouse(ours, reader, ours.session(), "dwd")
+        yield Warehouse(ours, reader, ours.new_session(), "dwd")
         server.shutdown()
 
 
@@ -136,5 +136,5 @@ def has_commit_of_a_branch_made_anew(shop: Warehouse, table: str) -> bool:
     """Whether a commit of an attempt came on top of main's last and did not become main: what would have been wrong."""
     metadata = shop.reader.load_table(shop.namespace, table).metadata
     parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
-    behind = list(lineage(metadata.current_snapshot_id, parents))
+    behind = list(walk_lineage(metadata.current_snapshot_id, parents))
     return any(parent in behind[:3] and at not in behind for at, parent in parents.items())

@@ -13,8 +13,8 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.engine.jars import Jar, find_java, home, run_resolution
-from arctic_runtime.spark.engine.jvm import spark_home
+from arctic_runtime.spark.engine.jars import Jar, find_java, get_cache_directory, run_resolution
+from arctic_runtime.spark.engine.jvm import find_spark_home
 from tests.ingest.servers import Missing, free_port, private_folder, start_server, wait_until
 
 BROKER = Jar("org.apache.kafka", "kafka_2.13", "4.4.0", "", 0)
@@ -34,7 +34,7 @@ class KafkaServer:
     def __init__(self) -> None:
         self.folder = private_folder("arctic-kafka-", None)
         self._java = str(find_java().executable)
-        self._classes = f"{broker_jars()}/*:{spark_home()}/jars/*"
+        self._classes = f"{broker_jars()}/*:{find_spark_home()}/jars/*"
         ports = [free_port() for _ in range(3)]
         self.address, self.guarded, controller = (f"127.0.0.1:{port}" for port in ports)
         self._settings = self.folder / "server.properties"
@@ -174,7 +174,7 @@ class KafkaServer:
 
 def broker_jars() -> Path:
     """The folder with the broker's JARs, resolved once and kept beside those of Spark."""
-    kept = home() / f"test-{BROKER.artifact}-{BROKER.version}"
+    kept = get_cache_directory() / f"test-{BROKER.artifact}-{BROKER.version}"
     if kept.exists():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)

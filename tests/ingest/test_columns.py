@@ -26,8 +26,8 @@ def source_of(lake: Warehouse, connector: str, port: int, schema: str) -> Ingest
 
 def ingest(lake: Warehouse, source: IngestSource, resync: bool = False) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
-    connection = connect(source, lake.reader, lake.environment.session)
-    job = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.session)
+    connection = connect(source, lake.reader, lake.environment.new_session)
+    job = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session)
     job.run(once=True, resync=resync)
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from arctic_runtime.catalog.observe import observe_progress
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job import BatchReport, Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.spark.warehouse import Warehouse
 
@@ -121,10 +121,10 @@ def ingest(
 ) -> list[BatchReport]:
     """Ingests a source to its end, some tables from another snapshot on."""
     under = lake.under(ingest={"lease_seconds": 0}, **thresholds)
-    connection = connect(source, under.reader, lake.environment.session)
+    connection = connect(source, under.reader, lake.environment.new_session)
     reports: list[BatchReport] = []
     job = Ingestion(
-        source, connection.transport, connection.form, under.reader, lake.environment.session, reports.append
+        source, connection.transport, connection.form, under.reader, lake.environment.new_session, reports.append
     )
     job.run(once=True, tables=tables)
     return reports
@@ -141,7 +141,7 @@ def ingest_dying(lake: Warehouse, source: IngestSource, at: tuple[str, ...] = ("
             raise Died(name)
         return done
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(40):
             with contextlib.suppress(Died):
                 ingest(lake, source)
@@ -230,8 +230,8 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
         database.server.purge_logs()
     with pytest.raises(SourceError, match="arctic ingest --resync"):
         ingest(lake, source)
-    connection = connect(source, lake.reader, lake.environment.session)
-    resync = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.session)
+    connection = connect(source, lake.reader, lake.environment.new_session)
+    resync = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session)
     resync.run(once=True, resync=True)
     is_equal(lake, database)
     assert lake.spark.table(lake.sql_name("orders__changes")).where("_action = 'delete'").count() == 100
@@ -257,7 +257,7 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
         assert ingest_dying(lake, source, places) == {*places}
     ingest(lake, source)
     is_equal(lake, database)
-    restore(lake.session_of(orders), first.head.snapshot)
+    restore_version(lake.session_of(orders), first.head.snapshot)
     with load(database, 3, pause=1.0):
         ingest(lake, source, ["orders"])
     ingest(lake, source)
@@ -270,8 +270,8 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
 def following(lake: Warehouse, source: IngestSource) -> Iterator[Future[None]]:
     """While this lasts, a source is ingested; raises what that raises."""
     under = lake.under(ingest={"lease_seconds": 0})
-    connection = connect(source, under.reader, lake.environment.session)
-    job = Ingestion(source, connection.transport, connection.form, under.reader, lake.environment.session)
+    connection = connect(source, under.reader, lake.environment.new_session)
+    job = Ingestion(source, connection.transport, connection.form, under.reader, lake.environment.new_session)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job.run, False)
         try:
@@ -313,7 +313,7 @@ def test_a_stream_takes_tables_on_exactly_wherever_the_process_dies(
             raise Died(place)
         return done
 
-    with load(database, 5, pause=0.3), failpoint(dying):
+    with load(database, 5, pause=0.3), set_failpoint(dying):
         for _ in range(20):
             with contextlib.suppress(Died), following(lake, source) as running:
                 assert has_come(lambda of=running: of.done() or len(followed(lake, source)) == len(TABLES))
@@ -342,7 +342,7 @@ def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: 
     def has(table: str, rows: str) -> bool:
         return not lake.spark.table(lake.sql_name(table)).where(rows).isEmpty()
 
-    with failpoint(holding), following(lake, source):
+    with set_failpoint(holding), following(lake, source):
         assert is_begun.wait(120)
         database.sql("insert into {at}.orders (id, item) values (1000, 'fresh')")
         assert has_come(lambda: has("orders", "id = 1000"))
@@ -390,6 +390,6 @@ def test_changes_of_rows_without_a_key_are_dead_letters_until_the_table_is_read_
     assert found == {"update": 10, "delete": 10, "truncate": 1}
     assert lake.spark.table(lake.sql_name("log")).where("n <> 9").count() == 31
     lake.spark.sql(f"delete from {source.ledger}")
-    connection = connect(source, lake.reader, lake.environment.session)
-    Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.session).run(True, True)
+    connection = connect(source, lake.reader, lake.environment.new_session)
+    Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session).run(True, True)
     is_equal(lake, database)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job import BatchReport, Ingestion
@@ -206,7 +206,7 @@ def test_every_file_counts_once_wherever_the_process_dies(lake: Warehouse, tmp_p
             return action()
 
         (tmp_path / f"{8 - number}.json").write_text(line(number, "b"))
-        with failpoint(die), pytest.raises(KeyboardInterrupt):
+        with set_failpoint(die), pytest.raises(KeyboardInterrupt):
             ingest(lake, tmp_path)
     ingest(lake, tmp_path)
     assert orders(lake) == {(9, "a"), *((number, "b") for number in range(4))}

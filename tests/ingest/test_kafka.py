@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.formats.registry import make_format
@@ -273,7 +273,7 @@ def test_every_event_counts_once_wherever_the_process_dies(lake: Warehouse, kafk
     kafka.create(topic)
     kafka.send(topic, [row(1, "a"), row(2, "b"), row(2, "", "delete"), row(3, "c"), ("x", "no event"), row(1, "d")])
     for name, after in (("commit.publish", True), ("ingest.advance", False)):
-        with failpoint(dying(name, after)), pytest.raises(KeyboardInterrupt):
+        with set_failpoint(dying(name, after)), pytest.raises(KeyboardInterrupt):
             ingest_rows(lake, kafka, topic)
         kafka.send(topic, [row(4, name), ("x", f"no event {name}")])
     ingest_rows(lake, kafka, topic)
@@ -304,7 +304,7 @@ def test_columns_that_partitions_change_at_different_times_are_followed(
             for id_ in ids[changed_at:]
         ]
         kafka.send(topic, [*old, canal("orders", "ALTER", None), *new], partition)
-    with failpoint(dying("ingest.advance", False)), pytest.raises(KeyboardInterrupt):
+    with set_failpoint(dying("ingest.advance", False)), pytest.raises(KeyboardInterrupt):
         ingest(lake, kafka, {"orders": topic}, format="canal")
     reports = ingest(lake, kafka, {"orders": topic}, format="canal")
     assert [sum(of.rows.get("insert", 0) for of in report.tables) for report in reports][-1] == 9

@@ -163,24 +163,24 @@ class FakeService:
 
     # What it shows
 
-    def state(self) -> ServiceState:
+    def get_state(self) -> ServiceState:
         return replace(self._state, errors=self.errors, **self.changed)
 
-    def tables(self) -> Sequence[TableOverview]:
+    def list_tables(self) -> Sequence[TableOverview]:
         return tuple(self._by_name.values())
 
-    def table(self, name: str) -> TableOverview | None:
+    def find_table(self, name: str) -> TableOverview | None:
         found = [of for full, of in self._by_name.items() if full == name or full.endswith(f".{name}")]
         return found[0] if len(found) == 1 else None
 
-    def jobs(self) -> Sequence[Job]:
+    def list_jobs(self) -> Sequence[Job]:
         order = {"running": 0, "waiting": 1}
         return sorted(self._jobs.values(), key=lambda of: (order.get(of.state, 2), -int(of.number)))
 
-    def job(self, number: str) -> Job | None:
+    def find_job(self, number: str) -> Job | None:
         return self._jobs.get(number)
 
-    def upkeep(self) -> Sequence[Upkeep]:
+    def list_upkeep(self) -> Sequence[Upkeep]:
         wasteful = sorted((of for of in self.made if of.layer and of.waste_bytes), key=lambda of: -of.waste_bytes)
         return [
             Upkeep(
@@ -196,23 +196,25 @@ class FakeService:
 
     # What it is asked
 
-    def ask(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any], plan: bool) -> Answer:
-        self.asked.append(("ask", operation.name, tuple(tables), dict(given), plan))
+    def answer_operation(
+        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+    ) -> Answer:
+        self.asked.append(("ask", operation.name, tuple(tables), dict(given_arguments), plan))
         if self.failure is not None:
             raise self.failure
         if self.delay_seconds:
             threading.Event().wait(self.delay_seconds)
-        operation.read(given)
+        operation.read_values(given_arguments)
         found = [self._known(name) for name in tables]
         if plan:
             return _planned(operation, found)
         answers = {"status": _status, "history": _history, "explain": _explained}
         if operation.name in answers:
-            return answers[operation.name](found, given)
+            return answers[operation.name](found, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
 
-    def submit(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any]) -> Job:
-        self.asked.append(("submit", operation.name, tuple(tables), dict(given)))
+    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
+        self.asked.append(("submit", operation.name, tuple(tables), dict(given_arguments)))
         if self.failure is not None:
             raise self.failure
         names = tuple(self._known(name).table for name in tables)
@@ -225,19 +227,19 @@ class FakeService:
             job = self._put(replace(job, state="done", answer=rows, ended_at=now(), seconds=0.4))
         return job
 
-    def refresh(self, tables: Sequence[str]) -> None:
+    def refresh_tables(self, tables: Sequence[str]) -> None:
         self.asked.append(("refresh", tuple(tables)))
         for name in tables:
             self._show(replace(self._known(name), state="refreshing"))
 
-    def cancel(self, number: str) -> Job | None:
+    def cancel_job(self, number: str) -> Job | None:
         self.asked.append(("cancel", number))
         job = self._jobs.get(number)
         if job is None or job.state not in ("waiting", "running"):
             return job
         return self._put(replace(job, state="cancelled", ended_at=now()))
 
-    def pause(self, tables: Sequence[str], upkeep_only: bool) -> None:
+    def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
         self.asked.append(("pause", tuple(tables), upkeep_only))
         names = tuple(self._known(name).table for name in tables)
         kind = "paused_upkeep" if upkeep_only else "paused_tables"
@@ -246,7 +248,7 @@ class FakeService:
         for name in () if upkeep_only else tables:
             self._show(replace(self._known(name), state="paused"))
 
-    def resume(self, tables: Sequence[str]) -> None:
+    def resume_tables(self, tables: Sequence[str]) -> None:
         self.asked.append(("resume", tuple(tables)))
         names = {self._known(name).table for name in tables}
         left = tuple(of for of in self._state.paused_tables if names and of not in names)
@@ -268,7 +270,7 @@ class FakeService:
 
     def move(self, chance: random.Random, many: int = 3) -> None:
         """Lets something happen to some tables, and to the jobs."""
-        for of in chance.sample(self.tables(), min(many, len(self._by_name))):
+        for of in chance.sample(self.list_tables(), min(many, len(self._by_name))):
             rows = chance.randrange(1, 5000)
             state = of.state
             if of.layer and of.state in ("fresh", "behind", "refreshing"):
@@ -288,8 +290,10 @@ class FakeService:
                     versions=of.versions + 1,
                 )
             )
-        self.events.add("batch", {"source": "shop", "events": chance.randrange(900), "seconds": 0.8, "behind": None})
-        for job in self.jobs():
+        self.events.append_event(
+            "batch", {"source": "shop", "events": chance.randrange(900), "seconds": 0.8, "behind": None}
+        )
+        for job in self.list_jobs():
             if job.state == "running":
                 self._put(replace(job, seconds=job.seconds + 1, bytes=job.bytes + 40_000_000))
 
@@ -300,7 +304,7 @@ class FakeService:
             self.move(chance)
 
     def _known(self, name: str) -> TableOverview:
-        found = self.table(name)
+        found = self.find_table(name)
         if found is None:
             raise ConfigError(
                 f"there is no table {name!r}.\n  expected: one of the project, such as {next(iter(self._by_name))}"
@@ -309,15 +313,15 @@ class FakeService:
 
     def _show(self, table: TableOverview) -> None:
         self._by_name[str(table.table)] = table
-        self.events.add("table", table)
+        self.events.append_event("table", table)
 
     def _put_state(self, state: ServiceState) -> None:
         self._state = state
-        self.events.add("service", self.state())
+        self.events.append_event("service", self.get_state())
 
     def _put(self, job: Job) -> Job:
         self._jobs[job.number] = job
-        self.events.add("job", job)
+        self.events.append_event("job", job)
         return job
 
     def _add_job(self, kind: Any, name: str, tables: tuple[TableName, ...], state: Any, reason: str) -> Job:

@@ -34,7 +34,7 @@ def test_the_graph_shows_each_table_in_its_layer_and_what_flows(page: Shown, fak
     shown = page.open()
     heads = shown.locator(".layer strong")
     expect(heads).to_have_text(["Sources", "ODS", "DWD", "DWS"])
-    source = next(of for of in fake.tables() if of.reads == () and of.readers)
+    source = next(of for of in fake.list_tables() if of.reads == () and of.readers)
     fake.show(replace(source, recent_rows=4321))
     expect(page.card(source.table.name)).to_contain_text("+4,321/min")
     expect(shown.locator(".pulse").first).to_be_attached()
@@ -64,7 +64,7 @@ def test_each_layer_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
 @pytest.mark.slow
 def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> None:
     page.open()
-    table = fake.table(FLIGHTS)
+    table = fake.find_table(FLIGHTS)
     assert table is not None
     fake.show(replace(table, state="failed", error="two rows have the key 4711"))
     card = page.card("ods_flights")
@@ -73,7 +73,7 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
     expect(page.page.locator(".failure")).to_contain_text("two rows have the key 4711")
     fake.show(replace(table, state="fresh", error="", freshness=Freshness("fresh", datetime.now(timezone.utc))))
     expect(page.page.get_by_text("It shows its sources as they are, through all layers.")).to_be_visible()
-    ingested = next(of for of in fake.tables() if of.ingestion)
+    ingested = next(of for of in fake.list_tables() if of.ingestion)
     page.open(view_of(str(ingested.table)))
     expect(page.page.get_by_text("none since this page was opened")).to_be_visible()
     fake.move(random.Random(1), 40)
@@ -81,7 +81,7 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
 
 
 def test_names_of_tables_stay_text(page: Shown, fake: FakeService) -> None:
-    hostile = [str(of.table) for of in fake.tables()][-len(HOSTILE) :]
+    hostile = [str(of.table) for of in fake.list_tables()][-len(HOSTILE) :]
     shown = page.open()
     for view in ("tables", *(view_of(name) for name in hostile), "jobs", "service"):
         page.open(view)
@@ -249,13 +249,15 @@ def test_a_batch_under_way_is_a_job_that_nobody_cancels(page: Shown, fake: FakeS
     tables, began = (TableName("lake", "ods", "ods_flights"),), datetime.now(timezone.utc)
     reason = "8,192 events of a load, piece 3: table 2 of 8, 157,000 rows so far from postgresql db1:5432/shop"
     job = Job("900", "ingest", "ingest shop", tables, "running", began, began, reason=reason)
-    fake.events.add("job", job)
+    fake.events.append_event("job", job)
     shown = page.open("jobs")
-    fake.events.add("job", job)
+    fake.events.append_event("job", job)
     batch = shown.locator(".job", has_text="ingest shop")
     expect(batch).to_contain_text(reason)
     expect(batch.get_by_role("button")).to_have_count(0)
-    fake.events.add("job", replace(job, state="done", rows={"upsert": 12, "delete": 1}, lines=("shop: 13 events",)))
+    fake.events.append_event(
+        "job", replace(job, state="done", rows={"upsert": 12, "delete": 1}, lines=("shop: 13 events",))
+    )
     expect(batch).to_contain_text("+12 ~0 −1")
     assert page.broken_rules() == []
 
@@ -282,7 +284,7 @@ def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show
         shown.keyboard.type("dws_seats_by_hour_7")
         expect(rows).to_have_count(1)
         shown.keyboard.press("Escape")
-        failed = sum(of.state == "failed" for of in fake.tables())
+        failed = sum(of.state == "failed" for of in fake.list_tables())
         shown.get_by_role("button", name=f"failed {failed}").click()
         expect(shown.get_by_text(f"{failed} tables", exact=True)).to_be_attached()
         page.open("")
@@ -342,14 +344,14 @@ def test_a_token_is_asked_for_and_kept_in_the_tab_alone(show: Show) -> None:
 def test_a_service_that_comes_back_is_shown_again(show: Show) -> None:
     fake = FakeService(overviews(20))
     server = HttpServer(fake, HttpSettings(port=0))
-    server.start()
+    server.start_server()
     page = show(server.url)
     shown = page.open()
     port = int(server.url.rsplit(":", 1)[1])
-    server.stop()
+    server.stop_server()
     expect(shown.get_by_text("not connected")).to_be_visible()
-    moved = replace(fake.tables()[0], recent_rows=777)
-    with HttpServer(FakeService([moved, *fake.tables()[1:]]), HttpSettings(port=port)):
+    moved = replace(fake.list_tables()[0], recent_rows=777)
+    with HttpServer(FakeService([moved, *fake.list_tables()[1:]]), HttpSettings(port=port)):
         expect(shown.get_by_text("live", exact=True)).to_be_visible()
         expect(page.card(moved.table.name)).to_contain_text("+777/min")
     page.errors.clear()

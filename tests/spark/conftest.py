@@ -38,14 +38,14 @@ def environment(
     settings = {**spark_settings, **INTERPRETED}
     environment = SparkEnvironment(embedded(tmp_path_factory.mktemp("spark") / "warehouse", settings=settings))
     yield environment
-    environment.stop()
-    server.stop(environment.profile)
+    environment.stop_spark()
+    server.stop_server(environment.profile)
 
 
 @pytest.fixture(scope="session")
 def spark(environment: SparkEnvironment) -> SparkSession:
     """The session that tests share where they leave nothing behind in it."""
-    return environment.session()
+    return environment.new_session()
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def lake(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSessi
 @pytest.fixture(scope="session")
 def texts(environment: SparkEnvironment) -> Iterator[Texts]:
     """Compares queries to their trees, in a session whose plans are quick to make and to run over a few rows."""
-    session = environment.session()
+    session = environment.new_session()
     for setting, value in QUICK.items():
         session.conf.set(setting, value)
     yield Texts.over(session, TABLES)
-    environment.discard(session)
+    environment.discard_session(session)

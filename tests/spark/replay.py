@@ -214,4 +214,4 @@ def ingestion_of(
     report: Callable[[BatchReport], None] = lambda _: None,
     begin: Callable[[BatchWork], None] = lambda _: None,
 ) -> Ingestion:
-    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.session, report, begin)
+    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.new_session, report, begin)

@@ -53,42 +53,42 @@ class Project:
         """The files of the project say something else from now on."""
         self.of, self.is_edited = models, True
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         was_edited, self.is_edited = self.is_edited, False
         return was_edited
 
-    def load(self) -> Sequence[FollowedModel]:
-        return self.followed()
+    def load_models(self) -> Sequence[FollowedModel]:
+        return self.list_followed()
 
-    def followed(self) -> Sequence[FollowedModel]:
+    def list_followed(self) -> Sequence[FollowedModel]:
         return [FollowedModel(model, model.table.name) for model in self.of]
 
-    def refresh(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> Done:
         return self._refresh(task)
 
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
 
-    def models(self) -> Sequence[Model]:
+    def list_models(self) -> Sequence[Model]:
         return (*self.of, *self.landing)
 
-    def maintained(self) -> Sequence[Maintained]:
+    def list_maintained(self) -> Sequence[Maintained]:
         kept = [Maintained(model, self._readers(model.table)) for model in self.of]
         return kept + [Maintained(model, self._readers(model.table), tuple(self.of)) for model in self.landing]
 
-    def scheduled(self) -> Sequence[Scheduled]:
+    def list_scheduled(self) -> Sequence[Scheduled]:
         return ()
 
     def run_scheduled(self, name: str) -> str:
         raise AssertionError(f"{name} is not scheduled")
 
-    def tested(self) -> Collection[TableName]:
+    def list_tested_tables(self) -> Collection[TableName]:
         return ()
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(f"{table} has no tests")
 
-    def expected(self) -> Collection[TableName]:
+    def list_expected_tables(self) -> Collection[TableName]:
         return ()
 
     def _readers(self, table: TableName) -> tuple[TableName, ...]:
@@ -103,31 +103,31 @@ class Running:
     said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self.service.run)
+        self._thread = threading.Thread(target=self.service.run_service)
         self._thread.start()
 
     def stop(self) -> None:
-        self.service.stop()
+        self.service.stop_service()
         self._thread.join(60)
         assert not self._thread.is_alive()
 
     def table(self, name: str) -> TableOverview | None:
-        return self.service.live.table(name)
+        return self.service.live.find_table(name)
 
     def role(self) -> str:
-        return self.service.live.state().role
+        return self.service.live.get_state().role
 
 
 def running(project: Project) -> Running:
     """A service over a project, as another process would have it."""
     lake, said = project.lake, list[str]()
     pool, table = SessionPool(lake.environment.profile), ServiceTable(lake.namespace, lake.reader)
-    return Running(Service(project, lake.reader, pool, table, ServeSettings(), told=Told(said.append)), said)
+    return Running(Service(project, lake.reader, pool, table, ServeSettings(), listeners=Told(said.append)), said)
 
 
 def jobs_of(one: Running, name: str) -> object:
     """The newest jobs of a table: what, how it ended, and why."""
-    jobs = one.service.live.jobs()
+    jobs = one.service.live.list_jobs()
     return [(job.name, job.state, job.error) for job in jobs if name in {table.name for table in job.tables}][:5]
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.errors import DataError
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.documented import documented
 from tests.spark.test_change_models import MATCH, cdc
 from tests.spark.warehouse import Warehouse
@@ -127,10 +127,10 @@ def test_every_event_that_changes_its_row_is_a_change_row_in_the_order_of_events
         assert lake.rows(model) == table
         lake.run(copy)
         assert lake.rows(copy) == table
-    assert {tuple(lookup(lake.reader, model, [str(row[0])]).row.values()) for row in table} == set(table)
+    assert {tuple(look_up_row(lake.reader, model, [str(row[0])]).row.values()) for row in table} == set(table)
     lake.run(groups)
     assert sum(row[1] for row in lake.rows(groups)) == len(table)
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert lake.rows(model) == table
     assert lake.broken(model) == lake.left_out(model) == lake.broken(copy) == lake.broken(groups) == []
 
@@ -166,7 +166,7 @@ def test_events_without_a_sequence_are_numbered_in_their_commit(lake: Warehouse)
     new = [(row["id"], row["_seq"], row["_action"]) for row in lake.log(model)[1:]]
     assert sorted(new) == [(1, 1, "update"), (1, 2, "delete"), (1, 3, "insert"), (2, 1, "insert")]
     assert lake.rows(model) == [(1, "z", 2), (2, "n", 1)]
-    restore(lake.session_of(model), lake.state(model).changes.commits[1].version.snapshot)  # type: ignore[union-attr]
+    restore_version(lake.session_of(model), lake.state(model).changes.commits[1].version.snapshot)  # type: ignore[union-attr]
     assert lake.rows(model) == [(1, "x", 1)]
     assert lake.broken(model) == []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import Filter, walk
+from arctic_runtime.ivm.algebra.tree import Filter, walk_tree
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import bounds
@@ -45,7 +45,7 @@ def few(request: pytest.FixtureRequest) -> int:
 
 
 def _near(rows: DataFrame, count: int) -> Any:
-    return bounds.near(rows, count, LARGE, PRUNING)
+    return bounds.build_nearby_condition(rows, count, LARGE, PRUNING)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
     spark = lake.spark
     columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
     rows = spark.createDataFrame([*zip(*VALUES.values(), strict=True)], columns).coalesce(1)
-    found = bounds.bounds(rows, few, PRUNING)
+    found = bounds.collect_bounds(rows, few, PRUNING)
     assert found is not None
     assert len(found) == len(VALUES)
     assert rows.where(_near(rows, few)).count() == 3
@@ -73,13 +73,13 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
 
 def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
     rows = spark.sql("select * from values (1, cast(null as int), 0.0D), (2, 5, -0.0D) as t(a, b, c)")
-    found = bounds.bounds(rows, few, PRUNING)
+    found = bounds.collect_bounds(rows, few, PRUNING)
     assert found is not None
     assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
     assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
     assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
-    assert bounds.near(rows, few, PRUNING.scanned_table_rows, PRUNING) == bounds.EVERYWHERE
-    assert bounds.near(rows, 0, LARGE, PRUNING) == bounds.NOWHERE
+    assert bounds.build_nearby_condition(rows, few, PRUNING.scanned_table_rows, PRUNING) == bounds.EVERYWHERE
+    assert bounds.build_nearby_condition(rows, 0, LARGE, PRUNING) == bounds.NOWHERE
 
 
 def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_place_is_known(
@@ -88,11 +88,11 @@ def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_pl
     rows = spark.sql("select * from values (1), (2) as t(a)")
     many = PRUNING.scanned_table_rows
     most = PRUNING.scanned_table_ratio * many
-    known = bounds.bounds(rows, many, PRUNING)
-    assert bounds.near(rows, many, most, PRUNING) == bounds.EVERYWHERE
-    where = bounds.near(rows, many, most + 1, PRUNING)
+    known = bounds.collect_bounds(rows, many, PRUNING)
+    assert bounds.build_nearby_condition(rows, many, most, PRUNING) == bounds.EVERYWHERE
+    where = bounds.build_nearby_condition(rows, many, most + 1, PRUNING)
     assert rows.union(spark.sql("select 3")).where(where).count() == 2
-    assert bounds.near(rows, many, most, PRUNING, known=known) == where
+    assert bounds.build_nearby_condition(rows, many, most, PRUNING, known=known) == where
 
 
 @pytest.mark.parametrize("written", ["range", *(pytest.param(way, marks=pytest.mark.slow) for way in ("told", "list"))])
@@ -108,10 +108,10 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
     def spy(*arguments: Any) -> Any:
         is_asked = arguments[1] > 0 and arguments[5] is None
         assert is_asked == (arguments[1] > 0 and written == "range")
-        seen.append(bounds.near(*arguments))
+        seen.append(bounds.build_nearby_condition(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(merging, "near", spy)
+    monkeypatch.setattr(merging, "build_nearby_condition", spy)
     query = "select id, day, v from {s}"
     model = lake.model("m", query, primary_key=["id"], partition_by=["day"], nodes=2)
     columns = "id bigint, day date, v string"
@@ -151,8 +151,8 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
         trees.append(new)
         return recomputed(spark, new, *rest)
 
-    recomputed = increments.recomputed
-    monkeypatch.setattr(increments, "recomputed", spy)
+    recomputed = increments.recompute_affected_rows
+    monkeypatch.setattr(increments, "recompute_affected_rows", spy)
     columns = "id bigint, day date, v double"
     rows = {n: (n, datetime.date(2024, 1, 1 + n % 20), n / 4) for n in range(60)}
     lake.load("s", rows.values(), columns)
@@ -167,7 +167,7 @@ def test_groups_that_changed_are_computed_again_from_where_they_are(
     assert [outcome.mode for outcome in outcomes] == ["incremental", "incremental"]
     assert lake.actions(outcomes[-1]) == (1, 3, 0)
     assert lake.broken(days) == []
-    assert any(isinstance(node, Filter) for node in walk(trees[-1]))
+    assert any(isinstance(node, Filter) for node in walk_tree(trees[-1]))
 
 
 @pytest.mark.parametrize("is_held", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["held", "read twice"])
@@ -189,13 +189,13 @@ def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
         lake.run(model)
     lake.load("l", [(n, 7 if n == 3 else n % 50, "b" if n == 4 else "a") for n in range(100)], lines)
     lake.run(models[0])
-    moved = increments.moved
+    moved = increments.compute_deltas
 
     def spy(*arguments: Any) -> Any:
         moved(*arguments).explain()
         return moved(*arguments)
 
-    monkeypatch.setattr(increments, "moved", spy)
+    monkeypatch.setattr(increments, "compute_deltas", spy)
     assert lake.actions(lake.run(joined)) == (0, 2, 0)
     assert lake.broken(joined) == []
     plan = capsys.readouterr().out

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError, SourceError
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.tables import marks
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -378,7 +378,7 @@ def test_a_late_event_takes_its_place_among_all_of_its_key(
     assert lake.rows(model) == applied(everything, on_match)
     assert lake.rows(model)[0] == (1, *left)
     assert lake.broken(model) == lake.left_out(model) == []
-    restore(lake.session_of(model), lake.head(model))
+    restore_version(lake.session_of(model), lake.head(model))
     lake.append("events", [(4, "late", None, "u", 1)], EVENTS)
     with pytest.raises(DataError, match="found: it was restored"):
         lake.run(model)
@@ -421,7 +421,7 @@ def in_zone(lake: Warehouse) -> Iterator[Callable[[str], None]]:
 def as_earlier_versions_wrote(monkeypatch: pytest.MonkeyPatch, step: Callable[[], Any]) -> None:
     """Does a step with places in the order written in the session's time zone."""
     with monkeypatch.context() as patched:
-        patched.setattr(marks, "written", lambda place, kind: place.cast("string"))
+        patched.setattr(marks, "write_sequence_text", lambda place, kind: place.cast("string"))
         step()
 
 
@@ -462,7 +462,7 @@ def test_rows_declared_as_of_a_moment_are_so_in_any_time_zone(
     lake.append("extract", [(1, "declared", at_utc(5))], TIMED)
 
     def declare(as_of: str) -> None:
-        overwrite(lake.refresh_of(model), lake.table("extract"), as_of)
+        overwrite_with_source(lake.refresh_of(model), lake.table("extract"), as_of)
 
     in_zone("Europe/Berlin")
     declare("2024-10-27 02:10:00+01:00")

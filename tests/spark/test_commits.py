@@ -15,20 +15,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_source
-from arctic_runtime.effects import Failpoint, failpoint
+from arctic_runtime.effects import Failpoint, set_failpoint
 from arctic_runtime.errors import CatalogError, CommitConflict, CommitUnknown
 from arctic_runtime.model.branch import BranchState
 from arctic_runtime.model.properties import ATTEMPT
 from arctic_runtime.model.step import AppendChanges, MergeBase
 from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import commit, merge, table_session
-from arctic_runtime.spark.tables.commit import said_by_session
-from arctic_runtime.spark.tables.delete import delete_matching, same_key
+from arctic_runtime.spark.tables.commit import build_summary_settings
+from arctic_runtime.spark.tables.delete import build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.frames import as_key
 from arctic_runtime.thresholds import EngineThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
@@ -58,7 +58,7 @@ def once_before(effect: str, intrude: Callable[[], object]) -> AbstractContextMa
             intrude()
         return action()
 
-    return failpoint(intruding)
+    return set_failpoint(intruding)
 
 
 def windows_of(lake: Warehouse, model: Model) -> list[str]:
@@ -77,7 +77,7 @@ def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_find
     lake.run(model)
     lake.append("events", [(1, "A", 4)], EVENTS)
     intruder: list[Outcome] = []
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     with once_before("commit.branch", lambda: intruder.append(lake.run(model, lambda: session))):
         outcome = lake.run(model)
     assert lake.actions(intruder[0]) == (0, 1, 0)
@@ -91,18 +91,18 @@ def test_an_intruding_run_between_observation_and_commit_wins_and_the_other_find
 class AtOnce(Parallel):
     """Does what is begun before what follows."""
 
-    def begin(self, action: Callable[[], object]) -> None:
+    def submit_action(self, action: Callable[[], object]) -> None:
         action()
 
 
 class AtLast(Parallel):
     """Does what is begun after what follows."""
 
-    def wait(self) -> None:
+    def wait_for_all(self) -> None:
         while self._late:
             self._late.pop()()
 
-    def begin(self, action: Callable[[], object]) -> None:
+    def submit_action(self, action: Callable[[], object]) -> None:
         self._late.append(action)
 
     def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
@@ -111,7 +111,7 @@ class AtLast(Parallel):
 
 
 class Never(Parallel):
-    def begin(self, action: Callable[[], object]) -> None:
+    def submit_action(self, action: Callable[[], object]) -> None:
         raise AssertionError(action)
 
 
@@ -149,7 +149,7 @@ def test_a_base_whose_deletes_conflict_with_appends_is_merged_one_after_the_othe
 ) -> None:
     """As bases were made before, and as users may want it."""
     model = merged_in_parts(lake)
-    table = name(*model.base.parts)
+    table = quote_name(*model.base.parts)
     lake.spark.sql(f"alter table {table} set tblproperties ('write.delete.isolation-level' = 'serializable')")
     monkeypatch.setattr(merge, "Parallel", Never)
     lake.run(model)
@@ -169,8 +169,8 @@ def test_what_is_done_in_parallel_is_over_when_it_is_left(lake: Warehouse) -> No
 
     def both(also: Callable[[], None]) -> None:
         with Parallel(lake.spark, EngineThresholds()) as beside:
-            beside.begin(slow)
-            beside.begin(failing)
+            beside.submit_action(slow)
+            beside.submit_action(failing)
             begun.set()
             also()
 
@@ -207,7 +207,7 @@ def test_of_racing_runs_one_applies_the_window_and_the_others_end_well(lake: War
         together = threading.Barrier(count)
 
         def race(_: int, together: threading.Barrier = together) -> Outcome:
-            session = lake.environment.session()
+            session = lake.environment.new_session()
             together.wait()
             return lake.run(model, lambda: session)
 
@@ -226,16 +226,16 @@ def test_merges_that_race_merge_once(lake: Warehouse, monkeypatch: pytest.Monkey
     lake.append("events", [(1, "a", 1), (2, "b", 2)], EVENTS)
     lake.run(model)
     lake.append("events", [(3, "c", 3), (1, "A", 4)], EVENTS)
-    perform, seen = table_session.perform, []
+    perform, seen = table_session.perform_step, []
 
     def performed(step: Any, context: Any) -> None:
         if isinstance(step, MergeBase) and not seen:
             seen.append(step)
-            session = lake.environment.session()
+            session = lake.environment.new_session()
             assert lake.run(model, lambda: session).mode == "unchanged"
         perform(step, context)
 
-    monkeypatch.setattr(table_session, "perform", performed)
+    monkeypatch.setattr(table_session, "perform_step", performed)
     assert lake.actions(lake.run(model)) == (1, 1, 0)
     assert lake.rows(model) == [(1, "A", 4), (2, "b", 2), (3, "c", 3)]
     base = lake.reader.load_table(lake.namespace, "m")
@@ -269,11 +269,11 @@ def test_a_table_that_moved_on_is_not_overwritten(lake: Warehouse, intruder: str
     INTRUDERS[intruder](spark, table)
     before = sorted_rows(spark.table(table))
     with pytest.raises(CommitConflict, match="Another writer committed first"):
-        commit.overwrite(spark.range(5), lake.table("t"), head.snapshot_id, {})
+        commit.overwrite_table(spark.range(5), lake.table("t"), head.snapshot_id, {})
     assert sorted_rows(spark.table(table)) == before
     now = lake.reader.load_table(lake.namespace, "t").current_snapshot()
     assert now is not None
-    commit.overwrite(spark.range(5), lake.table("t"), now.snapshot_id, {"arctic.test": "told"})
+    commit.overwrite_table(spark.range(5), lake.table("t"), now.snapshot_id, {"arctic.test": "told"})
     assert sorted_rows(spark.table(table)) == [(number,) for number in range(5)]
     newest = lake.reader.load_table(lake.namespace, "t").current_snapshot()
     assert newest is not None
@@ -319,7 +319,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
 
     for number, error in enumerate((CommitConflict("lost"), Lost("lost"))):
         lake.append("events", [(1, f"A{number}", 10 + number)], EVENTS)
-        with failpoint(loses(error)):
+        with set_failpoint(loses(error)):
             assert lake.actions(lake.run(model)) == (0, 1, 0)
         assert len(windows_of(lake, model)) == number + 2
     lake.append("events", [(1, "B", 20)], EVENTS)
@@ -332,7 +332,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_not_done_again(
         return observe(*args)
 
     monkeypatch.setattr(commit, "observe_branch", away)
-    with failpoint(loses(Lost("lost"))), pytest.raises(CommitUnknown, match="applies nothing twice"):
+    with set_failpoint(loses(Lost("lost"))), pytest.raises(CommitUnknown, match="applies nothing twice"):
         lake.run(model)
     monkeypatch.undo()
     assert lake.run(model).mode == "unchanged"
@@ -356,7 +356,7 @@ def test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch(lake: Warehouse
             raise Lost("(org.sqlite.SQLiteException) [SQLITE_BUSY] The database file is locked")
         return done
 
-    with failpoint(locked_at_first):
+    with set_failpoint(locked_at_first):
         assert lake.actions(lake.run(model)) == (1, 0, 0)
     assert writes.count("commit.append") == 2
     assert [row["id"] for row in lake.log(model)] == [1, 2]
@@ -377,7 +377,7 @@ def test_branches_that_can_win_no_more_are_dropped_and_foreign_ones_kept(lake: W
     left = {0: {"mine", "arctic_dead"}, 2: {"mine"}}
     for days, expected in left.items():
         lake.append("events", [(1, f"v{days}", days + 3)], EVENTS)
-        Refresh.of(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run()
+        Refresh.from_model(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run_refresh()
         assert lake.branches(model) == expected
 
 
@@ -386,7 +386,7 @@ def test_a_plan_is_shown_without_spark_and_holds(lake: Warehouse) -> None:
     lake.append("events", [(1, "a", 1)], EVENTS)
     lake.run(model)
     lake.append("events", [(1, "b", 2)], EVENTS)
-    plan = RefreshPlanner(model, lake.reader).explain()
+    plan = RefreshPlanner(model, lake.reader).explain_refresh()
     assert plan.decision.mode == "incremental"
     assert [type(step) for step in plan.steps] == [AppendChanges]
 
@@ -400,7 +400,7 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
     monkeypatch.setattr(appending, "count_again", lambda *given: silent.append(given) or original(*given))
     model = lake.model("m", "select id, v from {s}", primary_key="id")
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
-    monkeypatch.setattr(appending, "observed_counts", lambda seen: {})
+    monkeypatch.setattr(appending, "read_observed_counts", lambda seen: {})
     assert lake.actions(lake.run(model)) == (2, 0, 0)
     lake.load("s", [(1, "c"), (3, "d")], "id int, v string")
     assert lake.actions(lake.run(model)) == (1, 1, 1)
@@ -417,7 +417,7 @@ def test_the_write_order_of_a_base_is_set_by_a_later_run_where_the_first_died_be
 
     model = lake.model("m", "select id, v from {s}", primary_key="id", sort_key=["v"])
     lake.load("s", [(1, "a"), (2, "b")], "id int, v string")
-    with failpoint(die), pytest.raises(KeyboardInterrupt):
+    with set_failpoint(die), pytest.raises(KeyboardInterrupt):
         lake.run(model)
     assert lake.run(model).mode == "unchanged"
     order = lake.reader.load_table(lake.namespace, "m").sort_order()
@@ -431,10 +431,10 @@ def test_a_delete_of_all_rows_of_its_files_names_its_attempt(lake: Warehouse, ke
     lake.load("s", [(1, "a")], "id int, v string")
     model = lake.model("m", "select * from {s}", primary_key=key)
     lake.run(model)
-    context = lake.session_of(model).context(lake.state(model))
+    context = lake.session_of(model).build_context(lake.state(model))
     sought = lake.frame([(1,)], "id int").select(*as_key(key))
-    with settings(lake.spark, said_by_session({ATTEMPT: "mine"})):
-        delete_matching("base.merge.delete", context, model.base.parts, sought, same_key(key))
+    with override_settings(lake.spark, build_summary_settings({ATTEMPT: "mine"})):
+        delete_matching("base.merge.delete", context, model.base.parts, sought, build_key_conditions(key))
     table = lake.reader.load_table(model.base.schema, model.base.name)
     assert table.current_snapshot().summary[ATTEMPT] == "mine"
     assert lake.spark.table(lake.sql_name("m")).count() == 0

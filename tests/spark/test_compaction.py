@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.compaction import CompactionMode, FileGroup, RewriteBase, RewriteFiles
-from arctic_runtime.operations.inspect import status
-from arctic_runtime.spark.maintenance.compaction import Compacted, compact, compact_if_due, plan_compaction
+from arctic_runtime.operations.inspect import read_status
+from arctic_runtime.spark.maintenance.compaction import Compacted, compact_if_due, compact_table, plan_compaction
 from arctic_runtime.spark.tables import file_rewrite
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
@@ -41,7 +41,7 @@ class Shop:
         self.rows.pop(-1 if gone is None else gone, None)
         self.lake.load("s", list(self.rows.values()), COLUMNS)
         refresh = self.lake.refresh_of(self.model)
-        mode = refresh.run().mode
+        mode = refresh.run_refresh().mode
         compact_if_due(refresh.table)
         return mode
 
@@ -51,7 +51,7 @@ class Shop:
             self.put([n, n + 1, n + 2], 100 * n, gone=20 + n)
 
     def compact(self, mode: CompactionMode) -> Compacted:
-        return compact(self.lake.session_of(self.model), mode)
+        return compact_table(self.lake.session_of(self.model), mode)
 
     def nodes(self, of: TableName | None = None) -> tuple[FileGroup, ...]:
         found = observe_files(self.lake.reader, of or self.model.base)
@@ -81,7 +81,7 @@ def test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_n
     if merge == "on_write":
         assert sum(file.deleted for file in stored) == 4
         assert sum(file.rows for file in stored) == len(shop.rows) + 4
-    nothing = compact(lake.session_of(shop.model), "full", most_bytes=1)
+    nothing = compact_table(lake.session_of(shop.model), "full", most_bytes=1)
     assert (nothing.steps, nothing.bytes) == ((), 0)
     assert nothing.next == nothing.plan.steps[0]
     done = shop.compact("full")
@@ -121,9 +121,9 @@ def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_a
     shop.put([3], 900)
     assert shop.is_right
     for key, v in ((1, 101), (2, 502), (3, 903), (4, 4), (21, None)):
-        found = lookup(lake.reader, shop.model, [str(key)]).row
+        found = look_up_row(lake.reader, shop.model, [str(key)]).row
         assert (found["v"] if found else None) == v, key
-    assert status(lake.reader, shop.model, [down]).consumers[0].behind_rows == 3
+    assert read_status(lake.reader, shop.model, [down]).consumers[0].behind_rows == 3
     outcome = lake.run(down)
     assert sum(outcome.rows.values()) == 3
     assert lake.broken(shop.model) == []
@@ -205,9 +205,9 @@ def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(lake: Wareho
     lake = lake.under(expiry={"abandoned_branch_seconds": -1})
     shop = Shop(lake, merge=merge)
     shop.several()
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     for last in range(20):
-        life = dying(last, lambda: compact(lake.session_of(shop.model, lambda: session), "full"))
+        life = dying(last, lambda: compact_table(lake.session_of(shop.model, lambda: session), "full"))
         assert shop.is_right, life
         if life is None:
             break
@@ -222,7 +222,7 @@ def test_a_compaction_may_die_anywhere_and_a_later_one_completes_it(lake: Wareho
 
 def test_where_there_is_nothing_to_do_spark_is_not_asked(lake: Warehouse) -> None:
     shop = Shop(lake, partition_by=None)
-    assert compact(lake.session_of(shop.model, refuse), "major").steps == ()
+    assert compact_table(lake.session_of(shop.model, refuse), "major").steps == ()
 
 
 def test_a_table_that_is_not_there_is_not_compacted(lake: Warehouse) -> None:
@@ -266,7 +266,7 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
         nodes=1,
         compaction={"small_files": 2, "deleted_share": 1},
     )
-    steps = [step for step in compact(lake.session_of(model), "major").steps if isinstance(step, RewriteFiles)]
+    steps = [step for step in compact_table(lake.session_of(model), "major").steps if isinstance(step, RewriteFiles)]
     assert [step.files for step in steps] == [sum(len(node.files) for node in over)]
     after = observe_files(lake.reader, model.table)
     assert after is not None

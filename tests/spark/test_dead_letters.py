@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from arctic_runtime.catalog.lease import Held, newest_lease
-from arctic_runtime.effects import failpoint
+from arctic_runtime.catalog.lease import Held, find_newest_lease
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.writing.replay import Replayed
-from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.run_summary import find_last_run
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -46,7 +46,7 @@ def batch(*texts: str | bytes) -> list[Part]:
 
 
 def replay_dead(lake: Warehouse, source: IngestSource, form: Format | None = None) -> list[Replayed]:
-    return list(replay_dead_letters(source, form or debezium(), lake.reader, lake.environment.session))
+    return list(replay_dead_letters(source, form or debezium(), lake.reader, lake.environment.new_session))
 
 
 def fates(done: list[Replayed]) -> tuple[int, int, int, int]:
@@ -82,7 +82,7 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
     ]
     ingest(lake, source, Replay(log))
     mended = orders(lake, "bigint")
-    before = last_run(lake.state(source.tables[0].model(("id",))).changes)
+    before = find_last_run(lake.state(source.tables[0].model(("id",))).changes)
     (done,) = replay_dead(lake, mended)
     assert (done.read, done.applied, done.superseded, done.dead) == (7, 2, 3, 2)
     assert done.rows == {"insert": 1, "update": 1}
@@ -91,7 +91,7 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
     assert reasons(lake, source) == ["column n: the value does not fit bigint", "not the JSON of an event"]
     model = source.tables[0].model(("id",))
     assert lake.broken(model) == []
-    after = last_run(lake.state(model).changes)
+    after = find_last_run(lake.state(model).changes)
     assert before is not None
     assert after is not None
     assert (after.position, after.reason) == (before.position, "REPLAYED")
@@ -106,7 +106,7 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
     source = orders(lake)
     ingest(lake, source, Replay([batch(put("c", 1, "a", LARGE))]))
     often = lake.under(ingest={"lease_renewal_seconds": 0.1}).reader
-    replayed = replay_dead_letters(orders(lake, "bigint"), debezium(), often, lake.environment.session)
+    replayed = replay_dead_letters(orders(lake, "bigint"), debezium(), often, lake.environment.new_session)
     assert next(replayed).applied == 1
     ledger = often.load_table(source.ledger.schema, source.ledger.name)
     ends = {found.until for _ in range(2) if (found := next_lease(ledger)) is not None}
@@ -116,10 +116,10 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
 
 def next_lease(ledger: Table) -> Held | None:
     """The lease in a table, once it has another head."""
-    before, _ = newest_lease(ledger)
-    while newest_lease(ledger.refresh())[0] == before:
+    before, _ = find_newest_lease(ledger)
+    while find_newest_lease(ledger.refresh())[0] == before:
         time.sleep(0.05)
-    return newest_lease(ledger)[1]
+    return find_newest_lease(ledger)[1]
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Wareh
 
     ingest(lake, source, Replay(log))
     applied = 0
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(20):
             with contextlib.suppress(Died):
                 applied = sum(of.applied for of in replay_dead(lake, mended))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.model.run_summary import RunSummary, last_run
-from arctic_runtime.model.shape import shape_of
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.shape import build_shape
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.compute import Computation
 from arctic_runtime.spark.refresh.earlier_events import asks_for_earlier
-from arctic_runtime.spark.tables.frames import columns_of
+from arctic_runtime.spark.tables.frames import list_frame_columns
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def test_an_event_asks_for_earlier_ones_if_it_is_not_after_all_that_was_read(lak
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, 1, "p", "c", 4, 7), (1, 1, "p", "c", 5, 3))
     state = lake.state(model)
-    last = last_run(state.changes)
+    last = find_last_run(state.changes)
     assert last is not None
     assert (last.high_watermark, last.newest_valid_time) == ("5", "7")
     events = lake.frame([(1, 1, "p", "c", seq, vt) for seq in (4, 5, 6) for vt in (6, 7, 8)], EVENTS)
-    shape = shape_of(model, state, columns_of(events))
+    shape = build_shape(model, state, list_frame_columns(events))
 
     def asking(model: Model, last: RunSummary) -> set[tuple[int, int]]:
         return {(row.seq, row.vt) for row in events.where(asks_for_earlier(model, shape, last)).collect()}

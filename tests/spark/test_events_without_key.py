@@ -10,8 +10,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.operations.operation import OperationContext
-from arctic_runtime.operations.registry import operation
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.operations.registry import get_operation
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from tests.crash.dying import dying
 from tests.spark.documented import documented
 from tests.spark.test_expiry import expiring
@@ -49,7 +49,7 @@ def test_each_event_is_one_row_once_and_is_followed_downstream(lake: Warehouse) 
     assert lake.run(followed).mode == "incremental"
     assert lake.run(copied).mode == "incremental"
     assert (lake.rows(followed), lake.rows(copied)) == ([(1, 9), (2, 5)], [(1, 7), (2, 5)])
-    assert compact(lake.session_of(model), "full").steps
+    assert compact_table(lake.session_of(model), "full").steps
     expiring(lake, model, followed, copied)
     put(lake, (3, 3))
     for of in (model, followed, copied):
@@ -60,7 +60,7 @@ def test_each_event_is_one_row_once_and_is_followed_downstream(lake: Warehouse) 
 
 def test_a_run_that_dies_anywhere_neither_repeats_nor_loses_an_event(lake: Warehouse) -> None:
     model = appended(lake)
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     expected: Rows = []
     for number in (1, 2):
         put(lake, (number, number), (number, number))
@@ -91,12 +91,12 @@ def test_a_full_refresh_replaces_rows_and_a_contract_and_new_columns_hold(lake: 
     assert len(lake.rows(wider)) == 3
     assert lake.run(wider).rows["insert"] == 1
     assert lake.broken(wider) == []
-    plan = lake.refresh_of(wider).planner.explain()
+    plan = lake.refresh_of(wider).planner.explain_refresh()
     assert (plan.decision.mode, plan.steps) == ("unchanged", ())
     context = OperationContext(lake.reader, lambda: lake.spark, (wider,))
-    assert operation("status").run(context, [wider], operation("status").read({})).lines
+    assert get_operation("status").run_operation(context, [wider], get_operation("status").read_values({})).lines
     with pytest.raises(ConfigError, match="needs a primary key"):
-        operation("restore").run(context, [wider], operation("restore").read({"version": "1"}))
+        get_operation("restore").run_operation(context, [wider], get_operation("restore").read_values({"version": "1"}))
 
 
 WIDE = "select id, cast(n as bigint) as n, n * 2 as twice, 'x' as note from {changes(events)}"
@@ -124,7 +124,7 @@ def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_
             expected = [(*row, None)[:4] for row in expected]
             model = appended(lake, WIDE)
         assert lake.run(model).mode == ("incremental" if turn else "create")
-        compact(lake.session_of(model), "full")
+        compact_table(lake.session_of(model), "full")
         assert lake.rows(model) == sorted(expected, key=repr)
         for reader in (sums, totals):
             lake.run(reader)

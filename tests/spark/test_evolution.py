@@ -10,10 +10,10 @@ import pytest
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SchemaChange
 from arctic_runtime.model.state import TableState
-from arctic_runtime.operations.inspect import history
-from arctic_runtime.spark.maintenance.between import changes_between
-from arctic_runtime.spark.maintenance.reset import reset
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.operations.inspect import read_history
+from arctic_runtime.spark.maintenance.between import read_changes_between
+from arctic_runtime.spark.maintenance.reset import reset_model
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.crash.dying import run_until
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -60,7 +60,7 @@ def test_changes_across_a_change_of_columns_are_told_in_the_columns_of_today(lak
     second = lake.head(model)
     lake.load("s", [(1, 10, "a")], "id int, v int, old string")
     lake.run(model)
-    rows = changes_between(lake.session_of(model), first, lake.head(model), 10)
+    rows = read_changes_between(lake.session_of(model), first, lake.head(model), 10)
     told = [(row["_action"], row["id"], row["v"], row["more"], row["_before"]) for row in rows]
     assert told == [
         ("update", 1, 1, "x", {"v": 1, "more": None}),
@@ -68,7 +68,7 @@ def test_changes_across_a_change_of_columns_are_told_in_the_columns_of_today(lak
         ("update", 1, 10, "x", {"v": 1, "more": "x"}),
         ("delete", 2, 2, "x", {"v": 2, "more": "x"}),
     ]
-    assert len(changes_between(lake.session_of(model), second, lake.head(model), 10)) == 2
+    assert len(read_changes_between(lake.session_of(model), second, lake.head(model), 10)) == 2
 
 
 @pytest.mark.slow
@@ -141,11 +141,11 @@ def test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row(lake: W
         assert [row["_before"] for row in lake.log(renamed) if row["_action"] == "update"] == [{"the v": 1, "old": "a"}]
         assert lake.rows(renamed) == [(1, 10, "a"), (3, 3, "c")]
         assert lake.broken(renamed) == []
-    told = changes_between(lake.session_of(model), first, lake.head(model), 10)
+    told = read_changes_between(lake.session_of(model), first, lake.head(model), 10)
     assert [(row["_action"], row["the v"]) for row in told] == [("update", 10), ("delete", 2), ("insert", 3)]
-    columns = [entry.columns for entry in history(lake.reader, model) if not entry.columns.is_empty]
+    columns = [entry.columns for entry in read_history(lake.reader, model) if not entry.columns.is_empty]
     assert columns == [SchemaChange(rename=(("v", "the v"),))]
-    assert restore(lake.session_of(model), first) == {"insert": 1, "update": 1, "delete": 1, "upsert": 0}
+    assert restore_version(lake.session_of(model), first) == {"insert": 1, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, 1, "a"), (2, 2, "b")]
 
 
@@ -207,10 +207,10 @@ def test_a_key_takes_another_type_where_no_row_is_there_or_the_model_is_started_
         with pytest.raises(ConfigError, match="cast it in the query, or delete the tables with `arctic reset m --yes`"):
             lake.run(keyed_by("string"), full_refresh=full_refresh)
     assert lake.rows(keyed_by("int")) == [(1, 1), (2, 2)]
-    gone = reset(lake.session_of(keyed_by("string")))
+    gone = reset_model(lake.session_of(keyed_by("string")))
     assert gone[-1].name == keyed_by("int").table.changes
     assert {of.kind for of in gone} == ({"table", "view"} if merge == "on_read" else {"table"})
-    assert (reset(lake.session_of(keyed_by("int"))), lake.state(keyed_by("int"))) == ((), TableState())
+    assert (reset_model(lake.session_of(keyed_by("int"))), lake.state(keyed_by("int"))) == ((), TableState())
     lake.run(keyed_by("bigint"))
     outcome = lake.run(down)
     assert (outcome.mode, outcome.reason, lake.actions(outcome)) == ("full", "SOURCE_REPLACED", (0, 0, 0))

@@ -15,9 +15,9 @@ from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.maintenance import expiry
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.maintenance.expiry import expire_if_due, expire_versions, plan_expiry
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -30,7 +30,7 @@ LATER = datetime.timedelta(days=2)
 def expiring(lake: Warehouse, model: Model, *readers: Model, later: datetime.timedelta = LATER) -> ExpiryPlan:
     """Expiry as it would be after some time."""
     now = datetime.datetime.now(datetime.timezone.utc) + later
-    return expire(lake.session_of(model, now=now), [reader.table for reader in readers])
+    return expire_versions(lake.session_of(model, now=now), [reader.table for reader in readers])
 
 
 def snapshots(lake: Warehouse, model: Model) -> tuple[int, int]:
@@ -59,7 +59,7 @@ def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, 
     put(lake, model, {**rows, 1: (1, "eu", 200), 2: (2, "us", 9)})
     rows |= {1: (1, "eu", 300), 3: (3, "us", 9)}
     put(lake, model, rows)
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     before = snapshots(lake, model)
     assert expiring(lake, model, state, events, later=datetime.timedelta()).steps == ()
     plan = expiring(lake, model, state, events)
@@ -155,16 +155,16 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
     for file in folder.glob("[0-9]*.parquet"):
         os.utime(file, (0, 0))
     session = lake.session_of(model)
-    planned = expiry.orphan_files(session, 86_400, remove=False)
+    planned = expiry.find_orphan_files(session, 86_400, remove=False)
     assert [Path(of).name for of in planned[str(model.table.changes)]] == ["old.parquet"]
     assert planned[str(model.base)] == []
     assert old.exists()
-    assert expiry.orphan_files(session, 86_400, remove=True) == planned
+    assert expiry.find_orphan_files(session, 86_400, remove=True) == planned
     assert (old.exists(), young.exists()) == (False, True)
     assert lake.spark.table(f"{table}.branch_mine").count() == 2
     assert lake.broken(model) == []
     with pytest.raises(ConfigError, match="expected: an age of 1d or more"):
-        expiry.orphan_files(session, 3600, remove=True)
+        expiry.find_orphan_files(session, 3600, remove=True)
 
 
 def test_tags_of_snapshots_that_the_view_no_longer_pins_go_a_day_later(lake: Warehouse) -> None:
@@ -218,12 +218,12 @@ def test_that_a_table_was_restored_is_known_when_the_restoring_has_expired(lake:
     for v in (2, 3):
         lake.append("s", [(v, "eu", v)], COLUMNS)
         lake.run(model)
-    restore(lake.session_of(model), good)
+    restore_version(lake.session_of(model), good)
     restored = lake.head(model)
     for v in (4, 5):
         lake.append("s", [(v, "eu", v)], COLUMNS)
         lake.run(model)
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     plan = expiring(lake, model)
     assert restored in {snapshot for step in plan.steps for snapshot in step.snapshots}
     assert lake.broken(model) == []
@@ -235,14 +235,14 @@ def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_ow
     model = lake.model("m", SQL, primary_key="id", merge="on_read")
     for number in range(4):
         put(lake, model, {1: (1, "eu", number)})
-    current = lake.reader.view_file(lake.namespace, "m")
+    current = lake.reader.get_view_file(lake.namespace, "m")
     assert current is not None
     folder = Path(current.removeprefix("file:")).parent
     files = {file.name for file in folder.glob("*.metadata.json")}
-    assert expiry.orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)] == []
+    assert expiry.find_orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)] == []
     for file in files:
         os.utime(folder / file, (0, 0))
-    found = expiry.orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)]
+    found = expiry.find_orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)]
     assert {Path(file).name for file in found} == files - {Path(current).name} != set()
     assert [file.name for file in folder.glob("*.metadata.json")] == [Path(current).name]
     assert lake.rows(model) == [(1, "eu", 3)]

@@ -40,7 +40,7 @@ def in_a_task(expression: str) -> Fault:
 
     def fail(computation: Computation) -> Computed:
         rows = computation.query.withColumn("city", F.expr(expression))
-        return Computed(compute.state_changes(rows, None, computation.shape))
+        return Computed(compute.diff_states(rows, None, computation.shape))
 
     return fail
 
@@ -105,7 +105,7 @@ def test_an_increment_that_fails_is_computed_in_full_and_not_tried_again(
     assert given_up(lake, model) == f"{reason} {outcome.because}"
     assert lake.branches(model) == set()
     lake.append("landed", [(4, "c")], LANDED)
-    explained = lake.refresh_of(model).planner.explain().decision
+    explained = lake.refresh_of(model).planner.explain_refresh().decision
     again = lake.run(model, may_fail=True)
     assert (again.mode, again.reason, again.because) == ("full", reason, outcome.because)
     assert (explained.mode, explained.reason, explained.because) == ("full", reason, outcome.because)
@@ -185,10 +185,10 @@ def test_a_run_that_gives_up_reads_its_upstreams_as_they_are_and_says_so(
     """What an invocation has pinned is what increments read; a query reads the newest rows."""
     model = grouped()
     pins = PinnedSnapshots()
-    planned = RefreshPlanner(model, lake.reader, pins=pins).plan()
+    planned = RefreshPlanner(model, lake.reader, pins=pins).plan_refresh()
     lake.append("landed", [(4, "c")], LANDED)
     failing(monkeypatch, raising(NotMaintained("COST", "most of the table")))
-    outcome = Refresh.of(model, lake.reader, lambda: lake.spark, pins=pins).run()
+    outcome = Refresh.from_model(model, lake.reader, lambda: lake.spark, pins=pins).run_refresh()
     assert (outcome.mode, outcome.reason, outcome.because) == ("full", "COST", "most of the table")
     assert lake.rows(model) == [("a", 1), ("b", 2), ("c", 1)]
     assert outcome.consumed != {name: end.snapshot for name, end in planned.decision.consumed.items()}

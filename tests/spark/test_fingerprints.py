@@ -9,7 +9,7 @@ import pytest
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.plan import fingerprint as fingerprints
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from tests.spark.warehouse import Warehouse, refuse, sorted_rows
 
 LANDED = "id int, city string, at_hour int, v int"
@@ -25,7 +25,7 @@ def another(lake: Warehouse, **settings: str) -> Warehouse:
     profile = lake.environment.profile
     own = replace(profile, settings={**profile.settings, **settings})
     environment = SparkEnvironment(own)
-    return replace(lake, environment=environment, reader=CatalogReader(own), spark=environment.session())
+    return replace(lake, environment=environment, reader=CatalogReader(own), spark=environment.new_session())
 
 
 def test_another_time_zone_computes_all_rows_again_though_nothing_is_new(lake: Warehouse) -> None:
@@ -48,7 +48,7 @@ def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something
     lake.append("landed", [(1, "7", 3, 10)], LANDED)
     model = lake.model("hours", HOURS, primary_key="id")
     lake.run(model)
-    hooked = replace(lake, spark=lake.environment.session())
+    hooked = replace(lake, spark=lake.environment.new_session())
     hooked.spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     assert hooked.run(model).mode == "unchanged"
     lake.append("landed", [(2, "8", 4, 10)], LANDED)

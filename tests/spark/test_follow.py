@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.table import Model
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.readings import FollowedModel
@@ -44,7 +44,7 @@ class Following:
 
     def follow(self, *models: Model) -> None:
         self.models = list(models)
-        self.follower.follow([FollowedModel(model, model.table.name) for model in models])
+        self.follower.follow_models([FollowedModel(model, model.table.name) for model in models])
 
     def once(self) -> dict[str, str]:
         """A pass; returns what became of each model that was planned, by its name."""
@@ -74,7 +74,7 @@ def following(lake: Warehouse) -> Iterator[Follow]:
 
     yield make
     for one in made:
-        one.follower.close()
+        one.follower.close_workers()
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_what_another_run_left_undone_is_done_without_news(
             raise KeyboardInterrupt
         return result
 
-    with failpoint(die), suppress(KeyboardInterrupt):
+    with set_failpoint(die), suppress(KeyboardInterrupt):
         lake.run(left)
     assert lake.rows(left) == [("a", 1), ("b", 1)]
     assert found.once() == {"lefts": "unchanged"}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import images
-from arctic_runtime.spark.refresh.images import rows_at
+from arctic_runtime.spark.refresh.images import read_rows_at
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 COLUMNS = "id int, g string, v int, s string"
@@ -114,7 +114,7 @@ def test_groups_of_what_was_chosen_among_ties_do_not_stay_behind(
     models = [lake.model(f"m{number}", sql, primary_key="status") for number, sql in enumerate(CHOSEN.values())]
     for model in models:
         lake.run(model)
-    monkeypatch.setattr(images, "rows_at", lambda *of: sorted_otherwise(rows_at(*of)))
+    monkeypatch.setattr(images, "read_rows_at", lambda *of: sorted_otherwise(read_rows_at(*of)))
     upstream(lake, TIED_ROWS + NEWER)
     for name, model in zip(CHOSEN, models, strict=True):
         outcome = lake.run(model)

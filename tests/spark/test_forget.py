@@ -53,7 +53,7 @@ class Shop:
         self.lake.append("order_events", rows, ORDERS)
 
     def forget(self, root: Model | None = None, **request: Any) -> Certificate:
-        return forgetting(self.lake, root or self.customers, self.models, **request).run()
+        return forgetting(self.lake, root or self.customers, self.models, **request).run_forget()
 
 
 def forgetting(lake: Warehouse, root: Model, models: tuple[Model, ...], **request: Any) -> Forgetting:
@@ -226,11 +226,11 @@ def test_events_made_of_forgotten_changes_are_gone_and_a_reader_that_is_behind_g
     lake.run(regions)
     lake.run(seen)
     with pytest.raises(ConfigError, match="seen has rows made of those"):
-        forgetting(lake, made.customers, models, keys=("2",)).run()
+        forgetting(lake, made.customers, models, keys=("2",)).run_forget()
     assert ("us", "SECRET3") in lake.rows(regions)
     made.customer((2, "name2b", "eu", 2, "u", 104))
     lake.run(made.customers)
-    certificate = forgetting(lake, made.customers, models, keys=("3",)).run()
+    certificate = forgetting(lake, made.customers, models, keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
     assert not values(lake, *parts(made.customers, copies, regions)) & {"SECRET3", "name3"}
     assert [row[:2] for row in lake.rows(copies)] == [(0, "name0"), (1, "name1"), (2, "name2b")]
@@ -248,19 +248,19 @@ def test_rows_that_a_query_still_gives_are_refused_and_only_history_goes_once_it
     lake.load("s", [(1, "SECRET"), (2, "b")], "id int, v string")
     lake.run(model)
     with pytest.raises(DataError, match="still gives rows"):
-        forgetting(lake, model, (model,), keys=("1",)).run()
+        forgetting(lake, model, (model,), keys=("1",)).run_forget()
     lake.load("s", [(2, "b")], "id int, v string")
-    plan = forgetting(lake, model, (model,), where="v = 'SECRET'").plan()
+    plan = forgetting(lake, model, (model,), where="v = 'SECRET'").plan_forget()
     assert [(of.keys, of.files) for of in plan.tables] == [(1, 2)]
-    assert forgetting(lake, model, (model,), where="v = 'SECRET'").run().is_clean
+    assert forgetting(lake, model, (model,), where="v = 'SECRET'").run_forget().is_clean
     assert "SECRET" not in values(lake, *parts(model))
     assert lake.rows(model) == [(2, "b")]
     assert lake.broken(model) == []
     with pytest.raises(ConfigError, match="not a valid condition"):
-        forgetting(lake, model, (model,), where="nothing = 1").run()
+        forgetting(lake, model, (model,), where="nothing = 1").run_forget()
     with pytest.raises(ConfigError, match="not a valid value of the key `id`"):
-        forgetting(lake, model, (model,), keys=("x",)).run()
-    assert forgetting(lake, model, (model,), keys=("77",)).run().tables == ()
+        forgetting(lake, model, (model,), keys=("x",)).run_forget()
+    assert forgetting(lake, model, (model,), keys=("77",)).run_forget().tables == ()
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_every_version_of_a_forgotten_row_goes_and_the_others_stay(lake: Warehou
     for model in models:
         lake.run(model)
     before = {model.table.name: lake.rows(model) for model in models}
-    certificate = forgetting(lake, made.customers, models, keys=("3",)).run()
+    certificate = forgetting(lake, made.customers, models, keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
     assert not values(lake, *parts(*models)) & {"SECRET3", "name3"}
     for model in (versions, told):

@@ -85,7 +85,7 @@ def test_rows_made_of_several_events_are_what_the_others_leave(lake: Warehouse) 
     assert [row[:3] for row in made["best"]] == [("eu", 4, 6), ("us", 30, 31)]
     assert [row[0] for row in made["story"]] == [2, 3]
     assert lake.state(added).aggregate_state is not None
-    certificate = forgetting(lake, root, (*models, seen), keys=("3",)).run()
+    certificate = forgetting(lake, root, (*models, seen), keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
     assert not values(lake, *parts(*models)) & {"SECRET3", "name3"}
     assert lake.rows(root) == [row for row in made["customers"] if row[0] != 3]
@@ -134,7 +134,7 @@ def test_rows_that_are_still_there_reach_models_of_their_changes_as_they_are_now
     lake.append("order_events", [(3, 3, 500, "u", 20), (5, 1, 600, "u", 21)], ORDERS)
     for model in models:
         lake.run(model)
-    certificate = forgetting(lake, root, models, keys=("3",)).run()
+    certificate = forgetting(lake, root, models, keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
     assert [of.table.name for of in certificate.tables] == ["customers", "named", "best", "newest", "spoken", "told"]
     assert "name3" not in values(lake, *parts(*models))
@@ -172,7 +172,7 @@ def test_what_cannot_be_computed_without_forgotten_events_is_refused_before_anyt
     before = {model.table.name: lake.head(model) for model in models}
     for refusing, why in ((regions, "can't be recorded once more"), (newest, "extras no longer keeps all rows")):
         with pytest.raises(DataError, match=why):
-            forgetting(lake, root, (root, refusing), keys=("3",)).run()
+            forgetting(lake, root, (root, refusing), keys=("3",)).run_forget()
         assert {model.table.name: lake.head(model) for model in models} == before
         assert not [of for of in lake.reader.list_tables(lake.namespace) if of.endswith("__forget")]
 
@@ -186,7 +186,7 @@ def test_rows_are_forgotten_one_after_the_other_and_late_events_still_count(lake
     for model in models:
         lake.run(model)
     for key in ("5", "4"):
-        assert forgetting(lake, root, models, keys=(key,)).run().is_clean
+        assert forgetting(lake, root, models, keys=(key,)).run_forget().is_clean
     assert not values(lake, *parts(*models)) & {"name4", "name5"}
     assert [row[:4] for row in lake.rows(totals)] == [("eu", 2, 2, "name2"), ("us", 3, 4, "name3")]
     lake.append("customer_events", [(6, "name6", "eu", 9, "c", 60)], EVENTS)
@@ -231,7 +231,7 @@ def test_a_table_of_any_kind_of_events_forgets_its_own_rows(lake: Warehouse) -> 
     for model in models:
         before = lake.rows(model)
         keys = ("3", "9") if model.table.name == "all_changes" else ("3",)
-        certificate = forgetting(lake, model, (model,), keys=keys).run()
+        certificate = forgetting(lake, model, (model,), keys=keys).run_forget()
         assert certificate.is_clean, certificate
         assert not {of for of in values(lake, *parts(model)) if str(of).startswith("SECRET")}
         assert lake.rows(model) == [row for row in before if row[0] != 3]

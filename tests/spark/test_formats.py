@@ -9,8 +9,8 @@ import pytest
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.step import DropTable
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.tables.steps import perform_step
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: W
     lake.run(older)
     assert shop.deleted(older) == 41
     assert shop.is_right(older, 2)
-    compact(lake.session_of(older), "full")
+    compact_table(lake.session_of(older), "full")
     assert shop.deleted(older) == 0
     assert shop.is_right(older, 2)
     assert lake.actions(lake.run(down)) == (0, 40, 1)
@@ -86,6 +86,6 @@ def test_a_run_that_dies_between_dropping_a_base_and_making_it_anew_is_completed
     lake.run(shop.model(3))
     older = shop.model(2)
     session = lake.session_of(older)
-    perform(DropTable(older.base), session.context(session.observe()))
+    perform_step(DropTable(older.base), session.build_context(session.observe_state()))
     assert lake.run(older).mode == "unchanged"
     assert shop.is_right(older, 2)

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.model.columns import Column as Kept
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import name, number, statement
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.refresh.images import rows_at
-from arctic_runtime.spark.tables.frames import all_of, any_of, uncompiled
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.images import read_rows_at
+from arctic_runtime.spark.tables.frames import combine_all, combine_any, hide_constant
 from arctic_runtime.thresholds import PruningThresholds
 from tests.spark.warehouse import Warehouse
 
@@ -28,7 +28,7 @@ def generated(spark: SparkSession, value: Column) -> str:
     """The code that Spark generates for rows with a value."""
     printed = io.StringIO()
     compiled = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}
-    with settings(spark, compiled), contextlib.redirect_stdout(printed):
+    with override_settings(spark, compiled), contextlib.redirect_stdout(printed):
         spark.range(2).selectExpr("cast(id as string) as text").withColumn("value", value).explain("codegen")
     code = printed.getvalue().partition("Generated code:")[2]
     assert code
@@ -36,8 +36,10 @@ def generated(spark: SparkSession, value: Column) -> str:
 
 
 def test_a_constant_can_be_kept_out_of_the_code_that_the_next_run_uses_again(spark: SparkSession) -> None:
-    times = [statement("timestamp_micros({micros})", micros=number(micros)) for micros in (10**15, 10**15 + 1)]
-    first, second = (generated(spark, F.expr(uncompiled(time, name("text")))) for time in times)
+    times = [
+        fill_statement("timestamp_micros({micros})", micros=quote_number(micros)) for micros in (10**15, 10**15 + 1)
+    ]
+    first, second = (generated(spark, F.expr(hide_constant(time, quote_name("text")))) for time in times)
     assert first == second
     first, second = (generated(spark, F.expr(time)) for time in times)
     assert first != second
@@ -45,7 +47,7 @@ def test_a_constant_can_be_kept_out_of_the_code_that_the_next_run_uses_again(spa
 
 def test_it_is_that_constant_in_every_row(spark: SparkSession) -> None:
     texts = spark.createDataFrame([("",), ("a",), ("bcd",)], "text string")
-    found = texts.select(F.expr(uncompiled(number(7), name("text"))).alias("value")).collect()
+    found = texts.select(F.expr(hide_constant(quote_number(7), quote_name("text"))).alias("value")).collect()
     assert [row.value for row in found] == [7, 7, 7]
 
 
@@ -53,7 +55,7 @@ def is_base_moved(spark: SparkSession, rows: DataFrame) -> bool:
     """Whether what is laid over a base moves its rows, where Spark takes nothing for small by itself."""
     printed = io.StringIO()
     wanted = {"spark.sql.shuffle.partitions": "200", "spark.sql.autoBroadcastJoinThreshold": "-1"}
-    with settings(spark, wanted), contextlib.redirect_stdout(printed):
+    with override_settings(spark, wanted), contextlib.redirect_stdout(printed):
         rows.explain()
     _, _, laid_over = printed.getvalue().partition("LeftAnti")
     base, scanned, _ = laid_over.partition("amounts__base")
@@ -76,16 +78,18 @@ def test_changes_of_several_commits_are_laid_over_a_base_that_stays_where_it_is(
         lake.run(model)
     source = observe_source(lake.reader, model.table)
     assert source is not None
-    assert source.unmerged_at(source.version) == 6
+    assert source.count_unmerged_at(source.version) == 6
     pruning = PruningThresholds()
-    rows = rows_at(lake.spark, source, source.version, pruning)
+    rows = read_rows_at(lake.spark, source, source.version, pruning)
     expected = {**dict.fromkeys(range(100), 0), 1: 2, 200: 2}
     assert {row.id: row.amount for row in rows.collect()} == {k: v for k, v in expected.items() if k not in (3, 4)}
     view = lake.spark.table(lake.sql_name("amounts"))
     assert sorted(view.collect()) == sorted(rows.collect())
     assert not is_base_moved(lake.spark, view)
     assert not is_base_moved(lake.spark, rows)
-    assert is_base_moved(lake.spark, rows_at(lake.spark, source, source.version, replace(pruning, broadcast_keys=5)))
+    assert is_base_moved(
+        lake.spark, read_rows_at(lake.spark, source, source.version, replace(pruning, broadcast_keys=5))
+    )
 
 
 PAIRS = [f"id + {place} <=> other + {place}" for place in range(30)]
@@ -95,8 +99,11 @@ def optimized(spark: SparkSession, rounds: int) -> str:
     """The plan of rows in which one pair of values differs, after so many rounds at most."""
     rows = spark.range(2).withColumn("other", F.rand(1).cast("bigint"))
     printed = io.StringIO()
-    with settings(spark, {"spark.sql.optimizer.maxIterations": str(rounds)}), contextlib.redirect_stdout(printed):
-        rows.where(any_of([~F.expr(pair) for pair in PAIRS])).explain("extended")
+    with (
+        override_settings(spark, {"spark.sql.optimizer.maxIterations": str(rounds)}),
+        contextlib.redirect_stdout(printed),
+    ):
+        rows.where(combine_any([~F.expr(pair) for pair in PAIRS])).explain("extended")
     _, _, plan = printed.getvalue().partition("== Optimized Logical Plan ==")
     assert plan.count("<=>") >= len(PAIRS)
     return re.sub(r"#\d+", "", plan)
@@ -110,14 +117,16 @@ def test_whether_one_of_many_columns_differs_is_planned_in_a_few_rounds(spark: S
 def test_one_is_true_where_not_all_are_false(spark: SparkSession, values: tuple[bool | None, ...]) -> None:
     rows = spark.createDataFrame([values], "a boolean, b boolean")
     conditions = [F.col("a"), F.col("b")]
-    told = rows.select(any_of(conditions).alias("one"), (~all_of([~part for part in conditions])).alias("same"))
+    told = rows.select(
+        combine_any(conditions).alias("one"), (~combine_all([~part for part in conditions])).alias("same")
+    )
     (found,) = told.collect()
     assert found.one == found.same
     assert found.one is (True if True in values else None if None in values else False)
 
 
 def test_of_no_conditions_none_is_true(spark: SparkSession) -> None:
-    assert spark.range(1).select(any_of([]).alias("one")).collect()[0].one is False
+    assert spark.range(1).select(combine_any([]).alias("one")).collect()[0].one is False
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -125,7 +134,7 @@ def test_rows_of_a_first_load_are_moved_where_copies_of_a_key_have_to_be_looked_
     spark: SparkSession, keyed: bool
 ) -> None:
     shape = Shape((Kept("id", "bigint"), Kept("v", "string")), ("id",), ("id", "v"))
-    rows = state_changes(spark.range(3).selectExpr("id % 7 as id", "cast(id as string) as v"), None, shape, keyed)
+    rows = diff_states(spark.range(3).selectExpr("id % 7 as id", "cast(id as string) as v"), None, shape, keyed)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         rows.explain()

@@ -14,12 +14,12 @@ import pytest
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.shape import shape_of
+from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import BaseState, TableState
 from arctic_runtime.model.step import ReplaceCurrentView
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.reset import reset
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.reset import reset_model
+from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.refresh.row_versions import affected_versions
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.views import replace_current
@@ -193,7 +193,7 @@ def test_a_version_ends_where_the_next_begins(lake: Warehouse) -> None:
     lake.append("rows", [(2, "y", 2)], ROWS)
     lake.spark.sql(f"update {lake.sql_name('rows')} set b = 5 where id = 1")
     early = first[3].astimezone(datetime.timezone.utc) - datetime.timedelta(hours=1)
-    Refresh.of(model, lake.reader, lambda: lake.spark, now=early).run()
+    Refresh.from_model(model, lake.reader, lambda: lake.spark, now=early).run_refresh()
     old, new, other = lake.rows(model)
     assert old[:3] == (1, "x", 1)
     assert old[4] == new[3] == other[3] == first[3] + datetime.timedelta(microseconds=1)
@@ -245,7 +245,7 @@ def test_only_versions_that_events_can_change_are_read(lake: Warehouse) -> None:
     assert lake.actions(outcome) == (1, 1, 0)
     assert [row[1:4] for row in lake.rows(model)] == [*((f"v{of}", of, of) for of in range(1, 5)), ("x", 1, 1)]
     closed = lake.spark.table(quoted(*model.table.parts))
-    assert affected_versions(closed, "5", shape_of(model, lake.state(model), ())).count() == 2
+    assert affected_versions(closed, "5", build_shape(model, lake.state(model), ())).count() == 2
 
 
 @pytest.mark.slow
@@ -350,7 +350,7 @@ def test_a_restored_history_goes_on(lake: Warehouse, merge: str) -> None:
     then = lake.head(model)
     lake.append("events", [(1, "y", 1, "u", 20)], EVENTS)
     lake.run(model)
-    restore(lake.session_of(model), then)
+    restore_version(lake.session_of(model), then)
     assert lake.rows(model) == [(1, "x", 1, 10, None, True)]
     lake.append("events", [(1, "z", 1, "u", 15)], EVENTS)
     lake.run(model)
@@ -396,7 +396,7 @@ def test_a_history_of_a_query_goes_on_after_a_restore_new_columns_and_full_refre
         lake.load("rows", chance.sample([(key, *of) for key, of in now.items()], len(now)), ROWS)
         if turn == 3:
             then, past = kept[1]
-            restore(lake.session_of(model), then)
+            restore_version(lake.session_of(model), then)
             check()
         if turn == 5:
             model = of_state(lake, "select id, a, b, upper(a) as c from {rows}", **config)
@@ -568,7 +568,7 @@ def test_a_view_shows_the_current_versions_as_long_as_the_model_wants_one(lake: 
     named = scd2(lake, sql=WIDE, merge=merge, current_view="customers")
     assert lake.run(named).mode == "unchanged"
     assert (seen(lake, "m_current"), seen(lake, "customers")) == ([], [(1, "z"), (3, "o")])
-    gone = [str(of.name.name) for of in reset(lake.session_of(named))]
+    gone = [str(of.name.name) for of in reset_model(lake.session_of(named))]
     assert gone[0] == "customers"
     assert gone[-1] == "m__changes"
     assert lake.reader.list_views(lake.namespace) == []
@@ -588,7 +588,7 @@ def test_a_view_of_current_versions_leaves_other_relations_alone(lake: Warehouse
 
 
 def test_a_catalog_without_views_refuses_the_view_of_current_versions(lake: Warehouse, tmp_path: Path) -> None:
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(tmp_path)}
     for key, value in settings.items():
         session.conf.set(f"spark.sql.catalog.bare{key}", value)
@@ -600,4 +600,4 @@ def test_a_catalog_without_views_refuses_the_view_of_current_versions(lake: Ware
     assert view is not None
     with pytest.raises(ConfigError, match="`current_view` needs a catalog with views; the rows of the table are writt"):
         replace_current(session, model, TableState(base=base), ReplaceCurrentView(view, table))
-    lake.environment.discard(session)
+    lake.environment.discard_session(session)

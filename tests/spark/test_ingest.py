@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.catalog.observe import observe_model
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, DataError, SourceError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
@@ -27,12 +27,12 @@ from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.lease import SourceLease
 from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.ingestion import ChangeSource, millis
+from arctic_runtime.model.ingestion import ChangeSource, to_millis
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
 from arctic_runtime.model.run_summary import RunSummary, run_commits
-from arctic_runtime.operations.inspect import history, status
-from arctic_runtime.spark.refresh.restore import restore
-from dbt.adapters.arctic.sources import ingested_models
+from arctic_runtime.operations.inspect import read_history, read_status
+from arctic_runtime.spark.refresh.restore import restore_version
+from dbt.adapters.arctic.sources import list_ingested_models
 from tests.spark.replay import ITEMS, ORDERS, Loading, Part, Replay, event, ingest, ingestion_of, move, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -87,7 +87,7 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
     assert begun <= progress.caught_up + timedelta(milliseconds=1)
     assert progress.newest == datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
     model = replace(source.tables[1].model(("name",)), source=ChangeSource(source.name, source.ledger))
-    shown = status(lake.reader, model, []).ingestion
+    shown = read_status(lake.reader, model, []).ingestion
     assert shown is not None
     assert (shown.changed_at, shown.position, shown.source_position) == ("2023-11-14 22:13:20+00:00", "1", "3")
 
@@ -192,7 +192,7 @@ def test_status_counts_the_rows_that_readers_see_before_they_are_merged(lake: Wa
     for end in range(1, 4):
         ingest(lake, source, Replay(log[:end]))
         for table in source.tables:
-            found = status(lake.reader, table.model(("id",)), [])
+            found = read_status(lake.reader, table.model(("id",)), [])
             assert found.rows == lake.spark.table(lake.sql_name(table.name)).count(), (end, table.name)
             assert found.unmerged_commits == end - 1
 
@@ -219,7 +219,7 @@ def test_a_commit_says_as_of_when_its_table_showed_the_source_before(lake: Wareh
     log_of = observe_model(lake.reader, model).log
     assert log_of is not None
     shown = [RunSummary.decode(commit.summary).shown_before_ms for commit in run_commits(log_of) if commit.rows]
-    assert shown == [None, millis(looked)]
+    assert shown == [None, to_millis(looked)]
 
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None:
@@ -328,7 +328,7 @@ def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
     log = [[Part("public.orders", ORDERS, first)], [Part("public.orders", ORDERS, moves)]]
     ingest(lake, source, Replay(log[:1]))
     for death in deaths:
-        with failpoint(dies_after("commit.append", death)), pytest.raises(Died):
+        with set_failpoint(dies_after("commit.append", death)), pytest.raises(Died):
             ingest(lake, source, Replay(log))
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(8, "long 1", 2), (1, "changed", 5)}
@@ -443,7 +443,7 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     ]
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 5_000_000_000, "x"), (2, "b", 1, None)}
-    newest, *older = history(lake.reader, source.tables[0].model(("id",)))
+    newest, *older = read_history(lake.reader, source.tables[0].model(("id",)))
     assert newest.columns == SchemaChange(add=(Column("more", "string"),), widen=(Column("n", "bigint"),))
     assert [entry.columns.is_empty for entry in older] == [True] * len(older)
 
@@ -469,7 +469,7 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Wareh
             raise Died(name)
         return done if is_done else action()
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(40):
             with contextlib.suppress(Died):
                 ingest(lake, source, Replay(log))
@@ -644,7 +644,7 @@ def test_a_process_that_is_overtaken_when_it_has_added_a_column_writes_nothing_t
                 ingest(lake, source, Replay(log(table)))
             return done
 
-        with failpoint(overtake):
+        with set_failpoint(overtake):
             ingest(lake, source, Replay(log(table)[:2]))
         return evolved
 
@@ -689,7 +689,7 @@ def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehou
     assert lake.broken(model) == []
     assert first is not None
     assert first.head is not None
-    restore(lake.session_of(model), first.head.snapshot)
+    restore_version(lake.session_of(model), first.head.snapshot)
     assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
@@ -802,7 +802,7 @@ def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: 
     ]
     source = source_of(lake, "orders", "items", "nothing")
     transport = Loading(log[:3], rows=rows_now, at="3")
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(40):
             with contextlib.suppress(Died):
                 ingest(lake, source, transport)
@@ -863,7 +863,7 @@ def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed
         job.run(once=False)
         assert transport.followed[-1] == {"public.orders", "public.items"}
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(40):
             with contextlib.suppress(Died):
                 attempt()
@@ -946,5 +946,5 @@ def test_tables_that_a_source_includes_are_loaded_when_they_are_there(lake: Ware
     assert made.loaded == ["public.nothing"]
     assert made.followed[-1] == {*both, "public.nothing"}
     assert rows(lake, "nothing") == set()
-    models = ingested_models([source], lake.reader)
+    models = list_ingested_models([source], lake.reader)
     assert sorted(model.table.name for model in models) == ["items", "nothing", "orders"]

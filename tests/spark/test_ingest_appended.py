@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CommitConflict, ConfigError, DataError, SourceError
 from arctic_runtime.ingest.dead_letters import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
@@ -22,8 +22,8 @@ from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.compaction import RewriteFiles
 from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.expiry import expire
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.maintenance.expiry import expire_versions
 from tests.spark.replay import Part, Replay, event, ingest, ingestion_of, source_of
 from tests.spark.warehouse import Warehouse
 
@@ -120,7 +120,7 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Wareho
             raise Died(name)
         return done if is_done else action()
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(80):
             with contextlib.suppress(Died):
                 ingest(lake, source, Replay(log))
@@ -139,7 +139,7 @@ def test_a_snapshot_that_is_made_again_replaces_all_rows_in_one_commit(lake: War
             raise Died(name)
         return done
 
-    with failpoint(interrupted), pytest.raises(Died):
+    with set_failpoint(interrupted), pytest.raises(Died):
         ingest(lake, source, Replay([[of] for of in whole], snapshot=2))
     assert rows(lake) == [(1, "a"), (1, "a")]
     ingest(lake, source, Replay([*([of] for of in whole), [part((4, "d"))]], snapshot=2))
@@ -186,12 +186,12 @@ def test_models_follow_a_table_without_a_key_through_compaction_expiry_and_anoth
     events = lake.model("events", "select at, what from {changes(log)}", primary_key="at", input="changes")
     ingest(lake, source, Replay(log))
     assert [lake.run(of).reason for of in (counts, events)] == ["FIRST_RUN", "FIRST_RUN"]
-    compacted = compact(lake.session_of(own), "minor")
+    compacted = compact_table(lake.session_of(own), "minor")
     assert [(step.files, step.table) for step in compacted.steps if isinstance(step, RewriteFiles)] == [(3, own.table)]
     log += [[part((7, "b"), (8, "a"))]]
     ingest(lake, source, Replay(log))
     assert [lake.run(of).reason for of in (counts, events)] == ["CHANGES", "CHANGES"]
-    gone = expire(lake.session_of(own, now=later(9)), [counts.table, events.table])
+    gone = expire_versions(lake.session_of(own, now=later(9)), [counts.table, events.table])
     assert [step.table for step in gone.steps] == [own.table]
     assert {kept.reason for kept in gone.kept} >= {f"{events.table} has read up to it"}
     ingest(lake, source, Replay([*log, [part((9, "b"))]]))
@@ -214,14 +214,20 @@ def test_operations_show_and_drop_a_table_without_a_key_or_say_that_they_need_on
     ingest(lake, log_of(lake), Replay([[part((1, "a"))], [part((2, "b"))]]))
     context = OperationContext(lake.reader, lambda: lake.spark, (own,))
     asked = {known.name: known for known in OPERATIONS}
-    status = asked["status"].run(context, [own], {"tree": False, "partition": None})
+    status = asked["status"].run_operation(context, [own], {"tree": False, "partition": None})
     assert "without a key, appended to: 2 rows, 2 files" in status.lines[2]
-    assert [entry["mode"] for entry in asked["history"].run(context, [own], {}).data] == ["incremental", "create"]
-    assert "not checked: table: events of public.log are appended" in asked["verify"].run(context, [own], {}).lines[0]
+    assert [entry["mode"] for entry in asked["history"].run_operation(context, [own], {}).data] == [
+        "incremental",
+        "create",
+    ]
+    assert (
+        "not checked: table: events of public.log are appended"
+        in asked["verify"].run_operation(context, [own], {}).lines[0]
+    )
     for name in ("explain", "changes", "lookup", "split", "restore", "savepoint", "overwrite"):
         with pytest.raises(ConfigError, match=f"{name} needs a primary key, and .*log has none"):
-            asked[name].run(context, [own], {})
-    asked["reset"].run(context, [own], {})
+            asked[name].run_operation(context, [own], {})
+    asked["reset"].run_operation(context, [own], {})
     assert "log" not in lake.reader.list_relations(lake.namespace)
 
 
@@ -244,8 +250,8 @@ def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(l
             raise Died(name)
         return action()
 
-    replayed = partial(replay_dead_letters, declared("bigint"), debezium(), lake.reader, lake.environment.session)
-    with failpoint(dying), pytest.raises(Died):
+    replayed = partial(replay_dead_letters, declared("bigint"), debezium(), lake.reader, lake.environment.new_session)
+    with set_failpoint(dying), pytest.raises(Died):
         list(replayed())
     (done,) = replayed()
     assert (done.applied, done.dead) == (2, 1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
@@ -77,7 +77,7 @@ def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehou
             raise Died(name)
         return done
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(20):
             with contextlib.suppress(Died):
                 ingest(lake, made, Replay(batches[:2]))
@@ -134,7 +134,7 @@ def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(l
             raise Died(name)
         return done
 
-    with failpoint(dying):
+    with set_failpoint(dying):
         for _ in range(2):
             with pytest.raises(Died):
                 ingest(lake, made, Loading(batches))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import DataError
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
@@ -174,7 +174,7 @@ def test_a_swap_is_published_once_wherever_the_process_dies(lake: Warehouse) -> 
     swap(table, 0, 1)
     log, states = [*log, table.batch()], [*states, dict(table.rows)]
     for effect in ("commit.append", "commit.publish", "ingest.advance"):
-        with failpoint(dies_after(effect, 2)), pytest.raises(Died):
+        with set_failpoint(dies_after(effect, 2)), pytest.raises(Died):
             ingest(lake, source_of(lake, "orders"), Replay(log))
     ingest(lake, source_of(lake, "orders"), Replay(log))
     check(lake, table, states)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.spark.maintenance.compaction import split
+from arctic_runtime.spark.maintenance.compaction import split_table
 from arctic_runtime.spark.refresh import run
 from tests.spark.warehouse import Warehouse
 
@@ -15,7 +15,7 @@ SQL = "select id, k, v from {s}"
 
 
 def is_shuffled(lake: Warehouse, sql: str, capsys: pytest.CaptureFixture[str]) -> bool:
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     capsys.readouterr()
     session.sql(sql).explain()
@@ -41,7 +41,7 @@ def test_the_description_of_a_join_is_what_spark_plans(
     for name, config in (("a", one), ("b", other)):
         lake.run(lake.model(name, SQL, **{"primary_key": "id", **config}))
     joined = lake.model("joined", f"select a.id, b.v from {{a}} as a join {{b}} as b on a.{on}", primary_key="id")
-    (line,) = lake.refresh_of(joined).planner.explain().joins
+    (line,) = lake.refresh_of(joined).planner.explain_refresh().joins
     assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
 
 
@@ -56,14 +56,14 @@ def test_a_node_that_split_alone_costs_a_shuffle_until_its_level_is_whole(
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
 
     def described() -> str:
-        (line,) = lake.refresh_of(joined).planner.explain().joins
+        (line,) = lake.refresh_of(joined).planner.explain_refresh().joins
         assert ("with a shuffle" in line) is is_shuffled(lake, joined.sql, capsys)
         return line
 
     sizes = [row["file_size_in_bytes"] for row in lake.spark.table(f"{lake.sql_name('a')}.files").collect()]
 
     def split_over(name: str, limit: int) -> None:
-        split(lake.session_of(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
+        split_table(lake.session_of(lake.model(name, SQL, primary_key="id", nodes=2, node_bytes=limit)))
 
     assert described().endswith("without a shuffle")
     split_over("a", max(sizes) - 1)
@@ -81,11 +81,11 @@ def test_changes_that_are_not_merged_yet_cost_a_shuffle(lake: Warehouse, capsys:
     for model in models:
         lake.run(model)
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.id = b.id", primary_key="id")
-    assert lake.refresh_of(joined).planner.explain().joins[0].endswith("without a shuffle")
+    assert lake.refresh_of(joined).planner.explain_refresh().joins[0].endswith("without a shuffle")
     assert not is_shuffled(lake, joined.sql, capsys)
     lake.load("s", [(0, 0, 7), *rows[1:]], "id int, k int, v bigint")
     lake.run(models[1])
-    (line,) = lake.refresh_of(joined).planner.explain().joins
+    (line,) = lake.refresh_of(joined).planner.explain_refresh().joins
     assert f"{models[1].table} has changes that are not merged yet" in line
     assert is_shuffled(lake, joined.sql, capsys)
 
@@ -107,7 +107,7 @@ def test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead(
     joined = lake.model("joined", "select a.id, b.v from {a} as a join {b} as b on a.k = b.id", primary_key="id")
     for name in ("of_a", "of_b"):
         lake.load(name, ROWS, "id int, k int, v bigint")
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     for model in (a, b, joined):
         lake.run(model, lambda: session)

@@ -11,15 +11,15 @@ from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError, PlanError
 from arctic_runtime.ivm.frontend import functions
-from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import GIVEN_UP, JUDGED
-from arctic_runtime.model.spark_sql import write
+from arctic_runtime.model.spark_sql import write_sql
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint
 from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh import judge as judging
-from arctic_runtime.spark.refresh.judge import judge
+from arctic_runtime.spark.refresh.judge import compare_with_spark
 from tests.spark.warehouse import Warehouse, sorted_rows
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def judged(spark: SparkSession) -> SparkSession:
 def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
     judged: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "plans_of", lambda *_: {})
-    assert {sql: verdict.because for sql in FAITHFUL if not (verdict := judge(judged, sql)).is_same} == {}
+    monkeypatch.setattr(judging, "explain_plans", lambda *_: {})
+    assert {sql: verdict.because for sql in FAITHFUL if not (verdict := compare_with_spark(judged, sql)).is_same} == {}
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
 def test_a_query_that_is_written_back_as_another_one_is_told_with_the_expression(
     judged: SparkSession, monkeypatch: pytest.MonkeyPatch, sql: str, written: str, named: str
 ) -> None:
-    monkeypatch.setattr(judging, "write", lambda _: written)
-    verdict = judge(judged, sql)
+    monkeypatch.setattr(judging, "write_sql", lambda _: written)
+    verdict = compare_with_spark(judged, sql)
     assert not verdict.is_same
     assert named in verdict.because
 
@@ -97,23 +97,23 @@ def test_a_query_that_is_written_back_as_another_one_is_told_with_the_expression
 def test_plans_that_differ_are_the_same_where_the_optimizer_leaves_the_same(
     judged: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "write", lambda _: "select id, not (name is null) as a from judged where id = 1")
-    assert judge(judged, "select id, name is not null as a from judged where id = 1").is_same
+    monkeypatch.setattr(judging, "write_sql", lambda _: "select id, not (name is null) as a from judged where id = 1")
+    assert compare_with_spark(judged, "select id, name is not null as a from judged where id = 1").is_same
 
 
 def test_a_fault_of_the_parser_is_caught(judged: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_parentheses(sql: str) -> exp.Query:
-        return functions.parse(sql.replace("(", "").replace(")", ""))
+        return functions.parse_query(sql.replace("(", "").replace(")", ""))
 
-    monkeypatch.setattr(judging, "parse", without_parentheses)
-    verdict = judge(judged, "select g - (id - 1) as a from judged")
+    monkeypatch.setattr(judging, "parse_query", without_parentheses)
+    verdict = compare_with_spark(judged, "select g - (id - 1) as a from judged")
     assert not verdict.is_same
     assert "id" in verdict.because
 
 
 def test_the_settings_of_a_session_are_as_before(judged: SparkSession) -> None:
     before = dict(judged.conf.getAll)
-    judge(judged, FAITHFUL[0])
+    compare_with_spark(judged, FAITHFUL[0])
     assert dict(judged.conf.getAll) == before
 
 
@@ -149,13 +149,13 @@ def test_literals_and_operators_mean_in_an_increment_what_they_mean_in_the_query
 
 def test_spark_is_asked_about_a_query_and_its_views_once(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    plainly = judge
+    plainly = compare_with_spark
 
     def counted(spark: SparkSession, sql: str, *at: TableName) -> judging.Verdict:
         asked.append(sql)
         return plainly(spark, sql, *at)
 
-    monkeypatch.setattr(judging, "judge", counted)
+    monkeypatch.setattr(judging, "compare_with_spark", counted)
     lake.append("events", [event(1, "a")], EVENTS)
     lake.spark.sql(f"create view {lake.sql_name('seen')} as select id, name from {lake.sql_name('events')}")
     model = lake.model("read", "select id, upper(name) as name from {seen}", primary_key="id")
@@ -178,14 +178,14 @@ def test_a_query_that_is_another_one_to_spark_is_computed_in_full(
     model = lake.model("read", "select id, g - (small - 1) as d from {events}", primary_key="id")
     lake.run(model)
     monkeypatch.setattr(fingerprint, "WRITTEN_VERSION", 0)
-    monkeypatch.setattr(judging, "write", lambda query: write(query).replace("(", "").replace(")", ""))
+    monkeypatch.setattr(judging, "write_sql", lambda query: write_sql(query).replace("(", "").replace(")", ""))
     lake.append("events", [event(2, "b")], EVENTS)
     outcome = lake.run(model)
     assert (outcome.mode, outcome.reason) == ("full", "NOT_SAME_TO_SPARK")
     assert "small" in outcome.because
     assert lake.rows(model) == [(1, 1), (2, 1)]
     lake.append("events", [event(3, "c")], EVENTS)
-    explained = lake.refresh_of(model).planner.explain().decision
+    explained = lake.refresh_of(model).planner.explain_refresh().decision
     assert (explained.mode, explained.because) == ("full", outcome.because)
     strict = lake.model("strict", "select id, g - (small - 1) as d from {events}", primary_key="id", refresh="strict")
     with pytest.raises(PlanError, match="NOT_SAME_TO_SPARK"):
@@ -199,7 +199,9 @@ def test_a_column_of_another_type_than_the_querys_is_never_written(
     lake.append("events", [event(1, "a")], EVENTS)
     model = lake.model("read", "select id, g as n from {events}", primary_key="id")
     lake.run(model)
-    monkeypatch.setattr(increments, "render", lambda tree: render(tree).replace("`g` AS", "cast(`g` as bigint) AS"))
+    monkeypatch.setattr(
+        increments, "render_sql", lambda tree: render_sql(tree).replace("`g` AS", "cast(`g` as bigint) AS")
+    )
     lake.append("events", [event(2, "b")], EVENTS)
     outcome = lake.run(model)
     assert (outcome.mode, outcome.reason) == ("full", "NOT_SAME_TO_SPARK")
@@ -216,7 +218,7 @@ def test_a_check_that_is_another_one_to_spark_is_refused_and_nothing_is_written(
     good = lake.model("m", "select id, v from {s}", primary_key="id", checks=checks)
     assert lake.actions(lake.run(good)) == (2, 0, 0)
     assert lake.broken(good) == []
-    monkeypatch.setattr(judging, "write", lambda query: write(query).replace("3L", "30L"))
+    monkeypatch.setattr(judging, "write_sql", lambda query: write_sql(query).replace("3L", "30L"))
     bad = lake.model("n", "select id, v from {s}", primary_key="id", checks=checks)
     with pytest.raises(ConfigError, match=r"(?s)read a check constraint differently.*constraint: id < 3L.*what to do"):
         lake.run(bad)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh import retractions
 from tests.spark.warehouse import Warehouse
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.between import changes_between
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.between import read_changes_between
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.test_change_models import cdc
 from tests.spark.warehouse import Rows, Warehouse, refuse, sorted_rows
 
@@ -279,7 +279,7 @@ class Life:
         ).selectExpr("*", "_last_updated_sequence_number as at")
         rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         log = [row.asDict() for row in then.orderBy("at", "_seq").collect()]
-        log += changes_between(self.lake.session_of(self.model), version, self.lake.head(self.model), 1000)
+        log += read_changes_between(self.lake.session_of(self.model), version, self.lake.head(self.model), 1000)
         for row in log:
             key = tuple(row[part] for part in self.kind.key)
             rows.pop(key, None)
@@ -315,7 +315,7 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
     assert [text for text in lake.left_out(life.model) if "big came later" in text] or not big
     assert not (life.kind.more and big)
 
-    restore(lake.session_of(life.model), good)
+    restore_version(lake.session_of(life.model), good)
     life.check(kept)
     assert set(life.columns("big")) <= {(None,)}
     before = len(life.events)
@@ -330,13 +330,13 @@ def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_cha
         lake.run(ruled)
     assert lake.run(life.model, full_refresh=True).mode == "full"
     life.check(life.events)
-    compact(lake.session_of(life.model), "full")
+    compact_table(lake.session_of(life.model), "full")
     life.check(life.events)
     assert lake.broken(life.model) == lake.left_out(life.model) == []
 
     life.model = ruled
     assert [text for text in lake.left_out(ruled) if "changed since the last run; run it first" in text]
-    changed = lake.refresh_of(ruled).planner.explain().decision.because
+    changed = lake.refresh_of(ruled).planner.explain_refresh().decision.because
     assert all(key in changed for key in life.kind.rule)
     outcome = lake.run(ruled)
     assert (outcome.mode, outcome.reason, outcome.because) == ("full", "QUERY_CHANGED", changed)

@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.plan.landing import describe_landing
 from arctic_runtime.spark.maintenance.landing import expire_landing, plan_landing
-from arctic_runtime.spark.refresh.verify import verify
+from arctic_runtime.spark.refresh.verify import verify_model
 from tests.spark.warehouse import Warehouse, refuse
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_rows_that_were_read_may_be_deleted_by_anybody(lake: Warehouse, form: in
     assert [row[:2] for row in lake.rows(model)] == [(1, "a"), (2, "b"), (3, "b")]
     sql(lake, "delete from {events} where day < 3")
     assert sum(lake.run(model).rows.values()) == 0
-    found = {of.check: of for of in verify(lake.refresh_of(model))}
+    found = {of.check: of for of in verify_model(lake.refresh_of(model))}
     assert not [of for of in found.values() if of.broken]
     assert found["the query gives the table"].left_out.startswith("events that it has read may have been deleted from")
     put(lake, 4, (4, "a"))

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ def test_a_lookup_finds_every_row_as_the_table_has_it_and_opens_one_file_per_mer
     del rows[8]
     put(lake, model, rows)
     for key in (0, 3, 4, 7, 8, 39, 50, 99):
-        found = lookup(lake.reader, model, [str(key)])
+        found = look_up_row(lake.reader, model, [str(key)])
         expected = dict(zip(("id", "region", "v"), rows[key], strict=True)) if key in rows else None
         assert found.row == expected, key
         assert found.files_opened <= 2 * 3
-    assert lookup(lake.reader, model, ["99"]).files_opened == 0
-    assert lookup(lake.reader, model, ["39"]).files_opened == 1
+    assert look_up_row(lake.reader, model, ["99"]).files_opened == 0
+    assert look_up_row(lake.reader, model, ["39"]).files_opened == 1
 
 
 FIELDS = {
@@ -121,7 +121,7 @@ def test_a_lookup_gives_nested_values_and_their_nulls_as_spark_does(lake: Wareho
     empty = {"m", "ml"}
     rows = [row.asDict(recursive=True) for row in lake.spark.table(lake.sql_name("m")).collect()]
     told = {row["id"]: {of: [] if of in empty and value == {} else value for of, value in row.items()} for row in rows}
-    found = {i: as_spark(lookup(lake.reader, model, [str(i)]).row) for i in range(24)}
+    found = {i: as_spark(look_up_row(lake.reader, model, [str(i)]).row) for i in range(24)}
     assert found == {i: told.get(i) for i in range(24)}
 
 
@@ -130,7 +130,7 @@ def test_a_lookup_finds_a_key_that_is_not_a_number_and_either_zero(lake: Warehou
     model = lake.model("m", "select * from {s}", primary_key=["id", "k"])
     lake.run(model)
     given = {"nan": "n", "0": "z", "-0.0": "z", "2": "t", "3": None}
-    rows = {key: lookup(lake.reader, model, ["1", key]).row for key in given}
+    rows = {key: look_up_row(lake.reader, model, ["1", key]).row for key in given}
     assert {key: row and row["v"] for key, row in rows.items()} == given
 
 
@@ -147,6 +147,6 @@ def test_a_lookup_reads_keys_whose_type_has_grown_since(lake: Warehouse) -> None
         merge="on_read",
     )
     lake.run(wide)
-    assert lookup(lake.reader, wide, ["1"]).row == {"id": 1, "v": 1}
-    assert lookup(lake.reader, wide, ["2"]).row == {"id": 2, "v": 20}
-    assert lookup(lake.reader, wide, [str(2**40)]).row is None
+    assert look_up_row(lake.reader, wide, ["1"]).row == {"id": 1, "v": 1}
+    assert look_up_row(lake.reader, wide, ["2"]).row == {"id": 2, "v": 20}
+    assert look_up_row(lake.reader, wide, [str(2**40)]).row is None

@@ -252,10 +252,10 @@ def test_a_table_that_several_terms_read_is_read_once_for_all(lake: Warehouse, t
     lake.run(model)
     for commits in (1, 2):
         shop.batch(6, commits)
-        plan = lake.refresh_of(model).planner.plan().decision.increment
+        plan = lake.refresh_of(model).planner.plan_refresh().decision.increment
         assert plan is not None
         assert {part.source.name for part in plan.reducers} == {"orders", "customers"}
-        assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe()
+        assert f"all that these look for in {lake.table('orders')} is read once" in plan.describe_plan()
         assert lake.run(model).mode == "incremental"
         assert lake.broken(model) == []
 
@@ -281,7 +281,7 @@ def test_changes_that_no_filtered_partner_has_are_left_out(lake: Warehouse, read
     lake.run(model)
     for commits in (1, 2):
         shop.batch(8, commits)
-        plan = lake.refresh_of(model).planner.plan().decision.increment
+        plan = lake.refresh_of(model).planner.plan_refresh().decision.increment
         assert plan is not None
         assert plan.spools
         assert bool(plan.reducers) == (read_again < 0)
@@ -312,7 +312,7 @@ def test_rows_of_a_large_table_are_found_before_changes_are_laid_over_it(lake: W
     send((1, 1, "u"), (2, 2, "u"), (3, 2, "d"), (50, 2, "u"))
     lake.run(model)
     name(2, "second")
-    decision = lake.refresh_of(model).planner.plan().decision
+    decision = lake.refresh_of(model).planner.plan_refresh().decision
     assert decision.increment is not None
     assert [part.source for part in decision.increment.reducers] == [orders.table]
     assert lake.run(model).mode == "incremental"
@@ -346,7 +346,7 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
          (5, 2, 5, "new", "d"), (6, 4, 5, "new", "u"), (7, 1, 5, "new", "u"), (8, 2, 5, "open", "u"),
          (9, None, 5, "new", "u"), (10, 1, 0, "void", "u"), (11, 1, 2, "new", "u"))  # fmt: skip
     for found in (model, thin):
-        decided = lake.refresh_of(found).planner.explain().decision.increment
+        decided = lake.refresh_of(found).planner.explain_refresh().decision.increment
         assert decided is not None
         assert isinstance(decided.maintenance, Pairs)
     assert lake.actions(lake.run(model)) == (4, 2, 3)
@@ -536,8 +536,8 @@ def test_everything_is_computed_where_most_of_a_large_table_may_differ(
         followed.append(keys.count())
         return recomputed(spark, new, keys, *rest)
 
-    recomputed = increments.recomputed
-    monkeypatch.setattr(increments, "recomputed", spy)
+    recomputed = increments.recompute_affected_rows
+    monkeypatch.setattr(increments, "recompute_affected_rows", spy)
     columns = "id bigint, place int, v double"
     rows = {n: (n, n % 20, 1001.0 if n == 0 else n / 4) for n in range(60)}
     lake.load("s", rows.values(), columns)

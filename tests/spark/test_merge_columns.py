@@ -12,9 +12,9 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.merge_columns import COMMUTATIVE
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.documented import documented
 from tests.spark.test_change_models import cdc
 from tests.spark.test_expiry import expiring
@@ -115,7 +115,7 @@ def test_any_split_of_late_and_repeated_events_leaves_the_same_table(
         lake.append("events", events[start:end], EVENTS)
         lake.run(model)
         assert lake.rows(model) == applied(events[:end], plain), f"seed {seed}"
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert lake.rows(model) == applied(events, plain)
     assert lake.broken(model) == lake.left_out(model) == [], f"seed {seed}"
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
@@ -251,12 +251,12 @@ def test_late_events_after_a_restore_and_declared_rows_are_refused(lake: Warehou
     event = (1, 1, 1, 1, 1, 1, "x", ["a"], 1, "u")
     lake.append("events", [(*event, 5)], EVENTS)
     lake.run(model)
-    restore(lake.session_of(model), lake.head(model))
+    restore_version(lake.session_of(model), lake.head(model))
     lake.append("events", [(*event, 3)], EVENTS)
     with pytest.raises(DataError, match="with `merge_columns` a row depends on all events"):
         lake.run(model)
     with pytest.raises(ConfigError, match="without merge_columns"):
-        overwrite(lake.refresh_of(model), lake.table("events"), "9")
+        overwrite_with_source(lake.refresh_of(model), lake.table("events"), "9")
 
 
 def test_the_examples_of_the_documentation_give_what_they_say(lake: Warehouse) -> None:

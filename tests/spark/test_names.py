@@ -10,8 +10,8 @@ import pytest
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_configured_names_that_look_like_sql_are_only_names(lake: Warehouse) -> 
         with pytest.raises(ConfigError, match="which the query does not have"):
             lake.run(lake.model("m", "select 1 as id", **config))
     with pytest.raises(ConfigError, match="not an Iceberg transform"):
-        configure({"primary_key": "id", "partition_by": "bucket(2, id)) ; drop table victim --"}, "m")
+        read_configuration({"primary_key": "id", "partition_by": "bucket(2, id)) ; drop table victim --"}, "m")
     tricky = lake.model(
         "m", "select 1 as id", primary_key="id", tblproperties={"it's'); drop table victim; --": "x'); drop --"}
     )

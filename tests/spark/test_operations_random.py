@@ -17,14 +17,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.model.compaction import CompactionMode
 from arctic_runtime.model.table import Merge
-from arctic_runtime.operations.inspect import history
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.operations.inspect import read_history
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.test_expiry import expiring
 from tests.spark.warehouse import Warehouse
 
@@ -97,7 +97,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule(mode=st.sampled_from(CompactionMode.__args__))  # type: ignore[attr-defined]
     def compact(self, mode: CompactionMode) -> None:
-        compact(self.lake.session_of(self.model), mode)
+        compact_table(self.lake.session_of(self.model), mode)
 
     @rule()
     def expire(self) -> None:
@@ -105,9 +105,9 @@ class Operations(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        kept = [entry.version for entry in history(self.lake.reader, self.model) if entry.version in self.versions]
+        kept = [entry.version for entry in read_history(self.lake.reader, self.model) if entry.version in self.versions]
         version = data.draw(st.sampled_from(kept))
-        restore(self.lake.session_of(self.model), version)
+        restore_version(self.lake.session_of(self.model), version)
         self.table = dict(self.versions[version])
         self._remember()
 
@@ -129,7 +129,7 @@ class Operations(RuleBasedStateMachine):
         place = max(self.declared, self.lsn - back)
         extract = f"extract{self.number}"
         self.lake.load(extract, [(key, *row) for key, row in rows.items()], "id int, region string, v int")
-        overwrite(self.lake.refresh_of(self.model), self.lake.table(extract), str(place))
+        overwrite_with_source(self.lake.refresh_of(self.model), self.lake.table(extract), str(place))
         later = {key for key, lsn in self.read.items() if lsn > place}
         kept = {key: row for key, row in self.table.items() if key in later}
         self.table = {**{key: row for key, row in rows.items() if key not in later}, **kept}
@@ -147,7 +147,7 @@ class Operations(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def look(self, key: int) -> None:
-        found = lookup(self.lake.reader, self.model, [str(key)]).row
+        found = look_up_row(self.lake.reader, self.model, [str(key)]).row
         assert (found and tuple(found.values())) == ((key, *self.table[key]) if key in self.table else None)
 
     @precondition(lambda self: hasattr(self, "model"))

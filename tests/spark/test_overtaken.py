@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from tests.crash.dying import dying
 from tests.spark.test_partial_events import FLOWS, ORDERS, PROFILES, UNION, wide_rows
 from tests.spark.warehouse import Warehouse
@@ -58,9 +58,9 @@ class Sources:
 
     def planned(self) -> Callable[[], Outcome]:
         """A run that has looked at table and sources already, in a session of its own."""
-        session = self.lake.environment.session()
+        session = self.lake.environment.new_session()
         refresh = self.lake.refresh_of(self.model, lambda: session)
-        return partial(refresh.run, refresh.planner.plan())
+        return partial(refresh.run_refresh, refresh.planner.plan_refresh())
 
 
 class Newest(Sources):
@@ -115,7 +115,7 @@ def before_each_publication(*acts: Callable[[], object]) -> Iterator[list[str]]:
             acting.clear()
         return action()
 
-    with failpoint(pausing):
+    with set_failpoint(pausing):
         yield effects
 
 
@@ -157,7 +157,7 @@ def one_customer(lake: Warehouse) -> Sources:
 def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehouse) -> None:
     sources = one_customer(lake)
     sources.come("profiles", (1, "b", "y", "u", 2, None))
-    session = lake.environment.session()
+    session = lake.environment.new_session()
 
     def all_of_it() -> None:
         sources.come("orders", (1, "p", 2, "u", 2, None))
@@ -173,11 +173,11 @@ def test_a_run_of_which_another_read_everything_finds_nothing_left(lake: Warehou
 def test_a_run_that_a_full_refresh_overtakes_starts_again(lake: Warehouse) -> None:
     sources = one_customer(lake)
     sources.come("profiles", (2, "b", "y", "u", 2, None))
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     full = lake.refresh_of(sources.model, lambda: session, full_refresh=True)
-    planned = full.planner.plan()
+    planned = full.planner.plan_refresh()
     sources.come("orders", (1, "p", 2, "u", 2, None))
-    with before_each_publication(lambda: full.run(planned)) as effects:
+    with before_each_publication(lambda: full.run_refresh(planned)) as effects:
         outcome = lake.run(sources.model)
     assert effects[3] == "commit.drop_branch"
     assert outcome.because == ""

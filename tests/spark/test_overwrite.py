@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.test_commits import once_before
 from tests.spark.test_restore import EVENTS, counted, events_model
 from tests.spark.warehouse import Warehouse
@@ -21,7 +21,7 @@ EXTRACT = "id int, v string"
 
 def declare(lake: Warehouse, model: Model, as_of: object, *rows: tuple[Any, ...]) -> tuple[int, int, int]:
     lake.load("extract", rows, EXTRACT)
-    counts = overwrite(lake.refresh_of(model), lake.table("extract"), str(as_of))
+    counts = overwrite_with_source(lake.refresh_of(model), lake.table("extract"), str(as_of))
     return counts["insert"], counts["update"], counts["delete"]
 
 
@@ -70,7 +70,7 @@ def placed_model(lake: Warehouse) -> Model:
 
 def declare_part(lake: Warehouse, model: Model, as_of: int, region: str, *rows: tuple[Any, ...]) -> tuple[int, ...]:
     lake.load("extract", rows, "id int, region string, v string")
-    counts = overwrite(lake.refresh_of(model), lake.table("extract"), str(as_of), {"REGION": region})
+    counts = overwrite_with_source(lake.refresh_of(model), lake.table("extract"), str(as_of), {"REGION": region})
     return counts["insert"], counts["update"], counts["delete"]
 
 
@@ -118,15 +118,15 @@ def test_partitions_are_declared_as_of_places_of_their_own_and_never_older_ones(
             declare_part(lake, model, as_of, region)
     lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
     with pytest.raises(ConfigError, match="expected: 10 or later\n  found: 7"):
-        overwrite(lake.refresh_of(model), lake.table("extract"), "7")
+        overwrite_with_source(lake.refresh_of(model), lake.table("extract"), "7")
     with pytest.raises(DataError, match=r"the given rows contain rows outside of region = eu[\s\S]*us"):
         declare_part(lake, model, 11, "eu", (1, "eu", "z"), (9, "us", "z"))
     with pytest.raises(ConfigError, match="expected: a value for each of region"):
-        overwrite(lake.refresh_of(model), lake.table("extract"), "11", {"v": "z"})
+        overwrite_with_source(lake.refresh_of(model), lake.table("extract"), "11", {"v": "z"})
     assert lake.head(model) == before
     assert lake.rows(model) == [(1, "eu", "x"), (2, "us", "y")]
     lake.load("extract", [(1, "eu", "z")], "id int, region string, v string")
-    overwrite(lake.refresh_of(model), lake.table("extract"), "12")
+    overwrite_with_source(lake.refresh_of(model), lake.table("extract"), "12")
     assert lake.rows(model) == [(1, "eu", "z")]
     with pytest.raises(ConfigError, match="expected: 12 or later"):
         declare_part(lake, model, 11, "us")
@@ -138,14 +138,14 @@ def test_what_was_declared_survives_a_restore_and_a_race(lake: Warehouse) -> Non
     lake.append("events", [(1, "a", 1, "c"), (2, "b", 2, "c")], EVENTS)
     lake.run(model)
     lake.append("events", [(2, "newer", 30, "u")], EVENTS)
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     with once_before("commit.publish", lambda: lake.run(model, lambda: session)):
         assert declare(lake, model, 10, (1, "x"), (2, "x"), (3, "x")) == (1, 1, 0)
     assert lake.rows(model) == [(1, "x"), (2, "newer"), (3, "x")]
     good = lake.head(model)
     declare(lake, model, 20)
     assert lake.rows(model) == [(2, "newer")]
-    restore(lake.session_of(model), good)
+    restore_version(lake.session_of(model), good)
     lake.append("events", [(4, "late", 19, "c"), (5, "news", 21, "c")], EVENTS)
     lake.run(model)
     assert lake.rows(model) == [(1, "x"), (2, "newer"), (3, "x"), (5, "news")]
@@ -166,8 +166,8 @@ def test_what_can_not_be_declared_is_refused_and_changes_nothing(lake: Warehouse
         declare(lake, model, "yesterday", (1, "x"))
     lake.load("narrow", [(1,)], "id int")
     with pytest.raises(ConfigError, match="missing: v"):
-        overwrite(lake.refresh_of(model), lake.table("narrow"), "5")
+        overwrite_with_source(lake.refresh_of(model), lake.table("narrow"), "5")
     plain = lake.model("m", "select 1 as id, 'a' as v", primary_key="id")
     with pytest.raises(ConfigError, match="expected: input: changes, sequence_by, and on_match: replace"):
-        overwrite(lake.refresh_of(plain), lake.table("extract"), "5")
+        overwrite_with_source(lake.refresh_of(plain), lake.table("extract"), "5")
     assert lake.rows(model) == [(1, "a")]

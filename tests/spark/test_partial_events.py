@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.documented import documented
 from tests.spark.warehouse import Warehouse
 
@@ -114,7 +114,7 @@ def test_any_order_of_partial_events_leaves_each_column_as_its_newest_event_says
         lake.append("events", events[start:end], EVENTS)
         lake.run(model)
         assert lake.rows(model) == applied(events[:end]), f"seed {seed}"
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert lake.rows(model) == applied(events)
     assert lake.broken(model) == lake.left_out(model) == [], f"seed {seed}"
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
@@ -222,7 +222,7 @@ def test_a_late_event_of_a_flow_still_brings_the_columns_that_no_later_one_has(
             seen[place] += part
         lake.run(model)
         assert lake.rows(model) == wide_rows(dict(seen)), f"seed {seed}"
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert lake.rows(model) == wide_rows(dict(seen))
     assert lake.broken(model) == lake.left_out(model) == [], f"seed {seed}"
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
@@ -284,8 +284,8 @@ def test_misspelt_columns_and_what_needs_whole_rows_are_refused(lake: Warehouse)
     lake.run(model)
     assert lake.rows(model) == [(1, "a", None, None, 5)]
     with pytest.raises(ConfigError, match="without merge_columns, columns_to_update and unavailable_value"):
-        overwrite(lake.refresh_of(model), lake.table("events"), "9")
-    restore(lake.session_of(model), lake.head(model))
+        overwrite_with_source(lake.refresh_of(model), lake.table("events"), "9")
+    restore_version(lake.session_of(model), lake.head(model))
     lake.append("events", [(1, "b", "x", 5, "u", 3, ["name"])], EVENTS)
     with pytest.raises(DataError, match="with `columns_to_update` a row depends on all events"):
         lake.run(model)

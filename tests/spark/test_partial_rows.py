@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.documented import documented
 from tests.spark.warehouse import Warehouse
 
@@ -105,7 +105,7 @@ def test_a_late_event_of_one_flow_touches_no_column_of_another(
             expected.apply(flow, part)
         lake.run(model)
         assert lake.rows(model) == expected.rows(), f"seed {seed}"
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert lake.rows(model) == expected.rows()
     assert lake.broken(model) == lake.left_out(model) == [], f"seed {seed}"
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)
@@ -125,7 +125,7 @@ def test_each_flow_is_read_from_where_it_was_and_null_is_a_value(lake: Warehouse
     lake.run(model)
     assert lake.rows(model) == [(1, None, "b@x", 20, "o1", 12, 3), (2, "z", None, 1, "p1", 1, 9)]
     assert lake.broken(model) == []
-    restore(lake.session_of(model), head)
+    restore_version(lake.session_of(model), head)
     lake.append("orders", [(1, "o3", 1, 30, "u")], ORDERS)
     lake.run(model)
     assert lake.rows(model)[0] == (1, None, "b@x", 20, "o3", 6, 30)

@@ -15,7 +15,7 @@ GROUPED = "select city, count(*) as n from {{{0}}} group by city"
 
 
 def run(lake: Warehouse, model: Model, pins: PinnedSnapshots) -> Outcome:
-    return Refresh.of(model, lake.reader, lambda: lake.spark, pins=pins).run()
+    return Refresh.from_model(model, lake.reader, lambda: lake.spark, pins=pins).run_refresh()
 
 
 @pytest.fixture

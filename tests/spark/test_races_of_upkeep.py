@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.expiry import expire
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.maintenance.expiry import expire_versions
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
 from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.test_expiry import LATER
@@ -30,7 +30,7 @@ def in_threads(lake: Warehouse, actions: list[Callable[[Callable[[], Any]], obje
     together = threading.Barrier(len(actions))
 
     def act(action: Callable[[Callable[[], Any]], object]) -> None:
-        session = lake.environment.session()
+        session = lake.environment.new_session()
         together.wait()
         with suppress(CommitConflict):
             action(lambda: session)
@@ -66,7 +66,7 @@ def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: 
 
     def expire_later(session: Callable[[], Any]) -> None:
         later = lake.session_of(model).now + LATER
-        expire(lake.session_of(model, session, later), [down.table])
+        expire_versions(lake.session_of(model, session, later), [down.table])
 
     come(1)
     lake.run(model)
@@ -76,11 +76,11 @@ def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: 
         in_threads(
             lake,
             [
-                lambda session: lake.refresh_of(model, session).run(),
-                lambda session: compact(session_of(model, session), "full"),
+                lambda session: lake.refresh_of(model, session).run_refresh(),
+                lambda session: compact_table(session_of(model, session), "full"),
                 expire_later,
                 lambda session, number=number: make_savepoint(session_of(model, session), f"round {number}"),
-                lambda session: lake.refresh_of(down, session).run(),
+                lambda session: lake.refresh_of(down, session).run_refresh(),
             ],
         )
     lake.run(model)

@@ -20,8 +20,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import GreaterThanOrEqual
 from pyspark.sql.functions import expr
 
-from arctic_runtime.spark.engine.statement import name as quoted
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -296,5 +296,5 @@ def test_a_full_compaction_and_version_2_help_where_duckdb_misreads_vectors_of_t
     run()
     assert {row["spec_id"] for row in files(lake, model.base) if row["content"] == 1} == {0, 1}
     assert who_is_wrong() <= ({"by_duckdb"} if version == 3 else set())
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert who_is_wrong() == set()

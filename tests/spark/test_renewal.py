@@ -10,8 +10,8 @@ import pytest
 from arctic_runtime.catalog.manifests import observe_files
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.compaction import RewriteBase, RewriteFiles
-from arctic_runtime.spark.maintenance.compaction import Compacted, compact, plan_compaction
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.maintenance.compaction import Compacted, compact_table, plan_compaction
+from arctic_runtime.spark.tables.steps import perform_step
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
 from tests.spark.warehouse import Warehouse, refuse
@@ -48,7 +48,7 @@ class Store:
         self.lake.run(self.model)
 
     def compact(self) -> Compacted:
-        return compact(self.lake.session_of(self.model), "full")
+        return compact_table(self.lake.session_of(self.model), "full")
 
     def planned(self) -> RewriteBase:
         step = plan_compaction(self.lake.session_of(self.model, refuse), "full")[1].steps[0]
@@ -133,8 +133,10 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
     store.put([1, 2, 3, 150, 151, 152, 153, 154], "second", gone=(4, 20, 30, 31))
     first = store.planned()
     assert len(first.ranges) > 2
-    session = lake.environment.session()
-    life = dying(3, lambda: perform(first, lake.session_of(store.model, lambda: session).context(store.state())))
+    session = lake.environment.new_session()
+    life = dying(
+        3, lambda: perform_step(first, lake.session_of(store.model, lambda: session).build_context(store.state()))
+    )
     assert life is not None
     assert store.is_right
     store.put([3, 160], "third", gone=(150,))
@@ -142,7 +144,7 @@ def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it
     again = store.planned()
     assert (again.end, again.done) == (first.end, first.ranges[:2])
     written: list[str] = []
-    perform(again, replace(lake.session_of(store.model).context(store.state()), tell=written.append))
+    perform_step(again, replace(lake.session_of(store.model).build_context(store.state()), tell=written.append))
     assert [line.split()[1] for line in written] == [str(part) for part in first.ranges[2:]]
     state = store.state()
     assert state.base is not None
@@ -170,7 +172,7 @@ def test_rows_come_into_nodes_that_had_none_and_deletion_vectors_go(lake: Wareho
     store.put([2, *range(3, 40)], "third", gone=(1,))
     step = store.planned()
     assert step.meeting == ("sort" if sorts else "hash")
-    perform(step, lake.session_of(store.model).context(store.state()))
+    perform_step(step, lake.session_of(store.model).build_context(store.state()))
     assert had < len(store.nodes()) == sum(len(node.files) for node in store.nodes())
     assert not any(file.deleted for node in store.nodes() for file in node.files)
     assert store.merged()
@@ -188,9 +190,9 @@ def test_a_merge_loses_against_one_that_comes_between_and_leaves_what_that_one_m
     step, state = store.planned(), store.state()
     assert (len(step.ranges) > 1) == (parts > 1)
     other = lake.session_of(store.model)
-    merge = once_before("base.rewrite.write", lambda: other.reconciled(other.observe(), fold=True))
+    merge = once_before("base.rewrite.write", lambda: other.reconcile_until_done(other.observe_state(), fold=True))
     with merge, pytest.raises(CommitConflict):
-        perform(step, lake.session_of(store.model).context(state))
+        perform_step(step, lake.session_of(store.model).build_context(state))
     assert store.merged()
     assert store.is_right
     assert lake.branches(store.model) == set()
@@ -204,14 +206,14 @@ def test_two_that_merge_the_same_at_a_time_do_it_once(lake: Warehouse) -> None:
     store.put([1, 2, 150], "second", gone=(4, 20, 21, 22))
     step, state = store.planned(), store.state()
     assert len(step.ranges) > 1
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     other = lake.session_of(store.model, lambda: session)
     written: list[str] = []
-    second = lambda: perform(step, replace(other.context(state), tell=written.append))  # noqa: E731
+    second = lambda: perform_step(step, replace(other.build_context(state), tell=written.append))  # noqa: E731
     with once_before("commit.publish", second), pytest.raises(CommitConflict):
-        perform(step, lake.session_of(store.model).context(state))
+        perform_step(step, lake.session_of(store.model).build_context(state))
     assert [line.split()[1] for line in written] == [str(part) for part in step.ranges]
     assert store.merged()
-    lake.session_of(store.model).reconciled(store.state())
+    lake.session_of(store.model).reconcile_until_done(store.state())
     assert store.is_right
     assert lake.branches(store.model) == set()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.render import input_name, render
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.statement import quote_name
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -416,12 +416,13 @@ RELATIONS = {
 @pytest.fixture
 def tables(lake: Warehouse) -> Iterator[SparkSession]:
     """The tables, each under its own name and under that by which a plan reads it."""
-    views = [view for table in TABLES for view in (table, input_name(TableName("lake", "raw", table), "new"))]
+    views = [view for table in TABLES for view in (table, name_input(TableName("lake", "raw", table), "new"))]
     for view, (columns, rows) in zip(views, (table for table in TABLES.values() for _ in range(2)), strict=True):
         casts = [
-            f"cast({name(f'col{at}')} as {kind}) as {name(own)}" for at, (own, kind) in enumerate(columns.items(), 1)
+            f"cast({quote_name(f'col{at}')} as {kind}) as {quote_name(own)}"
+            for at, (own, kind) in enumerate(columns.items(), 1)
         ]
-        lake.spark.sql(f"select {', '.join(casts)} from values {rows}").createOrReplaceTempView(name(view))
+        lake.spark.sql(f"select {', '.join(casts)} from values {rows}").createOrReplaceTempView(quote_name(view))
     yield lake.spark
     for view in views:
         lake.spark.catalog.dropTempView(view)
@@ -436,10 +437,14 @@ def test_names_stand_for_what_they_stand_for_in_spark(tables: SparkSession, quer
     """Columns before aliases or after them, places, fields, merged columns, and words that may be names."""
     different = {}
     for sql in queries:
-        found = analyse(sql, RELATIONS, {}, "lake", "raw")
+        found = analyse_query(sql, RELATIONS, {}, "lake", "raw")
         asked = tables.sql(sql)
         names = tuple(own or given for (own, _), given in zip(found.outputs, asked.columns, strict=True))
-        made = tables.sql(render(found.tree)).selectExpr(*[name(column) for _, column in found.outputs]).toDF(*names)
+        made = (
+            tables.sql(render_sql(found.tree))
+            .selectExpr(*[quote_name(column) for _, column in found.outputs])
+            .toDF(*names)
+        )
         if (made.dtypes, _rows(made)) != (asked.dtypes, _rows(asked)):
             different[sql] = (made.dtypes, _rows(made), asked.dtypes, _rows(asked))
     assert different == {}

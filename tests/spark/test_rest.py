@@ -36,7 +36,7 @@ def rest(
     """The Spark of all tests, with a session that knows the REST catalog in the place of the embedded one."""
     properties = {"type": "rest", "uri": address, "warehouse": str(tmp_path)}
     ours = SparkEnvironment(replace(embedded(tmp_path), catalog="remote", catalog_properties=properties))
-    spark = ours.session()
+    spark = ours.new_session()
     for setting in ("spark.sql.codegen.wholeStage", "spark.sql.codegen.factoryMode"):
         spark.conf.set(setting, lake.spark.conf.get(setting))
     reader = CatalogReader(ours.profile)

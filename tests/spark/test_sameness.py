@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.errors import DataError
-from arctic_runtime.spark.engine.statement import aliased, name
-from arctic_runtime.spark.refresh.overwrite import overwrite
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.engine.statement import alias_as, quote_name
+from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
+from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.tables.frames import type_of
-from arctic_runtime.spark.tables.sameness import compare_bags, differ
+from arctic_runtime.spark.tables.sameness import compare_bags, write_difference
 from tests.spark.warehouse import Warehouse
 
 NESTED = "array<struct<x: float, s: string>>"
@@ -73,7 +73,10 @@ def test_values_differ_unless_they_are_the_same_to_the_last_bit(spark: SparkSess
     schema = ", ".join(f"{side}{i} {kind}" for side in "lr" for i, kind in enumerate(TYPES))
     rows = spark.createDataFrame([(*one, *other) for one, other in pairs], schema)
     kinds = [type_of(field.dataType) for field in rows.schema.fields[: len(TYPES)]]
-    compared = [aliased(differ([(name(f"l{i}"), name(f"r{i}"), kind)]), f"d{i}") for i, kind in enumerate(kinds)]
+    compared = [
+        alias_as(write_difference([(quote_name(f"l{i}"), quote_name(f"r{i}"), kind)]), f"d{i}")
+        for i, kind in enumerate(kinds)
+    ]
     for row, (one, other) in zip(rows.selectExpr(*compared).collect(), pairs, strict=True):
         for does_differ, *values in zip(row, one, other, strict=True):
             assert does_differ is (identity(values[0]) != identity(values[1])), values
@@ -132,7 +135,7 @@ def test_zeros_that_change_their_sign_reach_the_layers_below(lake: Warehouse) ->
     assert [lake.actions(outcome) for outcome in outcomes] == [(0, 4, 0), (0, 2, 0), (0, 4, 0), (0, 4, 0), (4, 4, 0)]
     assert [number for number, x in lake.rows(twice) if repr(x) == "-0.0"] == [1, 12]
     assert [found for model in models for found in lake.broken(model)] == []
-    assert restore(lake.session_of(top), first)["update"] == 4
+    assert restore_version(lake.session_of(top), first)["update"] == 4
     lake.run(below)
     assert lake.rows(below) == SHOWN_BEFORE
 
@@ -158,7 +161,7 @@ def test_declared_rows_that_differ_in_the_sign_of_a_zero_are_written(lake: Wareh
     model = lake.model("m", "select * from {changes(events)}", exclude_columns=["seq"], **config)
     lake.run(model)
     lake.load("declared", AFTER, COLUMNS)
-    assert overwrite(lake.refresh_of(model), lake.table("declared"), "5")["update"] == 4
+    assert overwrite_with_source(lake.refresh_of(model), lake.table("declared"), "5")["update"] == 4
 
 
 def test_verification_sees_the_sign_of_a_zero(lake: Warehouse) -> None:

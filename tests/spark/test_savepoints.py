@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.maintenance.between import changes_between
+from arctic_runtime.spark.maintenance.between import read_changes_between
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.refresh.restore import restore_version
 from tests.spark.test_expiry import expiring, snapshots
 from tests.spark.warehouse import Warehouse
 
@@ -45,10 +45,10 @@ def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Wareh
     state = lake.state(model)
     assert state.changes is not None
     assert good not in [commit.version.snapshot for commit in state.changes.commits]
-    told = changes_between(lake.session_of(model), NAME, lake.head(model), 10)
+    told = read_changes_between(lake.session_of(model), NAME, lake.head(model), 10)
     assert {(row["_action"], row["id"], row["v"]) for row in told[-2:]} == {("update", 1, "y"), ("update", 4, "y")}
     assert len(told) == 6
-    assert restore(lake.session_of(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
+    assert restore_version(lake.session_of(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]
     assert lake.broken(model) == []
     before = snapshots(lake, model)
@@ -56,5 +56,5 @@ def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Wareh
     expiring(lake, model)
     assert snapshots(lake, model)[0] < before[0]
     with pytest.raises(ConfigError, match="has no savepoint"):
-        restore(lake.session_of(model), NAME)
+        restore_version(lake.session_of(model), NAME)
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]

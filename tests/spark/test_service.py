@@ -12,7 +12,7 @@ from arctic_runtime.catalog.manifests import observe_totals
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.registry import operation
+from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.upkeep import UpkeepBudget
 from arctic_runtime.service.event_log import EventLog
@@ -54,7 +54,7 @@ def refreshed(running: Running, count: int) -> dict[str, int]:
     """The models of that many refreshes, once these have ended, and how many rows each inserted."""
 
     def ended() -> list[Job]:
-        return [job for job in running.service.live.jobs() if job.kind == "refresh" and job.state == "done"]
+        return [job for job in running.service.live.list_jobs() if job.kind == "refresh" and job.state == "done"]
 
     until(lambda: len(ended()) >= count)
     return {job.tables[0].name: dict(job.rows).get("insert", 0) for job in ended()}
@@ -67,14 +67,14 @@ def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Ware
     first = start(keyed, cities)
     until(lambda: first.table("cities") and first.table("cities").state == "fresh")  # type: ignore[union-attr]
     second = start(keyed, cities)
-    until(lambda: second.service.live.state().leader)
+    until(lambda: second.service.live.get_state().leader)
     assert (first.role(), second.role()) == ("leads", "stands_by")
-    until(second.service.live.tables)
-    assert [(of.table.name, of.layer) for of in second.service.live.tables()] == [
+    until(second.service.live.list_tables)
+    assert [(of.table.name, of.layer) for of in second.service.live.list_tables()] == [
         ("landed", 0), ("keyed", 1), ("cities", 2),
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="stands by"):
-        second.service.live.refresh([])
+        second.service.live.refresh_tables([])
 
     first.stop()
     until(lambda: second.role() == "leads")
@@ -94,22 +94,22 @@ def test_what_users_ask_for_is_done_beside_and_a_paused_model_holds_back_those_b
     one = start(keyed, cities)
     live = one.service.live
     until(lambda: one.table("cities") and one.table("cities").state == "fresh")  # type: ignore[union-attr]
-    live.pause(["keyed"], upkeep_only=False)
+    live.pause_tables(["keyed"], upkeep_only=False)
     lake.append("landed", [(2, "b")], LANDED)
     until(lambda: one.table("cities").freshness.action == f"resume {keyed.table}")  # type: ignore[union-attr]
     assert one.table("keyed").state == "paused"  # type: ignore[union-attr]
 
-    number = live.submit(operation("verify"), ["cities"], {}).number
-    until(lambda: live.job(number).state == "done")  # type: ignore[union-attr]
-    answer = live.ask(operation("status"), ["keyed"], {}, plan=False)
+    number = live.submit_operation(get_operation("verify"), ["cities"], {}).number
+    until(lambda: live.find_job(number).state == "done")  # type: ignore[union-attr]
+    answer = live.answer_operation(get_operation("status"), ["keyed"], {}, plan=False)
     assert answer.data[0]["rows"] == 1
-    broken = live.submit(operation("restore"), ["keyed"], {"version": "1"}).number
-    until(lambda: live.job(broken).state == "failed")  # type: ignore[union-attr]
-    assert "version" in live.job(broken).error  # type: ignore[union-attr]
+    broken = live.submit_operation(get_operation("restore"), ["keyed"], {"version": "1"}).number
+    until(lambda: live.find_job(broken).state == "failed")  # type: ignore[union-attr]
+    assert "version" in live.find_job(broken).error  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="did you mean 'cities'"):
-        live.submit(operation("verify"), ["citties"], {})
+        live.submit_operation(get_operation("verify"), ["citties"], {})
 
-    live.resume(["keyed"])
+    live.resume_tables(["keyed"])
     until(lambda: lake.rows(cities) == [("a", 1), ("b", 1)])
 
 
@@ -133,36 +133,36 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
         def take(self) -> SparkSession:
             if is_away.is_set():
                 raise ConfigError("no server answers")
-            return super().take()
+            return super().take_session()
 
     board, pool = JobBoard(EventLog(100), lake.reader.thresholds.service), Away(lake.environment.profile)
     reader = lake.under(compaction={"commit_bytes": 0}).reader
     runner = UpkeepRunner(reader, pool, UpkeepBudget(bytes_per_minute=2**30), board, Writers(), lambda: now[0])
-    runner.maintain([Maintained(model)])
-    runner.look()
-    assert runner.begin() == []
-    (waiting,) = runner.planned()
+    runner.set_tables([Maintained(model)])
+    runner.find_due()
+    assert runner.begin_due() == []
+    (waiting,) = runner.list_planned()
     assert (waiting.operation, waiting.waits_for) == ("compact", "for its writer")
-    assert runner.waste()[model.table] > 0
+    assert runner.sum_waste()[model.table] > 0
 
     busy.clear()
-    (due,) = runner.begin()
-    runner.perform(due)
-    (job,) = board.jobs()
+    (due,) = runner.begin_due()
+    runner.perform_due(due)
+    (job,) = board.list_jobs()
     assert (job.state, job.error) == ("failed", "no server answers")
-    assert runner.begin() == []
+    assert runner.begin_due() == []
 
     is_away.clear()
     now[0] += reader.thresholds.upkeep.retry_seconds
     rows = lake.rows(model)
-    (due,) = runner.begin()
-    runner.perform(due)
-    job = board.jobs()[0]
+    (due,) = runner.begin_due()
+    runner.perform_due(due)
+    job = board.list_jobs()[0]
     assert (job.state, job.bytes > 0) == ("done", True)
     assert lake.rows(model) == rows
-    runner.look()
-    assert runner.begin() == []
-    assert runner.planned() == []
+    runner.find_due()
+    assert runner.begin_due() == []
+    assert runner.list_planned() == []
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_ingestion_compacts_the_tables_that_it_writes(lake: Warehouse) -> None:
     assert observe_totals(reader, changes).files == 4
 
     upkeep = IngestedUpkeep([source], lambda _: (), reader, SessionPool(lake.environment.profile))
-    upkeep.once()
+    upkeep.run_once()
 
     assert observe_totals(reader, changes).files == 1
     assert len(sorted_rows(lake.spark.table(lake.sql_name("orders")))) == 4

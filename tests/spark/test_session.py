@@ -21,7 +21,7 @@ from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import connection as connecting
 from arctic_runtime.spark.engine import jars, jvm
-from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.spark.engine.ended import to_spark_ended
 from arctic_runtime.spark.engine.jvm import JVM_OPTIONS
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
@@ -50,7 +50,7 @@ def columns(database: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_settings_of_one_session_are_not_seen_by_another(environment: SparkEnvironment) -> None:
-    one, other = environment.session(), environment.session()
+    one, other = environment.new_session(), environment.new_session()
     one.conf.set("spark.sql.iceberg.snapshot-property.run", "1")
     one.conf.set("spark.sql.shuffle.partitions", "77")
     assert other.conf.get("spark.sql.iceberg.snapshot-property.run", None) is None
@@ -58,21 +58,21 @@ def test_settings_of_one_session_are_not_seen_by_another(environment: SparkEnvir
 
 
 def test_temporary_views_of_one_session_are_not_seen_by_another(environment: SparkEnvironment) -> None:
-    one, other = environment.session(), environment.session()
+    one, other = environment.new_session(), environment.new_session()
     one.range(3).createOrReplaceTempView("mine")
     assert one.catalog.tableExists("mine")
     assert not other.catalog.tableExists("mine")
 
 
 def test_the_current_namespace_belongs_to_its_session(environment: SparkEnvironment, namespace: str) -> None:
-    one, other = environment.session(), environment.session()
+    one, other = environment.new_session(), environment.new_session()
     one.sql(f"use {namespace}")
     assert one.catalog.currentDatabase() == namespace.split(".")[1]
     assert other.catalog.currentDatabase() != namespace.split(".")[1]
 
 
 def test_sessions_see_what_others_commit(environment: SparkEnvironment, namespace: str) -> None:
-    one, other = environment.session(), environment.session()
+    one, other = environment.new_session(), environment.new_session()
     one.sql(f"create table {namespace}.t as select 1 as id")
     assert other.table(f"{namespace}.t").count() == 1
     one.sql(f"insert into {namespace}.t values (2)")
@@ -84,7 +84,7 @@ def test_threads_get_sessions_of_their_own(environment: SparkEnvironment) -> Non
 
     def ask(number: int) -> str:
         together.wait()
-        mine = environment.session()
+        mine = environment.new_session()
         mine.range(number).createOrReplaceTempView("mine")
         return str(mine.table("mine").count())
 
@@ -93,7 +93,7 @@ def test_threads_get_sessions_of_their_own(environment: SparkEnvironment) -> Non
 
 
 def test_versions_name_everything_that_does_the_work(environment: SparkEnvironment) -> None:
-    versions = environment.versions()
+    versions = environment.list_versions()
     assert versions["spark"].startswith("4.1.")
     assert versions["iceberg"] == "1.12.0"
     assert versions["java"] == jars.find_java().version
@@ -128,7 +128,7 @@ def test_pyiceberg_reads_what_spark_wrote(environment: SparkEnvironment, spark: 
     from pyiceberg.catalog import load_catalog
 
     spark.sql(f"create table {namespace}.t as select id from range(3)")
-    given = environment.profile.pyiceberg_properties()
+    given = environment.profile.build_pyiceberg_properties()
     assert given is not None
     table = load_catalog("lake", **given).load_table((namespace.split(".")[1], "t"))
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 1, 2]
@@ -138,8 +138,8 @@ def test_profiles_that_differ_in_their_catalog_share_one_spark(
     environment: SparkEnvironment, spark: SparkSession, embedded: Callable[..., Profile], tmp_path: Path
 ) -> None:
     other = SparkEnvironment(embedded(tmp_path / "a 'b' c", catalog="pond"))
-    assert other.started
-    theirs = other.session()
+    assert other.is_started
+    theirs = other.new_session()
     theirs.sql("create namespace pond.n")
     theirs.sql("create table n.t as select 1 as id")
     assert (tmp_path / "a 'b' c" / "n" / "t" / "metadata").is_dir()
@@ -151,22 +151,22 @@ def test_profiles_that_differ_in_their_catalog_share_one_spark(
 def test_a_profile_that_needs_another_spark_is_refused(
     environment: SparkEnvironment, embedded: Callable[..., Profile], tmp_path: Path
 ) -> None:
-    environment.session()
+    environment.new_session()
     other = SparkEnvironment(embedded(tmp_path, settings={"spark.driver.memory": "3g"}))
-    assert not other.started
+    assert not other.is_started
     with pytest.raises(ConfigError, match=r"expected: .*spark\.driver\.memory=3g"):
-        other.session()
+        other.new_session()
 
 
 def test_a_prepared_warehouse_is_what_iceberg_itself_would_make(environment: SparkEnvironment, tmp_path: Path) -> None:
-    prepared = Profile.embedded(tmp_path / "prepared")
+    prepared = Profile.for_embedded(tmp_path / "prepared")
     prepare_warehouse(prepared)
-    theirs = Profile.embedded(tmp_path / "theirs", catalog="theirs")
+    theirs = Profile.for_embedded(tmp_path / "theirs", catalog="theirs")
     assert theirs.sqlite_file is not None
     theirs.sqlite_file.parent.mkdir()
     theirs.sqlite_file.touch()  # as SQLite begins a database, which the settings leave to the reader of the catalog
-    mine = environment.session()
-    for key, value in theirs.session_settings().items():
+    mine = environment.new_session()
+    for key, value in theirs.build_session_settings().items():
         mine.conf.set(key, value)
     mine.sql("create namespace theirs.n")
     assert prepared.sqlite_file is not None
@@ -193,13 +193,13 @@ def test_a_locked_catalog_is_waited_for(environment: SparkEnvironment, spark: Sp
 def test_an_unusable_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(CatalogError, match=r"(?s)can't be used.*catalog\.db.*what to do"):
-        prepare_warehouse(Profile.embedded(tmp_path / "file" / "warehouse"))
+        prepare_warehouse(Profile.for_embedded(tmp_path / "file" / "warehouse"))
 
 
 def test_a_catalog_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_text("not a database, and longer than an empty one" * 20)
     with pytest.raises(CatalogError, match="not a database"):
-        prepare_warehouse(Profile.embedded(tmp_path))
+        prepare_warehouse(Profile.for_embedded(tmp_path))
 
 
 def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path) -> None:
@@ -207,12 +207,12 @@ def test_a_catalog_that_stays_locked_says_whom_to_look_for(tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)) as connection:
         connection.execute("begin exclusive")
         with pytest.raises(CatalogError, match="fuser"):
-            prepare_warehouse(Profile.embedded(tmp_path, thresholds=impatient))
+            prepare_warehouse(Profile.for_embedded(tmp_path, thresholds=impatient))
 
 
 def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
     """All but the incubator module, for which every JVM prints a warning."""
-    home = jvm.spark_home()
+    home = jvm.find_spark_home()
     launcher = ["org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]
     said = subprocess.run(
         [str(jars.find_java().executable), "-cp", str(home / "jars" / "*"), *launcher],
@@ -229,7 +229,7 @@ def test_the_jvm_gets_the_options_that_sparks_own_launcher_gives() -> None:
 
 def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
     with pytest.raises(ConfigError, match=r"(?s)Spark did not start.*Invalid maximum heap size: -Xmxmuch"):
-        jvm.launch({"spark.driver.memory": "much"}, EngineThresholds())
+        jvm.launch_jvm({"spark.driver.memory": "much"}, EngineThresholds())
 
 
 @pytest.mark.parametrize("killed", [True, False])
@@ -244,16 +244,16 @@ def test_where_java_ended_its_end_and_its_log_are_told(
     monkeypatch.setattr(PROCESS, "jvm", java)
     monkeypatch.setattr(PROCESS, "log", log)
     if killed:
-        assert spark_ended(ConnectionResetError()) is None
+        assert to_spark_ended(ConnectionResetError()) is None
         java.kill()
     java.wait()
     lost = RuntimeError("no session")
     lost.__context__ = ConnectionRefusedError(111, "Connection refused")
-    told = str(spark_ended(lost))
+    told = str(to_spark_ended(lost))
     assert ("signal 9 ended it: somebody did, or the machine had no memory left" if killed else "code 134") in told
     assert f"log: {log}\n    There is insufficient memory" in told
     assert "B.java" not in told
-    assert spark_ended(ValueError("no such column")) is None
+    assert to_spark_ended(ValueError("no such column")) is None
 
 
 def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,14 +261,14 @@ def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypat
     monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
     monkeypatch.setattr(PROCESS, "server", url)
     monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds())
-    told = str(spark_ended(ConnectionRefusedError()))
+    told = str(to_spark_ended(ConnectionRefusedError()))
     assert "the server at 127.0.0.1:9" in told
     assert "hush" not in told
 
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match=r"(?s)No Spark Connect server answers.*127\.0\.0\.1:9\b"):
-        connecting.reach("sc://127.0.0.1:9/;token=hush", EngineThresholds())
+        connecting.check_reachable("sc://127.0.0.1:9/;token=hush", EngineThresholds())
 
 
 def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
@@ -288,7 +288,7 @@ def test_no_setting_of_a_profile_is_on_a_command_line_and_java_reads_them_all(
         "spark.driver.extraJavaOptions": "-Dstore.Password=hush '-Da.b=hush \"1\" \\2'",
     }
     with (tmp_path / "log").open("wb") as log, pytest.raises(KeyboardInterrupt):
-        jvm.spawn(settings, tmp_path / "connection", log, EngineThresholds())
+        jvm.spawn_jvm(settings, tmp_path / "connection", log, EngineThresholds())
     assert "hush" not in " ".join(commands[0])
     monkeypatch.undo()
     show = tmp_path / "Show.java"

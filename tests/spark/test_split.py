@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.catalog.manifests import observe_files, observe_specs
 from arctic_runtime.model.compaction import ResizeBuckets
-from arctic_runtime.model.hash_tree import iceberg_hash, node_of
-from arctic_runtime.model.layout import node_count
-from arctic_runtime.plan.hash_trees import Unit, units
-from arctic_runtime.spark.maintenance.compaction import compact, compact_if_due, split
+from arctic_runtime.model.hash_tree import find_node, hash_for_bucket
+from arctic_runtime.model.layout import compute_node_count
+from arctic_runtime.plan.hash_trees import Unit, list_units
+from arctic_runtime.spark.maintenance.compaction import compact_if_due, compact_table, split_table
 from arctic_runtime.thresholds import Thresholds
 from tests.crash.dying import dying
 from tests.spark.test_commits import once_before
@@ -48,12 +48,12 @@ class Shop:
         self.lake.run(self.model())
 
     def split(self, limit: int) -> Compacted:
-        return split(self.lake.session_of(self.model(limit)))
+        return split_table(self.lake.session_of(self.model(limit)))
 
     def units(self) -> list[Unit]:
         found = observe_files(self.lake.reader, self.model().base)
         assert found is not None
-        made = units(found, "i.d")
+        made = list_units(found, "i.d")
         assert made is not None
         return made
 
@@ -67,7 +67,7 @@ class Shop:
 
     def is_shuffled(self, capsys: pytest.CaptureFixture[str]) -> bool:
         """Whether a join of the table with itself, on the key, moves its rows."""
-        session = self.lake.environment.session()
+        session = self.lake.environment.new_session()
         session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
         base = session.table(self.lake.sql_name("m"))
         keys = base.selectExpr("`i.d` as k")
@@ -80,7 +80,7 @@ class Shop:
         model = self.model()
         assert self.lake.rows(model) == sorted(self.rows.values(), key=repr)
         for key in (1, 7, 40):
-            found = lookup(self.lake.reader, model, [str(key)]).row
+            found = look_up_row(self.lake.reader, model, [str(key)]).row
             assert (tuple(found.values()) if found else None) == self.rows.get(key)
         assert self.lake.broken(model) == []
         assert self.lake.branches(model) == set()
@@ -97,7 +97,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     if merge == "on_read":
         # Enough rows that half of them take less than all, though what splits writes the rows' ids with them.
         shop.put(range(100, 3000), 7)
-        compact(lake.session_of(shop.model()), "major")
+        compact_table(lake.session_of(shop.model()), "major")
         lake.run(down)
     sizes = sorted(unit.bytes for unit in shop.units())
     shop.lake = shop.lake.under(buckets={"level_split_share": 2})
@@ -115,7 +115,7 @@ def test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_
     shop.check()
     outcome = lake.run(down)
     assert (outcome.mode, lake.actions(outcome)) == ("incremental", (4, 2, 1))
-    compact(lake.session_of(shop.model()), "full")
+    compact_table(lake.session_of(shop.model()), "full")
     assert not any(unit.is_mixed or any(file.deleted for file in unit.files) for unit in shop.units())
     assert {(unit.depth, len(unit.files)) for unit in shop.units()} == {(1, 1)}
     shop.check()
@@ -147,17 +147,17 @@ def test_a_whole_level_splits_though_a_merge_comes_first_and_then_joins_leave_th
 def test_a_split_may_die_anywhere_and_a_later_one_completes_it(lake: Warehouse, nodes: int) -> None:
     lake = lake.under(expiry={"abandoned_branch_seconds": -1})
     shop = Shop(lake, nodes=nodes)
-    session = lake.environment.session()
+    session = lake.environment.new_session()
     limit = max(unit.bytes for unit in shop.units()) - 1
     for last in range(20):
-        life = dying(last, lambda: split(lake.session_of(shop.model(limit), lambda: session)))
+        life = dying(last, lambda: split_table(lake.session_of(shop.model(limit), lambda: session)))
         assert lake.rows(shop.model()) == sorted(shop.rows.values(), key=repr), life
         if life is None:
             break
     assert life is None
     assert min(unit.depth for unit in shop.units()) > nodes.bit_length() - 1
     shop.put([1], 900)
-    compact(lake.session_of(shop.model()), "major")
+    compact_table(lake.session_of(shop.model()), "major")
     assert not [name for name in lake.branches(shop.model()) if name.startswith("arctic_")]
     shop.check()
 
@@ -175,7 +175,7 @@ def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_tog
     large = max(unit.bytes for unit in shop.units())
     model = shop.model(large - 1)
     refresh = lake.refresh_of(model)
-    assert refresh.run().mode == "unchanged"
+    assert refresh.run_refresh().mode == "unchanged"
     compact_if_due(refresh.table)
     depths = {str(unit.partition[0].value): unit.depth for unit in shop.units()}
     assert (depths["eu"] > 0, depths["None"], depths["it's $1"]) == (True, 0, 0)
@@ -188,7 +188,7 @@ def test_a_run_splits_the_partition_that_outgrew_its_limit_and_nodes_are_put_tog
         if key >= 1010:
             del shop.rows[key]
     shop.put([], 0)
-    compact(lake.session_of(shop.model()), "full")
+    compact_table(lake.session_of(shop.model()), "full")
     assert {unit.depth for unit in shop.units()} == {0}
     assert shop.default == ["re`gion", "bucket(1, i.d)"]
     shop.check()
@@ -218,12 +218,12 @@ def test_rows_lie_where_the_hash_of_their_key_says_for_every_type_of_key(lake: W
     for row, places in zip(rows, found, strict=True):
         for value, place in zip(row, places, strict=True):
             exact = value.quantize(Decimal("0.01")) if isinstance(value, Decimal) else value
-            assert node_of(iceberg_hash(exact), 6).index == place, value
+            assert find_node(hash_for_bucket(exact), 6).index == place, value
     lake.load("s", [(n, n % 5, n) for n in range(60)], "a int, b int, v int")
     model = lake.model("m", "select * from {s}", primary_key=["a", "b"], hash_key="b", nodes=4)
     lake.run(model)
     lying = lake.spark.table(".".join(model.table.parts)).selectExpr("b", "_partition.b_bucket as place").collect()
-    assert {node_of(iceberg_hash(row["b"]), 2).index == row["place"] for row in lying} == {True}
+    assert {find_node(hash_for_bucket(row["b"]), 2).index == row["place"] for row in lying} == {True}
 
 
 @pytest.mark.slow
@@ -242,7 +242,9 @@ def test_a_new_base_has_as_many_nodes_as_its_partitions_need_in_the_mean(lake: W
         specs = observe_specs(lake.reader, model.base)
         found[len(partition_by)] = specs.transforms[specs.default][-1].parameter or 0
         (first,) = [commit.bytes for commit in state_of(lake, model) if commit.rows]
-        assert found[len(partition_by)] == node_count(first // 8 ** len(partition_by), 1, 4096, Thresholds().buckets)
+        assert found[len(partition_by)] == compute_node_count(
+            first // 8 ** len(partition_by), 1, 4096, Thresholds().buckets
+        )
     assert 1 < found[1] < found[0]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from tests.spark.event_fold import EVENTS, KINDS, Event, Kind, draw_histories
 from tests.spark.warehouse import Rows, Warehouse, sorted_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
-from arctic_runtime.ivm.frontend.reads import UNSTABLE, reads
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, find_reads
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_words_by_which_spark_means_the_moment_are_known(spark: SparkSession) ->
     near = "between date_sub(current_date(), 2) and date_add(current_date(), 2)"
     asked = ", ".join(f"cast({word} as date) {near}" for word in CLOCK)
     assert set(spark.sql(f"select {asked}").first()) == {True}
-    assert [word for word in CLOCK if not reads(f"select {word} as x", "l", "s").unstable] == []
+    assert [word for word in CLOCK if not find_reads(f"select {word} as x", "l", "s").unstable] == []
 
 
 def test_a_comparison_with_a_word_of_the_clock_is_made_in_every_run(lake: Warehouse) -> None:

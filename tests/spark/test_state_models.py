@@ -372,9 +372,9 @@ def test_few_rows_are_compared_and_merged_without_moving_them(
         explained(rows)
         overwrite(rows, *arguments)
 
-    compute_changes, overwrite = compute.state_changes, merging.overwrite
-    monkeypatch.setattr(compute, "state_changes", compared)
-    monkeypatch.setattr(merging, "overwrite", merged)
+    compute_changes, overwrite = compute.diff_states, merging.overwrite_table
+    monkeypatch.setattr(compute, "diff_states", compared)
+    monkeypatch.setattr(merging, "overwrite_table", merged)
     model = lake.model("m", "select id, region, v from {s}", primary_key="id", refresh="full")
     lake.load("s", [(1, "eu", "a"), (2, "eu", None)], COLUMNS)
     lake.run(model)

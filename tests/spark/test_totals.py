@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.properties import KIND, RUN
-from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import images
 from arctic_runtime.spark.refresh import run as runs
-from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import column, read_table
+from arctic_runtime.spark.tables.frames import read_table, to_column
 from tests.spark.warehouse import Warehouse
 
 AMOUNTS = (None, Decimal(0), Decimal(1), Decimal("7.25"), Decimal(-3))
@@ -132,7 +132,7 @@ def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind:
         state = lake.state(model)
         assert state.aggregate_state is not None
         # The run that makes totals computes everything, which tells nothing of what following changes takes.
-        last = last_run(state.changes)
+        last = find_last_run(state.changes)
         assert (last is not None and last.estimated is not None) == (seed > 1)
     # Totals that one batch leaves wrong stay so in the next ones.
     assert lake.broken(model) == []
@@ -171,13 +171,13 @@ def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
         assert lake.run(model).mode == "incremental"
         state = lake.state(model)
         assert state.aggregate_state is None
-        last = last_run(state.changes)
+        last = find_last_run(state.changes)
         assert last is not None
         assert last.no_aggregate_state is not None
         assert len(computed) == times
         assert lake.broken(model) == []
     lake.run(model, full_refresh=True)
-    last = last_run(lake.state(model).changes)
+    last = find_last_run(lake.state(model).changes)
     assert last is not None
     assert last.no_aggregate_state is None
 
@@ -211,9 +211,9 @@ def test_what_has_moved_is_computed_once(lake: Warehouse, monkeypatch: pytest.Mo
         with redirect_stdout(StringIO()) as plan:
             changes.rows.explain()
         plans.append(plan.getvalue())
-        return publish(changes, context, overtaken)
+        return publish_changes(changes, context, overtaken)
 
-    monkeypatch.setattr(runs, "publish", written)
+    monkeypatch.setattr(runs, "publish_changes", written)
     lake.run(model)
     assert ["kept__totals" in plan for plan in plans] == [True]
     assert ["sales" in plan for plan in plans] == [False]
@@ -233,7 +233,7 @@ def test_the_sources_are_read_only_where_an_extreme_went(lake: Warehouse, monkey
         lake.append("landed", [(71 + place, "b", None, 3, 0.5, "u", 900)], f"{SALES}, op string, lsn int")
         lake.run(sales)
         with monkeypatch.context() as patched:
-            patched.setattr(images, "rows_at", _dies)
+            patched.setattr(images, "read_rows_at", _dies)
             with pytest.raises(KeyboardInterrupt) if is_read else nullcontext():
                 lake.run(model)
         lake.run(model)
@@ -285,11 +285,11 @@ def test_totals_that_are_not_those_of_the_query_are_found(lake: Warehouse, is_be
 def spoil_totals(lake: Warehouse, model: Model) -> None:
     """Puts others, with one row more in each group, in the place of the newest run's totals, as if it had kept them."""
     state = lake.state(model)
-    last = last_run(state.changes)
+    last = find_last_run(state.changes)
     assert state.aggregate_state is not None
     assert last is not None
     kept = read_table(lake.spark, model.table.totals, state.aggregate_state)
-    spoiled = lake.spark.createDataFrame(kept.withColumn("total_1", column("total_1") + 1).collect(), kept.schema)
+    spoiled = lake.spark.createDataFrame(kept.withColumn("total_1", to_column("total_1") + 1).collect(), kept.schema)
     lake.reader.catalog.drop_table((lake.namespace, "kept__totals"))
     writer = spoiled.writeTo(lake.sql_name("kept__totals")).tableProperty("format-version", "3")
     writer.tableProperty(KIND, "totals").option(f"snapshot-property.{RUN}", last[RUN]).create()
@@ -334,7 +334,7 @@ def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatc
         batch(lake, seed)
         lake.run(sales)
         with monkeypatch.context() as patched:
-            patched.setattr(runs, "publish", _dies)
+            patched.setattr(runs, "publish_changes", _dies)
             with pytest.raises(KeyboardInterrupt):
                 lake.run(model)
         batch(lake, seed + 10)
@@ -368,4 +368,4 @@ def test_another_table_under_the_name_of_the_totals_is_left_alone(lake: Warehous
     lake.append("kept__totals", [(1,)], "id int")
     with pytest.raises(ConfigError, match="kept__totals"):
         lake.run(model)
-    assert [row.id for row in lake.spark.table(lake.sql_name("kept__totals")).select(column("id")).collect()] == [1]
+    assert [row.id for row in lake.spark.table(lake.sql_name("kept__totals")).select(to_column("id")).collect()] == [1]

@@ -14,11 +14,11 @@ import sqlglot
 from sqlglot import exp
 
 from arctic_runtime.ivm.frontend.analyse import Relation
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.spark.engine.statement import Sql, aliased, listed, statement, text
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, join_parts, quote_text
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.tpcds_models import load_tpcds, queries
 from tests.conftest import COUNTED
 from tests.spark.warehouse import Warehouse
@@ -50,7 +50,7 @@ COPIES = frozenset({2, 53, 59, 63, 77, 79})
 ONE_ROW = frozenset({9, 13, 16, 28, 32, 38, 48, 61, 87, 88, 90, 92, 94, 95, 96, 97})
 """Queries whose result always has one row, which needs no key."""
 
-NO_VALUE = {"string": text(""), "int": Sql("-1"), "bigint": Sql("-1"), "date": Sql("date'1900-01-01'")}
+NO_VALUE = {"string": quote_text(""), "int": Sql("-1"), "bigint": Sql("-1"), "date": Sql("date'1900-01-01'")}
 """What stands for null in a key, by type; decimals have -1 too."""
 
 Bag = Counter[tuple[Any, ...]]
@@ -88,8 +88,8 @@ class Stores:
 
     def _keyed(self, table: str) -> Model:
         relation = self.relations[table]
-        columns = listed(quoted(column.name) for column in relation.columns)
-        view = quoted(changes_view(self.lake.table(f"{table}_events")))
+        columns = join_parts(quoted(column.name) for column in relation.columns)
+        view = quoted(format_changes_view(self.lake.table(f"{table}_events")))
         config = {
             "primary_key": list(relation.key or ()),
             "input": "changes",
@@ -97,8 +97,8 @@ class Stores:
             "delete_when": "op = 'd'",
             "exclude_columns": ["op", "lsn"],
         }
-        sql = statement("select {columns}, op, lsn from {view}", columns=columns, view=view)
-        return Model(self.lake.table(table), sql, configure(config, table))
+        sql = fill_statement("select {columns}, op, lsn from {view}", columns=columns, view=view)
+        return Model(self.lake.table(table), sql, read_configuration(config, table))
 
 
 @pytest.fixture
@@ -170,17 +170,19 @@ def _model(lake: Warehouse, number: int, sql: str, stores: Stores) -> Model:
     parts = [of for of, kind in kinds.items() if kind in NO_VALUE or (is_counted and kind.startswith("decimal"))]
     key = [] if number in ONE_ROW else parts
     shown = [_shown(of, kind, of in key) for of, kind in kinds.items()]
-    model = statement("select {shown} from ({query}) as q", shown=listed(shown), query=Sql(query))
+    model = fill_statement("select {shown} from ({query}) as q", shown=join_parts(shown), query=Sql(query))
     if is_counted:
-        shown.append(aliased(Sql("count(*)"), "copies"))
-        model = statement("select {shown} from ({query}) as q group by all", shown=listed(shown), query=Sql(query))
+        shown.append(alias_as(Sql("count(*)"), "copies"))
+        model = fill_statement(
+            "select {shown} from ({query}) as q group by all", shown=join_parts(shown), query=Sql(query)
+        )
     table = lake.table(f"q{number}")
-    return Model(table, model, configure({"primary_key": key}, table.name))
+    return Model(table, model, read_configuration({"primary_key": key}, table.name))
 
 
 def _shown(of: str, kind: str, is_key: bool) -> Sql:
-    value = statement("coalesce({of}, {other})", of=quoted(of), other=NO_VALUE.get(kind, Sql("-1")))
-    return aliased(value if is_key else quoted(of), of)
+    value = fill_statement("coalesce({of}, {other})", of=quoted(of), other=NO_VALUE.get(kind, Sql("-1")))
+    return alias_as(value if is_key else quoted(of), of)
 
 
 def _qualified(sql: str, lake: Warehouse, stores: Stores) -> str:

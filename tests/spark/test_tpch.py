@@ -16,7 +16,7 @@ import duckdb
 import pytest
 
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.tpch_models import (
     KEYS,
     columns_of,

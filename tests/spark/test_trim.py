@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from arctic_runtime.catalog.observe import observe_snapshots
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.expiry import ExpiryPlan
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.maintenance.between import changes_between
-from arctic_runtime.spark.maintenance.compaction import compact
-from arctic_runtime.spark.maintenance.expiry import expire, expire_if_due, plan_expiry
-from arctic_runtime.spark.refresh.restore import restore
+from arctic_runtime.spark.maintenance.between import read_changes_between
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from arctic_runtime.spark.maintenance.expiry import expire_if_due, expire_versions, plan_expiry
+from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.tables.table_session import TableSession
 from tests.spark.warehouse import Warehouse, refuse
 
@@ -33,7 +33,7 @@ def later(lake: Warehouse, model: Model) -> TableSession:
 
 
 def expired(lake: Warehouse, model: Model, *readers: Model) -> ExpiryPlan:
-    return expire(later(lake, model), [reader.table for reader in readers])
+    return expire_versions(later(lake, model), [reader.table for reader in readers])
 
 
 def put(lake: Warehouse, model: Model, rows: dict[int, int]) -> None:
@@ -72,7 +72,7 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
     events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")
     for reader in (state, events):
         lake.run(reader)
-    compact(lake.session_of(model), "major")
+    compact_table(lake.session_of(model), "major")
     plan = expired(lake, model, state, events)
     assert plan.trim is not None
     assert told(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
@@ -90,14 +90,14 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
 def test_a_base_is_made_anew_of_what_is_left(lake: Warehouse, merge: str) -> None:
     model = lake.model("m", SQL, merge=merge, **CONFIG)
     rows = moved(lake, model)
-    compact(lake.session_of(model), "major")
+    compact_table(lake.session_of(model), "major")
     expired(lake, model)
     put(lake, model, rows | {1: 50, 9: 9})
     lake.spark.sql(f"drop table {lake.sql_name('m' if merge == 'on_write' else 'm__base')}")
     lake.run(model)
     assert lake.rows(model) == sorted((rows | {1: 50, 9: 9}).items(), key=repr)
     exact(lake, model)
-    compact(lake.session_of(model), "full")
+    compact_table(lake.session_of(model), "full")
     assert len(told(lake, model)) == 6
     exact(lake, model)
 
@@ -144,7 +144,7 @@ def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) 
     lake.run(events, full_refresh=True)
     exact(lake, model, state, events)
     with pytest.raises(ConfigError, match="has no version"):
-        changes_between(lake.session_of(model), first, lake.head(model), 9)
+        read_changes_between(lake.session_of(model), first, lake.head(model), 9)
 
 
 @pytest.mark.slow
@@ -158,7 +158,7 @@ def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse
             raise KeyboardInterrupt
         return action()
 
-    with failpoint(dies), pytest.raises(KeyboardInterrupt):
+    with set_failpoint(dies), pytest.raises(KeyboardInterrupt):
         expired(lake, model)
     assert told(lake, model) == before
     exact(lake, model)
@@ -182,7 +182,7 @@ def test_late_events_are_still_known_after_a_restore(lake: Warehouse) -> None:
     good = lake.head(model)
     lake.append("events", [(1, 30, 30, "u")], shape)
     lake.run(model)
-    restore(lake.session_of(model), good)
+    restore_version(lake.session_of(model), good)
     lake.append("events", [(2, 40, 40, "u")], shape)
     lake.run(model)
     expired(lake, model)

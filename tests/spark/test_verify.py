@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arctic_runtime.catalog.lookup import lookup
+from arctic_runtime.catalog.lookup import look_up_row
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations import inspect
-from arctic_runtime.spark.maintenance.between import changes_between
+from arctic_runtime.spark.maintenance.between import read_changes_between
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -93,23 +93,23 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     model = built(lake, merge)
     reader = lake.model("down", "select count(*) as n from {m}", primary_key=[])
     lake.run(reader)
-    newest, oldest = inspect.history(lake.reader, model)
+    newest, oldest = inspect.read_history(lake.reader, model)
     assert [(entry.mode, entry.rows) for entry in (newest, oldest)] == [("incremental", 3), ("create", 10)]
-    changes = changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 10)
+    changes = read_changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 10)
     assert [(row["_action"], row["id"]) for row in changes] == [("update", 1), ("delete", 10), ("insert", 11)]
-    assert changes_between(lake.session_of(model), int(newest.version), int(newest.version), 10) == []
-    assert len(changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 1)) == 1
+    assert read_changes_between(lake.session_of(model), int(newest.version), int(newest.version), 10) == []
+    assert len(read_changes_between(lake.session_of(model), int(oldest.version), int(newest.version), 1)) == 1
     with pytest.raises(ConfigError, match="is newer than"):
-        changes_between(lake.session_of(model), int(newest.version), int(oldest.version), 10)
+        read_changes_between(lake.session_of(model), int(newest.version), int(oldest.version), 10)
     with pytest.raises(ConfigError, match="has no version 1"):
-        changes_between(lake.session_of(model), 1, int(newest.version), 10)
+        read_changes_between(lake.session_of(model), 1, int(newest.version), 10)
 
-    told = inspect.status(lake.reader, model, [reader])
+    told = inspect.read_status(lake.reader, model, [reader])
     assert (told.built, told.rows, told.nodes, told.version) == (True, 10, 2, newest.version)
     assert told.unmerged_commits == 0
     assert [(consumer.model, consumer.behind_commits) for consumer in told.consumers] == [(str(reader.table), 0)]
 
-    found = {key: lookup(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
+    found = {key: look_up_row(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
     assert found == {
         "1": {"id": 1, "v": "new", "n": None},
         "2": {"id": 2, "v": "v2", "n": 2},
@@ -118,7 +118,7 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
         "12": None,
     }
     with pytest.raises(ConfigError, match="one value for each"):
-        lookup(lake.reader, model, [])
+        look_up_row(lake.reader, model, [])
 
 
 def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
@@ -132,9 +132,9 @@ def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
         del rows[2 + number]
         lake.load("s", rows.values(), COLUMNS)
         lake.run(model)
-    told = inspect.status(lake.reader, model, [])
+    told = inspect.read_status(lake.reader, model, [])
     assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, len(rows))
-    found = {key: lookup(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
+    found = {key: look_up_row(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
     assert {key: found.row and found.row["v"] for key, found in found.items()} == {
         "1": "new2",
         "3": None,

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.ivm.render import input_name, render
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.ivm.render import name_input, render_sql
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.spark_sql import write
-from arctic_runtime.spark.refresh.judge import judge
-from arctic_runtime.spark.tables.frames import column
+from arctic_runtime.model.spark_sql import write_sql
+from arctic_runtime.spark.refresh.judge import compare_with_spark
+from arctic_runtime.spark.tables.frames import to_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,13 +40,13 @@ T = TypeVar("T")
 
 def written_back(sql: str) -> str:
     """The text that is made of a query as it was parsed, by the generator that also writes trees."""
-    return write(parse(sql))
+    return write_sql(parse_query(sql))
 
 
 def is_same(spark: SparkSession, sql: str) -> bool:
     """Whether Spark is shown to read what is written back as it reads the query itself."""
     try:
-        return judge(spark, sql).is_same
+        return compare_with_spark(spark, sql).is_same
     except PySparkException:
         return False
 
@@ -123,7 +123,7 @@ class Texts:
     def over(cls, spark: SparkSession, tables: Mapping[str, tuple[Relation, str]]) -> Texts:
         """Makes the views of tables, as queries and as trees name them."""
         for name, (_, rows) in tables.items():
-            for view in (name, f"`{input_name(TableName(CATALOG, SCHEMA, name), 'new')}`"):
+            for view in (name, f"`{name_input(TableName(CATALOG, SCHEMA, name), 'new')}`"):
                 spark.sql(rows).createOrReplaceTempView(view)
         return cls(spark, {f"{CATALOG}.{SCHEMA}.{name}": relation for name, (relation, _) in tables.items()})
 
@@ -150,7 +150,7 @@ class Texts:
 
     def _is_followed(self, text: Text, tally: Tally) -> bool:
         try:
-            analyse(text.sql, self.relations, {}, CATALOG, SCHEMA)
+            analyse_query(text.sql, self.relations, {}, CATALOG, SCHEMA)
         except NotMaintained as error:
             tally.refused[error.reason] += 1
             return False
@@ -168,15 +168,15 @@ class Texts:
     def _tree(self, sql: str) -> DataFrame | Result | None:
         """The tree's rows; None where lists that can be followed can't be together."""
         try:
-            analysed = analyse(sql, self.relations, {}, CATALOG, SCHEMA)
+            analysed = analyse_query(sql, self.relations, {}, CATALOG, SCHEMA)
         except NotMaintained:
             return None
-        return self._frame(render(analysed.tree), analysed.outputs)
+        return self._frame(render_sql(analysed.tree), analysed.outputs)
 
     def _frame(self, sql: str, outputs: Sequence[tuple[str, str]] = ()) -> DataFrame | Result:
         try:
             frame = self.spark.sql(sql)
-            return frame.select(*[column(made) for _, made in outputs]) if outputs else frame
+            return frame.select(*[to_column(made) for _, made in outputs]) if outputs else frame
         except PySparkException as error:
             return Result(error=_kind(error))
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Refresh
-from arctic_runtime.spark.refresh.verify import verify
+from arctic_runtime.spark.refresh.verify import verify_model
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER
 from arctic_runtime.spark.tables.table_session import TableSession
 from tests.thresholds import changed
@@ -109,23 +109,23 @@ class Warehouse:
         """
         declared = {part: config.pop(part) for part in MODEL_PARTS if part in config}
         node_bytes = config.pop("node_bytes", ModelConfig.node_bytes)
-        checked = replace(configure(config, name), node_bytes=node_bytes)
+        checked = replace(read_configuration(config, name), node_bytes=node_bytes)
         return Model(self.table(name), sql.format_map(_Names(self)), checked, **declared)
 
     def changes(self, source: str) -> str:
         """What `changes(ref('source'))` is in a model's SQL."""
-        return f"`{changes_view(self.table(source))}`"
+        return f"`{format_changes_view(self.table(source))}`"
 
     def run(
         self, model: Model, session: Callable[[], SparkSession] | None = None, may_fail: bool = False, **request: bool
     ) -> Outcome:
         """Runs a model; an increment that failed would hide behind the rows of a full computation, unless it `may`."""
-        outcome = self.refresh_of(model, session, **request).run()
+        outcome = self.refresh_of(model, session, **request).run_refresh()
         assert may_fail or outcome.reason != "INCREMENT_FAILED", outcome.because
         return outcome
 
     def refresh_of(self, model: Model, session: Callable[[], SparkSession] | None = None, **request: bool) -> Refresh:
-        return Refresh.of(model, self.reader, session or (lambda: self.spark), Request(**request))
+        return Refresh.from_model(model, self.reader, session or (lambda: self.spark), Request(**request))
 
     def session_of(
         self, model: Model, session: Callable[[], SparkSession] | None = None, now: datetime.datetime | None = None
@@ -139,7 +139,7 @@ class Warehouse:
         return sorted_rows(self.spark.table(quoted(*model.table.parts)))
 
     def state(self, model: Model) -> TableState:
-        return self.session_of(model).observe()
+        return self.session_of(model).observe_state()
 
     def head(self, model: Model) -> int:
         changes = self.state(model).changes
@@ -162,11 +162,11 @@ class Warehouse:
 
     def broken(self, model: Model) -> list[str]:
         """The promises that the table breaks, each with an example."""
-        findings = verify(self.refresh_of(model))
+        findings = verify_model(self.refresh_of(model))
         return [f"{found.check}: {found.examples}" for found in findings if found.broken]
 
     def left_out(self, model: Model) -> list[str]:
-        return [f"{found.check}: {found.left_out}" for found in verify(self.refresh_of(model)) if found.left_out]
+        return [f"{found.check}: {found.left_out}" for found in verify_model(self.refresh_of(model)) if found.left_out]
 
     def branches(self, model: Model) -> set[str]:
         """Branches of the change table and the base, main aside."""

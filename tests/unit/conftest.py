@@ -129,7 +129,7 @@ class Writing:
 @pytest.fixture(scope="session")
 def writing() -> Writing:
     def warehouse(directory: Path) -> Warehouse:
-        profile = Profile.embedded(directory)
+        profile = Profile.for_embedded(directory)
         reader = CatalogReader(profile)
         reader.create_namespace("dwd")
         return Warehouse(reader, directory, profile)

@@ -3,7 +3,8 @@
 As Iceberg does, a commit makes a branch anew that is not there any more, on top of what main is then.
 
 Operations are generators that stop before each touch of the catalog, so that a test decides who goes next. What they do
-is planned by the real `decide`, `reconcile`, `stale_branches`, `why_not_publish` and `expiry`. Nobody waits before
+is planned by the real functions (`decide_refresh`, `plan_reconciliation`, `plan_branch_cleanup`,
+`explain_refused_publish` and `plan_snapshot_expiry`). Nobody waits before
 dropping a branch that main has left behind, so writers lose theirs at any moment.
 """
 
@@ -16,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.branch import BranchCommit, BranchState, why_not_publish
+from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
 from arctic_runtime.model.expiry import Snapshots
-from arctic_runtime.model.layout import layout_text
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.layout import format_layout
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
-from arctic_runtime.model.run_summary import last_run, offsets_of
+from arctic_runtime.model.run_summary import find_last_run, get_offsets
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, SourceState, TableState, ViewState
 from arctic_runtime.model.step import (
     CreateBase,
@@ -34,10 +35,10 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
-from arctic_runtime.plan.decide import Request, decide
-from arctic_runtime.plan.expiry import expiry
+from arctic_runtime.plan.decide import Request, decide_refresh
+from arctic_runtime.plan.expiry import plan_snapshot_expiry
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.reconcile import reconcile, stale_branches
+from arctic_runtime.plan.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.thresholds import Thresholds
 
 Rows = dict[int, str]
@@ -134,7 +135,7 @@ class Lake:
         config = ModelConfig(
             ("id",), hash_key="id", merge=self.merge, input="changes", sequence_by="lsn", retention=Retention(1)
         )
-        self.model = Model(TABLE, f"select * from `{changes_view(EVENTS)}`", config)
+        self.model = Model(TABLE, f"select * from `{format_changes_view(EVENTS)}`", config)
         self.history: list[Snap] = []
 
     # What everybody sees
@@ -172,7 +173,7 @@ class Lake:
         lineage = self.base.lineage()
         if not lineage:
             return TableState(changes if commits else None)
-        properties = {LAYOUT: layout_text(self.model.config)}
+        properties = {LAYOUT: format_layout(self.model.config)}
         newest, rows = lineage[-1], len(lineage[-1].content)
         base = BaseState("base", COLUMNS, newest.id, self.merged(lineage), rows, properties, *refs(self.base))
         return TableState(changes, base, self.view)
@@ -223,7 +224,7 @@ class Lake:
     def _run(self) -> Operation:
         yield "observe"
         state, upstreams = self.observe(), self.upstreams()
-        decision = decide(self.model, state, upstreams, Request())
+        decision = decide_refresh(self.model, state, upstreams, Request())
         state = yield from self.reconciled(state)
         if decision.mode == "unchanged":
             return
@@ -239,7 +240,7 @@ class Lake:
         yield from self.reconciled(self.observe())
 
     def cleared(self, state: TableState) -> Operation:
-        for step in stale_branches(self.model, state, LONG_AFTER, Thresholds().expiry):
+        for step in plan_branch_cleanup(self.model, state, LONG_AFTER, Thresholds().expiry):
             yield from self.perform(step, state)
 
     def _compact(self) -> Operation:
@@ -262,7 +263,7 @@ class Lake:
         yield "observe"
         tables = {TABLE.changes: self.log, self.model.base: self.base}
         found = [self.snapshots(name, table) for name, table in tables.items()]
-        plan = expiry(self.model, self.observe(), found, {}, 10_000, Thresholds())
+        plan = plan_snapshot_expiry(self.model, self.observe(), found, {}, 10_000, Thresholds())
         for step in plan.steps:
             yield "expire"
             tables[step.table].expire(step.snapshots)
@@ -276,8 +277,8 @@ class Lake:
         assert state.changes is not None
         now = self.folded(state.changes.commits[-1].version.sequence)
         wanted = {key: then.get(key, "") for key in {*now, *then}}
-        last = last_run(state.changes)
-        said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(offsets_of(last))}
+        last = find_last_run(state.changes)
+        said = {MODE: "full", REASON: "RESTORED", OFFSETS: encode_versions(get_offsets(last))}
         yield from self.append(state, wanted, said)
         yield "observe"
         yield from self.reconciled(self.observe())
@@ -302,7 +303,7 @@ class Lake:
         self.history.append(self.log.snaps[self.log.refs["main"]])
 
     def reconciled(self, state: TableState) -> Generator[str, None, TableState]:
-        while steps := reconcile(self.model, state, Thresholds().merge):
+        while steps := plan_reconciliation(self.model, state, Thresholds().merge):
             for step in steps:
                 yield from self.perform(step, state)
             yield "observe"
@@ -345,7 +346,7 @@ class Lake:
                 yield "write"
                 table.commit(name, operation, content, {ATTEMPT: name, **summary})
             yield "check"
-            reason = why_not_publish(table.state(name), expected, name)
+            reason = explain_refused_publish(table.state(name), expected, name)
             if reason is not None:
                 raise CommitConflict(reason)
             yield "fast-forward"

@@ -21,10 +21,10 @@ from arctic_runtime.effects import (
     Engine,
     Failure,
     FailureKind,
-    effect,
-    failpoint,
-    failpoints_of,
-    retried,
+    parse_failpoints,
+    perform_effect,
+    retry_on_conflict,
+    set_failpoint,
     wait_for_lock,
 )
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
@@ -83,7 +83,7 @@ def failing(times: int) -> tuple[Callable[[], str], list[int]]:
 
 def test_an_effect_that_nobody_registered_is_refused() -> None:
     with pytest.raises(KeyError, match=r"commit\.pubish"):
-        effect("commit.pubish", lambda: None, "publish")
+        perform_effect("commit.pubish", lambda: None, "publish")
 
 
 def test_names_of_effects_are_levels_and_each_says_what_it_does() -> None:
@@ -97,14 +97,14 @@ def test_names_of_effects_are_levels_and_each_says_what_it_does() -> None:
 
 def test_a_repeatable_effect_waits_for_a_locked_catalog() -> None:
     action, calls = failing(2)
-    assert effect("view.replace", action, "replace", engine("locked", "locked")) == "done"
+    assert perform_effect("view.replace", action, "replace", engine("locked", "locked")) == "done"
     assert len(calls) == 3
 
 
 def test_a_lock_that_stays_is_named_after_a_while() -> None:
     action, _ = failing(1000)
     with pytest.raises(CatalogError, match=r"kept it locked[\s\S]*fuser"):
-        effect("view.replace", action, "replace", engine(*["locked"] * 1000))
+        perform_effect("view.replace", action, "replace", engine(*["locked"] * 1000))
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_an_effect_that_is_done_once_is_never_sent_twice(
 ) -> None:
     action, calls = failing(1)
     with pytest.raises(expected, match=says):
-        effect("commit.append", action, "append", engine(kind))
+        perform_effect("commit.append", action, "append", engine(kind))
     assert len(calls) == 1
 
 
 def test_a_question_waits_and_is_no_effect() -> None:
     reached: list[str] = []
     action, _ = failing(1)
-    with failpoint(lambda name, _: reached.append(name)):
+    with set_failpoint(lambda name, _: reached.append(name)):
         assert wait_for_lock(action, "ask", engine("locked")) == "done"
     assert reached == []
 
@@ -142,10 +142,10 @@ def test_what_loses_races_is_tried_again_and_in_the_end_says_so() -> None:
             raise CommitConflict("first")
         return "won"
 
-    assert retried(loses, 5) == "won"
+    assert retry_on_conflict(loses, 5) == "won"
     calls.clear()
     with pytest.raises(CommitConflict):
-        retried(loses, 2)
+        retry_on_conflict(loses, 2)
 
 
 # Failpoints
@@ -158,9 +158,9 @@ def test_a_failpoint_is_called_in_the_place_of_each_effect_until_its_block_ends(
         reached.append(name)
         return "instead"
 
-    with failpoint(never):
-        assert effect("commit.branch", lambda: "done", "branch") == "instead"
-    assert effect("commit.branch", lambda: "done", "branch") == "done"
+    with set_failpoint(never):
+        assert perform_effect("commit.branch", lambda: "done", "branch") == "instead"
+    assert perform_effect("commit.branch", lambda: "done", "branch") == "done"
     assert reached == ["commit.branch"]
 
 
@@ -168,18 +168,18 @@ def test_a_failpoint_may_raise_before_or_after_or_at_one_of_several_times() -> N
     done: list[str] = []
 
     def act() -> None:
-        effect("commit.publish", lambda: done.append("published"), "publish")
+        perform_effect("commit.publish", lambda: done.append("published"), "publish")
 
     for text, kept in {"commit.publish=raise": 0, "commit.publish=raise-after": 1}.items():
         done.clear()
-        hook = failpoints_of(text)
+        hook = parse_failpoints(text)
         assert hook is not None
-        with failpoint(hook), pytest.raises(CatalogError, match=r"failpoint commit\.publish"):
+        with set_failpoint(hook), pytest.raises(CatalogError, match=r"failpoint commit\.publish"):
             act()
         assert len(done) == kept
-    hook = failpoints_of("commit.branch=kill, commit.publish=raise@2")
+    hook = parse_failpoints("commit.branch=kill, commit.publish=raise@2")
     assert hook is not None
-    with failpoint(hook):
+    with set_failpoint(hook):
         act()
         with pytest.raises(CatalogError):
             act()
@@ -191,11 +191,11 @@ def test_a_failpoint_may_raise_before_or_after_or_at_one_of_several_times() -> N
 )
 def test_a_failpoint_that_can_not_be_read_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a failpoint"):
-        failpoints_of(text)
+        parse_failpoints(text)
 
 
 def test_no_text_is_no_failpoint() -> None:
-    assert failpoints_of("") is None
+    assert parse_failpoints("") is None
 
 
 @pytest.mark.parametrize(("mode", "printed"), [("kill", ""), ("kill-after", "acted\n")])

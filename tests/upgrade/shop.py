@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.inspect import history
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.operations.inspect import read_history
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.maintenance.compaction import compact
+from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.refresh.run import Refresh
-from arctic_runtime.spark.refresh.verify import verify
+from arctic_runtime.spark.refresh.verify import verify_model
 from arctic_runtime.spark.tables.table_session import TableSession
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def names(*of: str) -> TableName:
 
 def models() -> tuple[Model, ...]:
     """In the order of their runs; each reads what stands before it."""
-    events = f"select order_id, customer_id, region, amount, op, lsn from `{changes_view(names('landed'))}`"
+    events = f"select order_id, customer_id, region, amount, op, lsn from `{format_changes_view(names('landed'))}`"
     return (
         _model(
             "ods_orders",
@@ -83,14 +83,14 @@ def models() -> tuple[Model, ...]:
 
 
 def _model(name: str, sql: str, **config: Any) -> Model:
-    return Model(names(name), sql, configure(config, name))
+    return Model(names(name), sql, read_configuration(config, name))
 
 
 class Shop:
     """The warehouse of the working folder."""
 
     def __init__(self, relative: bool) -> None:
-        profile = Profile.embedded(WAREHOUSE, master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
+        profile = Profile.for_embedded(WAREHOUSE, master="local[2]", settings={"spark.sql.shuffle.partitions": "2"})
         if relative:
             properties = {**profile.catalog_properties, "warehouse": str(WAREHOUSE)}
             settings = {**profile.settings, "spark.hadoop.fs.defaultFS": "file:///"}
@@ -100,7 +100,7 @@ class Shop:
 
     @cached_property
     def spark(self) -> SparkSession:
-        return self.environment.session()
+        return self.environment.new_session()
 
     def land(self, events: tuple[tuple[Any, ...], ...]) -> None:
         spark = self.spark
@@ -115,7 +115,7 @@ class Shop:
         rows.coalesce(1).writeTo("lake.shop.landed").append()
 
     def refresh_of(self, model: Model, session: Callable[[], SparkSession] | None = None) -> Refresh:
-        return Refresh.of(model, self.reader, session or (lambda: self.spark), Request())
+        return Refresh.from_model(model, self.reader, session or (lambda: self.spark), Request())
 
     def session_of(self, model: Model) -> TableSession:
         return self.refresh_of(model).table
@@ -130,11 +130,11 @@ class Shop:
         return {"rows": {model.table.name: self.rows(model) for model in models()}, "broken": broken}
 
     def verified(self, model: Model) -> list[Any]:
-        return [found for found in verify(self.refresh_of(model)) if found.broken]
+        return [found for found in verify_model(self.refresh_of(model)) if found.broken]
 
     def told(self, model: Model) -> str:
         """What a run says."""
-        outcome = self.refresh_of(model).run()
+        outcome = self.refresh_of(model).run_refresh()
         counts = (outcome.rows[action] for action in ("insert", "update", "delete"))
         return f"{outcome.mode} {outcome.reason} {' '.join(map(str, counts))}"
 
@@ -146,7 +146,7 @@ def write() -> None:
         shop.land(events)
         for model in models():
             shop.told(model)
-    shop.environment.stop()
+    shop.environment.stop_spark()
 
 
 def pack(file: str) -> None:
@@ -162,17 +162,17 @@ def pack(file: str) -> None:
 def use() -> dict[str, Any]:
     """What a later version does with a warehouse that it did not write."""
     shop = Shop(relative=False)
-    found: dict[str, Any] = {"versions": [len(history(shop.reader, model)) for model in models()]}
+    found: dict[str, Any] = {"versions": [len(read_history(shop.reader, model)) for model in models()]}
     found["upgraded"] = [shop.told(model) for model in models()]
-    found["nothing new"] = [shop.refresh_of(model, _no_spark).run().mode for model in models()]
+    found["nothing new"] = [shop.refresh_of(model, _no_spark).run_refresh().mode for model in models()]
     found["as written"] = shop.state()
     shop.land(LATER)
     found["later"] = [shop.told(model) for model in models()]
     found["after"] = shop.state()
     for model in models():
-        compact(shop.session_of(model), "full")
+        compact_table(shop.session_of(model), "full")
     found["compacted"] = shop.state()
-    shop.environment.stop()
+    shop.environment.stop_spark()
     return found
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from arctic_runtime.ingest.formats.connect_schema import source_schema
 from arctic_runtime.ingest.formats.declared import AS_TEXT, declared_column, declared_schema
 from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, inside
-from arctic_runtime.model.unavailable import texts_of
+from arctic_runtime.model.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a value out of line (TOAST) that an update did not touch, in a form for each type."""
@@ -37,7 +37,7 @@ DEBEZIUM = EventFormat(
     table=("source", "table"),
     transaction=("transaction", "id"),
     log_place=("source", "lsn"),
-    unavailable=texts_of(UNAVAILABLE),
+    unavailable=list_marker_texts(UNAVAILABLE),
     has_tombstones=True,
 )
 

@@ -15,7 +15,7 @@ from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
 from arctic_runtime.ingest.formats.maxwell import maxwell
 from arctic_runtime.ingest.formats.rows import rows
 from arctic_runtime.operations.arguments import read_flag
-from arctic_runtime.plan.config_readers import read_names, read_text, reader_of
+from arctic_runtime.plan.config_readers import get_reader, read_names, read_text
 
 Reader = Callable[[str, Any], Any]
 """Makes the value of an option from what a user wrote, or raises ConfigError that names the option."""
@@ -52,7 +52,7 @@ def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
     """The texts of each change, as `{delete: [D, d]}`, turned to the change of each text."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"`{key}` must map changes to their texts, such as {{delete: [D]}}; found {value!r}")
-    read_change = reader_of(Change)
+    read_change = get_reader(Change)
     changes: dict[str, Change] = {}
     for change, texts in value.items():
         for text in read_names(f"{key}.{change}", texts):
@@ -81,7 +81,7 @@ FORMATS: Mapping[str, FormatEntry] = {
             "operation": Option("column that tells the operation; without it each row is an upsert", read_text),
             "operations": Option("texts of that column by what they mean, such as {delete: [D]}", _read_operations),
             "time": Option("column with the time of the change", read_text),
-            "time_unit": Option("how that time is written", reader_of(TimeUnit)),
+            "time_unit": Option("how that time is written", get_reader(TimeUnit)),
             "order": Option("columns that order the changes of a key; without them the later row wins", read_names),
         },
     ),

@@ -9,7 +9,7 @@ from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnect
 from arctic_runtime.ingest.transports.mysql import MySQL
 from arctic_runtime.ingest.transports.postgresql import PostgreSQL
 from arctic_runtime.ingest.transports.source_server import SourceServer
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceServer]] = {
@@ -24,7 +24,7 @@ def server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> So
     make = SERVERS.get(connection.connector)
     if make is None:
         raise ConfigError(
-            f"connector {connection.connector!r} is unknown{nearest(connection.connector, SERVERS)}; "
+            f"connector {connection.connector!r} is unknown{suggest_nearest(connection.connector, SERVERS)}; "
             f"expected {', '.join(SERVERS)}"
         )
     return make(connection, thresholds)

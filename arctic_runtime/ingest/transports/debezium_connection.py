@@ -9,7 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"
@@ -206,7 +206,7 @@ def engine_properties(
     known = CONNECTORS.get(connection.connector)
     if known is None:
         raise ConfigError(
-            f"connector {connection.connector!r} is unknown{nearest(connection.connector, CONNECTORS)}; "
+            f"connector {connection.connector!r} is unknown{suggest_nearest(connection.connector, CONNECTORS)}; "
             f"expected {', '.join(CONNECTORS)}"
         )
     fields = {

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.ingest.transports.file_listing import SourceFile
 from arctic_runtime.model.expiry import ExpireSnapshots
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.internal import internal
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.internal import create_internal_writer
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class FileTable:
     def add(self, batch: int, files: Iterable[SourceFile]) -> None:
         """Appends the files of a batch; raises CommitConflict where the catalog stays locked."""
         if not self._exists():
-            writer = internal(self._writer({}), "file log", KEPT_METADATA)
-            effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
+            writer = create_internal_writer(self._writer({}), "file log", KEPT_METADATA)
+            perform_effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
         writer = self._writer({batch: tuple(files)})
-        effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
+        perform_effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -71,13 +71,13 @@ class FileTable:
         newest = str(snapshots[-1].snapshot_id)
         writer = self._writer(self.batches())
         writer = writer.options(**{"isolation-level": "serializable", "validate-from-snapshot-id": newest})
-        effect("ingest.rewrite_file_log", lambda: writer.overwrite(F.lit(True)), f"rewrite {self.table}", SPARK)
+        perform_effect("ingest.rewrite_file_log", lambda: writer.overwrite(F.lit(True)), f"rewrite {self.table}", SPARK)
         replaced = tuple(snapshot.snapshot_id for snapshot in snapshots)
         expire_snapshots(ExpireSnapshots(self.table, replaced), self._spark())
 
     def _writer(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrameWriterV2:
         rows = [(batch, file.path, file.bytes, file.modified) for batch, files in batches.items() for file in files]
-        return self._spark().createDataFrame(rows, COLUMNS).coalesce(1).writeTo(name(*self.table.parts))
+        return self._spark().createDataFrame(rows, COLUMNS).coalesce(1).writeTo(quote_name(*self.table.parts))
 
     def _load(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.source_database import RightMissing, SourceDatabase
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
 """The property by which a user says, with `ignore`, that rows are never changed by foreign keys."""
@@ -38,7 +38,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
         if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
             raise _error(
                 connection,
-                f"there is no table {pattern} that user {connection.user} sees{nearest(pattern, names)}",
+                f"there is no table {pattern} that user {connection.user} sees{suggest_nearest(pattern, names)}",
                 f"if it is there, `grant select on {pattern.replace(chr(92), '')} to {account(database)}`",
             )
     for (schema, table), (kind, engine) in tables.items():

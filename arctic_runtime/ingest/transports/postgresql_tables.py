@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.source_database import Row, SourceDatabase
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 
 _KINDS = """
 select n.nspname || '.' || c.relname,
@@ -141,7 +141,7 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
         if not matches:
-            raise SourceError(f"{connection.place}: there is no table {pattern}{nearest(pattern, list(kinds))}")
+            raise SourceError(f"{connection.place}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}")
         if all(kinds[name] is not None for name in matches):
             raise SourceError(
                 f"{connection.place}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.\n"

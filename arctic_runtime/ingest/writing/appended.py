@@ -16,15 +16,15 @@ from arctic_runtime.ingest.writing.keyed import UnfollowedKey, stored_columns
 from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.run_summary import RunSummary, last_run
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh.appended import prepared_to_append
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.refresh.appended import prepare_to_append
 from arctic_runtime.spark.tables.appended import append_rows, replace_rows
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import column, columns_of
+from arctic_runtime.spark.tables.frames import list_frame_columns, to_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
 _WITHOUT_KEY = "and the table has no primary key that tells which rows: name one in `primary_key`"
@@ -61,7 +61,7 @@ def check_appended(session: TableSession, state: TableState) -> None:
             f"{model.table}: another relation has its name.\n  found: the {found.kind} {found.name}, which ingestion "
             "did not create\n  what to do: drop or rename it, or give the table of the source another `identifier`"
         )
-    if table is not None and not table.begins and last_run(table) is None:
+    if table is not None and not table.begins and find_last_run(table) is None:
         raise CorruptState(
             f"{model.table}: it is not known which events the table has, since its snapshots with "
             f"`arctic.position` have expired.\n  what to do: `arctic ingest --resync` reads the table again"
@@ -92,10 +92,10 @@ def append(
     """
     context = _prepared(session, state, stored_columns(schema))
     note_columns(session, context.state, schema)
-    is_first = last_run(context.state.log) is None
+    is_first = find_last_run(context.state.log) is None
     mode, reason = ("create", "FIRST_RUN") if is_first else ("incremental", "CHANGES")
-    append_rows(rows, _summary(context, mode, reason, place).updated(times.note()), context)
-    return session.observe()
+    append_rows(rows, _summary(context, mode, reason, place).with_entries_from(times.note()), context)
+    return session.observe_state()
 
 
 def append_replayed(
@@ -103,9 +103,9 @@ def append_replayed(
 ) -> TableState:
     """Appends the rows of dead letters, which the commit names; returns the state after it."""
     context = _prepared(session, state, stored)
-    mode = "create" if last_run(context.state.log) is None else "incremental"
+    mode = "create" if find_last_run(context.state.log) is None else "incremental"
     append_rows(rows, replace(_summary(context, mode, "REPLAYED", place_of(state)), letters=letters), context)
-    return session.observe()
+    return session.observe_state()
 
 
 def replace_all(
@@ -117,7 +117,7 @@ def replace_all(
     """
     if rows is None and state.appended is None:
         return
-    stored = columns_of(rows) if rows is not None else ()
+    stored = list_frame_columns(rows) if rows is not None else ()
     context = _prepared(session, state, stored or (state.appended.columns if state.appended else ()))
     if rows is not None and schema is not None:
         note_columns(session, context.state, schema)
@@ -136,10 +136,10 @@ def fill(
     """Brings the table's columns to `stored`, and gives all of its rows some values in one commit, if there are any."""
     context = _prepared(session, state, stored)
     if values:
-        rows = context.spark.table(name(*session.model.table.parts))
-        new = rows.select(*[values.get(of, column(of)).alias(of) for of in rows.columns])
+        rows = context.spark.table(quote_name(*session.model.table.parts))
+        new = rows.select(*[values.get(of, to_column(of)).alias(of) for of in rows.columns])
         replace_rows(new, _summary(context, "full", "SCHEMA_ONLY", place), context)
-    return session.observe()
+    return session.observe_state()
 
 
 def _summary(context: Context, mode: str, reason: str, place: Place) -> RunSummary:
@@ -150,4 +150,4 @@ def _summary(context: Context, mode: str, reason: str, place: Place) -> RunSumma
 def _prepared(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
     """The context of a commit of rows with these columns, once the table is ready for them."""
     check_query(session.model, stored, stored)
-    return prepared_to_append(session, state, stored)
+    return prepare_to_append(session, state, stored)

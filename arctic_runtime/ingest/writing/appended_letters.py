@@ -23,7 +23,7 @@ from arctic_runtime.ingest.writing.keyed import stored_columns
 from arctic_runtime.model.properties import LETTERS
 from arctic_runtime.model.run_summary import run_commits
 from arctic_runtime.model.state import ChangeTableState, TableState
-from arctic_runtime.spark.tables.frames import column
+from arctic_runtime.spark.tables.frames import to_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
 Letter = tuple[int, int, int]
@@ -36,7 +36,7 @@ def append_letters(session: TableSession, state: TableState, sound: DataFrame, s
         F.unix_micros(F.col(LETTER)["at"]).alias("at"),
         F.coalesce(F.col(PART), F.lit(-1)).alias("part"),
         F.col(ARRIVAL).alias("number"),
-        *[column(of.name).alias(f"c{i}") for i, of in _numbered(schema)],
+        *[to_column(of.name).alias(f"c{i}") for i, of in _numbered(schema)],
     )
     found = {(row[0], row[1], row[2]) for row in rows.select("at", "part", "number").collect()}
     left = sorted(found - _applied(state.log))

@@ -18,8 +18,17 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, EventFormat, Path, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.exact_texts import decimal_text, interval_text
-from arctic_runtime.model.columns import OWN_PREFIX, same_name
-from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
+from arctic_runtime.model.columns import OWN_PREFIX, is_same_name
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    type_name,
+)
 
 CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_PLACE = (
     f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
@@ -72,24 +81,24 @@ def decode_all(events: DataFrame, form: EventFormat, schema: SourceSchema) -> Da
     rows = _exploded(parsed, form)
     named = {column.name: _Value(_field(_ROW, column.name), column) for column in schema.columns}
     change = _change(form)
-    typed = [aliased(_guarded(value, form), value.column.name) for value in named.values()]
-    kept = [name(PAYLOAD), name(ORIGIN), name(ARRIVAL), name(PART)]
+    typed = [alias_as(_guarded(value, form), value.column.name) for value in named.values()]
+    kept = [quote_name(PAYLOAD), quote_name(ORIGIN), quote_name(ARRIVAL), quote_name(PART)]
     return rows.selectExpr(
         *kept,
         *typed,
-        aliased(change, CHANGE),
-        aliased(_time(form), TIME),
-        aliased(_reason(form, schema, change), REASON),
-        aliased(_absent(form, named), ABSENT),
-        aliased(_old_key(form, schema), OLD_KEY),
-        aliased(_order(form), ORDER),
-        aliased(Sql("CAST(NULL AS string)") if form.log_place is None else _at(form.log_place), LOG_PLACE),
+        alias_as(change, CHANGE),
+        alias_as(_time(form), TIME),
+        alias_as(_reason(form, schema, change), REASON),
+        alias_as(_absent(form, named), ABSENT),
+        alias_as(_old_key(form, schema), OLD_KEY),
+        alias_as(_order(form), ORDER),
+        alias_as(Sql("CAST(NULL AS string)") if form.log_place is None else _at(form.log_place), LOG_PLACE),
     )
 
 
 def _check_names(schema: SourceSchema) -> None:
     for place, column in enumerate(schema.columns):
-        twin = next((one for one in schema.columns[:place] if same_name(one.name, column.name)), None)
+        twin = next((one for one in schema.columns[:place] if is_same_name(one.name, column.name)), None)
         if twin is not None:
             raise ConfigError(
                 f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.\n"
@@ -138,37 +147,37 @@ def _exploded(parsed: DataFrame, form: EventFormat) -> DataFrame:
     """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
     row, was = _at(form.row), _at(form.before) if form.before is not None else Sql("NULL")
     if not form.rows_are_lists:
-        return parsed.selectExpr("*", aliased(row, _ROW), aliased(was, _WAS), aliased(Sql("0"), PART))
-    pair = statement(
+        return parsed.selectExpr("*", alias_as(row, _ROW), alias_as(was, _WAS), alias_as(Sql("0"), PART))
+    pair = fill_statement(
         "named_struct('row', x, 'was', get({was}, i))" if form.before else "named_struct('row', x)", was=was
     )
-    pairs = statement("posexplode_outer(transform({row}, (x, i) -> {pair}))", row=row, pair=pair)
+    pairs = fill_statement("posexplode_outer(transform({row}, (x, i) -> {pair}))", row=row, pair=pair)
     found = parsed.selectExpr(
-        "*", statement("{pairs} AS ({part}, {both})", pairs=pairs, part=name(PART), both=name(_PAIR))
+        "*", fill_statement("{pairs} AS ({part}, {both})", pairs=pairs, part=quote_name(PART), both=quote_name(_PAIR))
     )
-    before = name(_PAIR, "was") if form.before else Sql("NULL")
-    return found.selectExpr("*", aliased(name(_PAIR, "row"), _ROW), aliased(before, _WAS))
+    before = quote_name(_PAIR, "was") if form.before else Sql("NULL")
+    return found.selectExpr("*", alias_as(quote_name(_PAIR, "row"), _ROW), alias_as(before, _WAS))
 
 
 def _at(path: Path) -> Sql:
     """The field of an event at a path; the event itself at the path of no names."""
-    return name(_EVENT, *path)
+    return quote_name(_EVENT, *path)
 
 
 def _field(image: str, own: str) -> Sql:
-    return name(image, own)
+    return quote_name(image, own)
 
 
 def _change(form: EventFormat) -> Sql:
     """What an event says, as a `Change`; null for an operation that the format does not have."""
     if form.operation is None:
-        return text("update")
+        return quote_text("update")
     operation = _at(form.operation)
     cases = [
-        statement("WHEN {code} THEN {change} ", code=text(code), change=text(change))
+        fill_statement("WHEN {code} THEN {change} ", code=quote_text(code), change=quote_text(change))
         for code, change in form.changes.items()
     ]
-    return statement("CASE {operation} {cases}END", operation=operation, cases=listed(cases, ""))
+    return fill_statement("CASE {operation} {cases}END", operation=operation, cases=join_parts(cases, ""))
 
 
 _UNITS: Mapping[str, int] = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
@@ -178,11 +187,11 @@ def _time(form: EventFormat) -> Sql:
     if form.time is None:
         return Sql("CAST(NULL AS timestamp)")
     if form.time_unit == "text":
-        return statement("try_cast({value} AS timestamp)", value=_at(form.time))
-    return statement(
+        return fill_statement("try_cast({value} AS timestamp)", value=_at(form.time))
+    return fill_statement(
         "timestamp_micros(try_cast({value} AS bigint) * {unit})",
         value=_at(form.time),
-        unit=number(_UNITS[form.time_unit]),
+        unit=quote_number(_UNITS[form.time_unit]),
     )
 
 
@@ -191,11 +200,13 @@ def _image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
     after, was = _field(_ROW, column.name), _field(_WAS, column.name)
     if form.before is None or form.is_row_of_delete:
         return after
-    return statement("CASE WHEN {change} = 'delete' THEN {was} ELSE {after} END", change=change, was=was, after=after)
+    return fill_statement(
+        "CASE WHEN {change} = 'delete' THEN {was} ELSE {after} END", change=change, was=was, after=after
+    )
 
 
 def _is_absent(value: Sql, form: EventFormat) -> Sql:
-    return statement("{value} IN ({marks})", value=value, marks=listed(map(text, form.unavailable)))
+    return fill_statement("{value} IN ({marks})", value=value, marks=join_parts(map(quote_text, form.unavailable)))
 
 
 def may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
@@ -209,7 +220,7 @@ def _guarded(value: _Value, form: EventFormat) -> Sql:
     decoded = _decoded(_Value(shown, column, form.zone or "UTC"))
     if not may_be_absent(column, form):
         return decoded
-    return statement(
+    return fill_statement(
         "CASE WHEN NOT coalesce({absent}, false) THEN {decoded} END", absent=_is_absent(shown, form), decoded=decoded
     )
 
@@ -219,10 +230,10 @@ def _decoded(value: _Value) -> Sql:
     width = value.column.padded_to
     if width is None:
         return decoded
-    return statement(
+    return fill_statement(
         "CASE WHEN length({of}) < {width} THEN rpad({of}, {width}, X'00') ELSE {of} END",
         of=decoded,
-        width=number(width),
+        width=quote_number(width),
     )
 
 
@@ -231,64 +242,70 @@ def _order(form: EventFormat) -> Sql:
     if not form.order:
         return Sql("CAST(NULL AS int)")
     parts = [
-        statement(
+        fill_statement(
             "try_cast({value} AS decimal(38,9)) AS {n}, {value} AS {t}",
             value=_at(path),
-            n=name(f"n{i}"),
-            t=name(f"t{i}"),
+            n=quote_name(f"n{i}"),
+            t=quote_name(f"t{i}"),
         )
         for i, path in enumerate(form.order)
     ]
-    return statement("struct({parts})", parts=listed(parts))
+    return fill_statement("struct({parts})", parts=join_parts(parts))
 
 
 def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
     """Why an event can't be applied, the first reason that holds; null for sound events."""
     cases = [
-        statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=name(_EVENT)),
-        statement("WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=name(_EVENT, _CORRUPT)),
+        fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
+        fill_statement(
+            "WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=quote_name(_EVENT, _CORRUPT)
+        ),
         *_operation_misfits(form, change),
     ]
     cases += _key_misfits(form, schema, change)
-    says_rows = statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
+    says_rows = fill_statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
     for column in schema.columns:
         shown = _image_text(column, form, change)
         absent = (
-            statement("NOT {absent} AND ", absent=_is_absent(shown, form)) if may_be_absent(column, form) else Sql("")
+            fill_statement("NOT {absent} AND ", absent=_is_absent(shown, form))
+            if may_be_absent(column, form)
+            else Sql("")
         )
-        misfit = statement(
+        misfit = fill_statement(
             "WHEN {says} AND {shown} IS NOT NULL AND {absent}({decoded}) IS NULL THEN {reason}",
             says=says_rows,
             shown=shown,
             absent=absent,
             decoded=_decoded(_Value(shown, column, form.zone or "UTC")),
-            reason=text(f"column {column.name}: the value does not fit {column.type}{_range_of(column)}"),
+            reason=quote_text(f"column {column.name}: the value does not fit {column.type}{_range_of(column)}"),
         )
         if not _fits_always(column):
             cases.append(misfit)
-        if any(same_name(column.name, part) for part in schema.key):
+        if any(is_same_name(column.name, part) for part in schema.key):
             cases.append(
-                statement(
+                fill_statement(
                     "WHEN {says} AND {shown} IS NULL THEN {reason}",
                     says=says_rows,
                     shown=shown,
-                    reason=text(f"primary key column {column.name} has no value"),
+                    reason=quote_text(f"primary key column {column.name} has no value"),
                 )
             )
-    return statement("CASE {cases} END", cases=listed(cases, " "))
+    return fill_statement("CASE {cases} END", cases=join_parts(cases, " "))
 
 
 def _key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
     """A key that is not the source's own may have changed without the event of an update saying so."""
-    key = next((column for column in schema.columns if any(same_name(column.name, part) for part in schema.key)), None)
+    key = next(
+        (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
+    )
     if key is None or not schema.is_key_chosen or form.before is None or form.is_before_partial:
         return []
-    reason = text(
+    reason = quote_text(
         "the row before the update was not sent, so its primary key may have been another one: let the source send "
         "whole rows, in PostgreSQL by `replica identity full`"
     )
     was = _field(_WAS, key.name)
-    return [statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
+    return [fill_statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
 
 
 def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
@@ -296,8 +313,8 @@ def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
         return []
     operation = _at(form.operation)
     return [
-        statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
-        statement(
+        fill_statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
+        fill_statement(
             "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})", change=change, operation=operation
         ),
     ]
@@ -315,41 +332,41 @@ def _absent(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
     """The names of columns whose value was not sent; null where all were."""
     change = _change(form)
     marks = [
-        statement(
+        fill_statement(
             "CASE WHEN {absent} THEN {own} END",
             absent=_is_absent(_image_text(value.column, form, change), form),
-            own=text(own),
+            own=quote_text(own),
         )
         for own, value in values.items()
         if may_be_absent(value.column, form)
     ]
     if not marks:
         return Sql("CAST(NULL AS array<string>)")
-    found = statement("array_compact(array({marks}))", marks=listed(marks))
-    return statement("CASE WHEN size({found}) > 0 THEN {found} END", found=found)
+    found = fill_statement("array_compact(array({marks}))", marks=join_parts(marks))
+    return fill_statement("CASE WHEN size({found}) > 0 THEN {found} END", found=found)
 
 
 def _old_key(form: EventFormat, schema: SourceSchema) -> Sql:
     """The primary key before an update, where the source sends it and it is another one."""
-    key = [column for column in schema.columns if any(same_name(column.name, part) for part in schema.key)]
+    key = [column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)]
     if form.before is None or not key:
         return Sql("NULL")
     was, differs = [], []
     for column in key:
         before, after = _field(_WAS, column.name), _field(_ROW, column.name)
-        known = statement("coalesce({before}, {after})", before=before, after=after)
-        was.append(aliased(_decoded(_Value(known, column)), column.name))
-        differs.append(statement("{before} <> {after}", before=before, after=after))
-    return statement(
+        known = fill_statement("coalesce({before}, {after})", before=before, after=after)
+        was.append(alias_as(_decoded(_Value(known, column)), column.name))
+        differs.append(fill_statement("{before} <> {after}", before=before, after=after))
+    return fill_statement(
         "CASE WHEN {change} = 'update' AND ({differs}) THEN struct({was}) END",
         change=_change(form),
-        differs=listed(differs, " OR "),
-        was=listed(was),
+        differs=join_parts(differs, " OR "),
+        was=join_parts(was),
     )
 
 
 def _cast(value: _Value) -> Sql:
-    return statement("try_cast({text} AS {kind})", text=value.text, kind=type_name(value.column.type))
+    return fill_statement("try_cast({text} AS {kind})", text=value.text, kind=type_name(value.column.type))
 
 
 def _plain(value: _Value) -> Sql:
@@ -361,7 +378,7 @@ def _plain(value: _Value) -> Sql:
         return _cast(value)
     digits, scale = (int(part) for part in kind[len("decimal(") : -1].split(","))
     widest = f"decimal({_DECIMAL_DIGITS},{_DECIMAL_DIGITS - (digits - scale)})"
-    return statement(
+    return fill_statement(
         "CASE WHEN {cast} = try_cast({text} AS {widest}) THEN {cast} END",
         cast=_cast(value),
         text=value.text,
@@ -374,28 +391,30 @@ _MOST_MICROS = 9_000_000_000_000_000_000
 
 
 def _count(value: _Value) -> Sql:
-    return statement("try_cast({text} AS bigint)", text=value.text)
+    return fill_statement("try_cast({text} AS bigint)", text=value.text)
 
 
 def _epoch(value: _Value, micros: int) -> Sql:
     """A timestamp from a count of units of so many microseconds since 1970."""
-    count, most = _count(value), number(_MOST_MICROS // micros)
-    made = _timestamp(statement("{count} * {micros}", count=count, micros=number(micros)), value.column.type)
-    return statement("CASE WHEN {count} BETWEEN -{most} AND {most} THEN {made} END", count=count, most=most, made=made)
+    count, most = _count(value), quote_number(_MOST_MICROS // micros)
+    made = _timestamp(fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type)
+    return fill_statement(
+        "CASE WHEN {count} BETWEEN -{most} AND {most} THEN {made} END", count=count, most=most, made=made
+    )
 
 
 def _epoch_nanos(value: _Value) -> Sql:
     """A timestamp to the microsecond; a count with more digits than that does not fit."""
     count = _count(value)
-    made = _timestamp(statement("{count} DIV 1000", count=count), value.column.type)
-    return statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
+    made = _timestamp(fill_statement("{count} DIV 1000", count=count), value.column.type)
+    return fill_statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
 
 
 def _timestamp(micros: Sql, kind: str) -> Sql:
     """A timestamp of a type from microseconds since 1970; the session's time zone has no part in it."""
     if kind == "timestamp":
-        return statement("timestamp_micros({micros})", micros=micros)
-    return statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
+        return fill_statement("timestamp_micros({micros})", micros=micros)
+    return fill_statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
 
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -404,11 +423,11 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 def _epoch_days(value: _Value) -> Sql:
     """A date of the years 1 to 9999. Debezium writes other counts for older and infinite ones than it should."""
-    return statement(
+    return fill_statement(
         "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
         days=_count(value),
-        first=number(_FIRST_DAY),
-        last=number(_LAST_DAY),
+        first=quote_number(_FIRST_DAY),
+        last=quote_number(_LAST_DAY),
     )
 
 
@@ -417,18 +436,18 @@ def _time_of_day(value: _Value, in_second: int) -> Sql:
     count = _count(value)
     scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
     micros = (
-        statement("abs({count}) * {scale}", count=count, scale=number(scale))
+        fill_statement("abs({count}) * {scale}", count=count, scale=quote_number(scale))
         if in_second <= 1_000_000
-        else statement("CASE WHEN {count} % 1000 = 0 THEN abs({count}) DIV 1000 END", count=count)
+        else fill_statement("CASE WHEN {count} % 1000 = 0 THEN abs({count}) DIV 1000 END", count=count)
     )
-    return statement(
+    return fill_statement(
         "concat(CASE WHEN {count} < 0 THEN '-' ELSE '' END, {hours}, ':', "
         "lpad(CAST(({micros}) DIV 60000000 % 60 AS string), 2, '0'), ':', "
         "lpad(CAST(({micros}) DIV 1000000 % 60 AS string), 2, '0'), '.', "
         "lpad(CAST(({micros}) % 1000000 AS string), 6, '0'))",
         count=count,
         micros=micros,
-        hours=statement(
+        hours=fill_statement(
             "lpad(CAST(({micros}) DIV 3600000000 AS string), "
             "greatest(2, length(CAST(({micros}) DIV 3600000000 AS string))), '0')",
             micros=micros,
@@ -437,18 +456,18 @@ def _time_of_day(value: _Value, in_second: int) -> Sql:
 
 
 def _base64(value: _Value) -> Sql:
-    return statement("try_to_binary({text}, 'base64')", text=value.text)
+    return fill_statement("try_to_binary({text}, 'base64')", text=value.text)
 
 
 def _base64_decimal(value: _Value) -> Sql:
     """A decimal from its unscaled two's complement, of up to sixteen bytes, in two halves of 64 bits."""
     kind = value.column.type
     scale = int(kind[len("decimal(") : -1].split(",")[1])
-    return statement(
+    return fill_statement(
         "try_cast({unscaled} * CAST({unit} AS decimal(38,{scale})) AS {kind})",
         unscaled=_unscaled(value.text),
-        unit=text(_power(-scale)),
-        scale=number(scale),
+        unit=quote_text(_power(-scale)),
+        scale=quote_number(scale),
         kind=type_name(kind),
     )
 
@@ -459,12 +478,12 @@ def _power(exponent: int) -> str:
 
 def _unscaled(base64: Sql) -> Sql:
     """A decimal(38,0) from the base64 text of a big-endian two's complement; null if it has more than 38 digits."""
-    digits = statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
-    sign = statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
-    whole = statement("lpad({digits}, 32, {sign})", digits=digits, sign=sign)
-    high = statement("CAST(conv(substr({whole}, 1, 16), 16, -10) AS decimal(38,0))", whole=whole)
-    low = statement("CAST(conv(substr({whole}, 17, 16), 16, 10) AS decimal(38,0))", whole=whole)
-    return statement(
+    digits = fill_statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
+    sign = fill_statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
+    whole = fill_statement("lpad({digits}, 32, {sign})", digits=digits, sign=sign)
+    high = fill_statement("CAST(conv(substr({whole}, 1, 16), 16, -10) AS decimal(38,0))", whole=whole)
+    low = fill_statement("CAST(conv(substr({whole}, 17, 16), 16, 10) AS decimal(38,0))", whole=whole)
+    return fill_statement(
         "CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN "
         "try_add(try_multiply({high}, CAST(18446744073709551616 AS decimal(38,0))), {low}) END",
         digits=digits,
@@ -475,23 +494,23 @@ def _unscaled(base64: Sql) -> Sql:
 
 def _variable_decimal(value: _Value) -> Sql:
     """The digits of a decimal that brings its own scale, as text."""
-    scale = statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
-    unscaled = _unscaled(statement("get_json_object({text}, '$.value')", text=value.text))
-    digits = statement(
+    scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
+    unscaled = _unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
+    digits = fill_statement(
         "lpad(CAST(abs({unscaled}) AS string), greatest({scale} + 1, length(CAST(abs({unscaled}) AS string))), '0')",
         unscaled=unscaled,
         scale=scale,
     )
-    return statement(
+    return fill_statement(
         "CASE WHEN {scale} <= 0 THEN concat(CAST({unscaled} AS string), {zeros}) "
         "ELSE concat({sign}, left({digits}, length({digits}) - {scale}), '.', right({digits}, {scale})) END",
         scale=scale,
         unscaled=unscaled,
         digits=digits,
-        zeros=statement(
+        zeros=fill_statement(
             "CASE WHEN {unscaled} = 0 THEN '' ELSE repeat('0', -{scale}) END", unscaled=unscaled, scale=scale
         ),
-        sign=statement("CASE WHEN {unscaled} < 0 THEN '-' ELSE '' END", unscaled=unscaled),
+        sign=fill_statement("CASE WHEN {unscaled} < 0 THEN '-' ELSE '' END", unscaled=unscaled),
     )
 
 
@@ -503,11 +522,13 @@ def _array(value: _Value) -> Sql:
     """A list whose elements are decoded one by one; null where one does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
-    texts = statement("from_json({text}, 'array<string>')", text=value.text)
+    texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
     decoded = _decoded(_Value(Sql("x"), element, value.zone))
     if element.type == "string":
-        decoded = statement("CASE WHEN NOT x RLIKE {java} THEN {decoded} END", java=text(_JAVA_ARRAY), decoded=decoded)
-    return statement(
+        decoded = fill_statement(
+            "CASE WHEN NOT x RLIKE {java} THEN {decoded} END", java=quote_text(_JAVA_ARRAY), decoded=decoded
+        )
+    return fill_statement(
         "CASE WHEN NOT exists({texts}, x -> x IS NOT NULL AND ({decoded}) IS NULL) "
         "THEN transform({texts}, x -> {decoded}) END",
         texts=texts,
@@ -516,16 +537,18 @@ def _array(value: _Value) -> Sql:
 
 
 def _zoneless(value: _Value) -> Sql:
-    return statement("try_cast(concat({text}, {zone}) AS timestamp)", text=value.text, zone=text(f" {value.zone}"))
+    return fill_statement(
+        "try_cast(concat({text}, {zone}) AS timestamp)", text=value.text, zone=quote_text(f" {value.zone}")
+    )
 
 
 def _date_text(value: _Value) -> Sql:
-    return statement("try_cast(rtrim('Z', {text}) AS date)", text=value.text)
+    return fill_statement("try_cast(rtrim('Z', {text}) AS date)", text=value.text)
 
 
 def _latin1(value: _Value) -> Sql:
     """Bytes from characters of their numbers; a character that is no byte does not fit."""
-    return statement(
+    return fill_statement(
         "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
         text=value.text,
         bytes=Sql("'^[\\\\x00-\\\\xff]*$'"),
@@ -533,8 +556,8 @@ def _latin1(value: _Value) -> Sql:
 
 
 def _enum_index(value: _Value) -> Sql:
-    labels = listed(map(text, value.column.labels))
-    return statement(
+    labels = join_parts(map(quote_text, value.column.labels))
+    return fill_statement(
         "CASE WHEN {count} = 0 THEN '' ELSE get(array({labels}), CAST({count} AS int) - 1) END",
         count=_count(value),
         labels=labels,
@@ -545,25 +568,28 @@ def _set_bits(value: _Value) -> Sql:
     """Labels with commas between; null where a bit has no label."""
     count, labels = _count(value), value.column.labels
     shown = [
-        statement(
-            "CASE WHEN getbit({count}, {place}) = 1 THEN {label} END", count=count, place=number(i), label=text(of)
+        fill_statement(
+            "CASE WHEN getbit({count}, {place}) = 1 THEN {label} END",
+            count=count,
+            place=quote_number(i),
+            label=quote_text(of),
         )
         for i, of in enumerate(labels)
     ]
-    return statement(
+    return fill_statement(
         "CASE WHEN {count} BETWEEN 0 AND {most} THEN concat_ws(',', {shown}) END",
         count=count,
-        most=number(2 ** min(len(labels), 63) - 1),
-        shown=listed(shown),
+        most=quote_number(2 ** min(len(labels), 63) - 1),
+        shown=join_parts(shown),
     )
 
 
 def _set_array(value: _Value) -> Sql:
-    return statement("array_join(from_json({text}, 'array<string>'), ',')", text=value.text)
+    return fill_statement("array_join(from_json({text}, 'array<string>'), ',')", text=value.text)
 
 
 def _zero_one(value: _Value) -> Sql:
-    return statement("CASE {text} WHEN '0' THEN false WHEN '1' THEN true END", text=value.text)
+    return fill_statement("CASE {text} WHEN '0' THEN false WHEN '1' THEN true END", text=value.text)
 
 
 _DECODERS: Mapping[Encoding, Callable[[_Value], Sql]] = {

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.spark.engine.settings import override_settings
 
 _SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
 """By itself Spark keeps up to 48 MB of Arrow as rows of its driver, where it evaluates expressions as it optimizes a
@@ -28,7 +28,7 @@ def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
     # A session of Spark Connect infers no schema from a table without rows.
     if not events.events.num_rows:
         return spark.createDataFrame([], from_arrow_schema(events.events.schema))
-    with settings(spark, _SENT_TO_TASKS):
+    with override_settings(spark, _SENT_TO_TASKS):
         return spark.createDataFrame(events.events)
 
 
@@ -40,7 +40,7 @@ def held(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]
     """
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}
-    with settings(rows.sparkSession, wanted):
+    with override_settings(rows.sparkSession, wanted):
         kept = rows.persist()
         try:
             yield kept if only is None else kept.where(only)

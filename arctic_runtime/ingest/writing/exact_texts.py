@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arctic_runtime.spark.engine.statement import Sql, listed, statement, text
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_text
 
 _SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
 """Decimals that are no numbers: how Debezium writes them, and how PostgreSQL does."""
@@ -13,10 +13,10 @@ _SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infi
 def decimal_text(value: Sql) -> Sql:
     """The digits of a decimal, or the name of one that is no number, from Debezium's text."""
     cases = [
-        statement("WHEN {own} THEN {shown} ", own=text(own), shown=text(shown))
+        fill_statement("WHEN {own} THEN {shown} ", own=quote_text(own), shown=quote_text(shown))
         for own, shown in _SPECIAL_DECIMALS.items()
     ]
-    return statement("CASE {value} {cases}ELSE {value} END", value=value, cases=listed(cases, ""))
+    return fill_statement("CASE {value} {cases}ELSE {value} END", value=value, cases=join_parts(cases, ""))
 
 
 def interval_text(value: Sql) -> Sql:
@@ -24,8 +24,8 @@ def interval_text(value: Sql) -> Sql:
 
     Debezium writes the seconds from a binary fraction, cut off after nine digits.
     """
-    seconds = statement("try_cast(regexp_extract({value}, '^P.*M(.*)S$', 1) AS decimal(38,6))", value=value)
-    return statement(
+    seconds = fill_statement("try_cast(regexp_extract({value}, '^P.*M(.*)S$', 1) AS decimal(38,6))", value=value)
+    return fill_statement(
         "concat(regexp_extract({value}, '^(P.*M).*S$', 1), rtrim('.', rtrim('0', CAST({seconds} AS string))), 'S')",
         value=value,
         seconds=seconds,

@@ -21,19 +21,26 @@ from arctic_runtime.ingest.writing.moved import (
     find_chains,
     fold_chains,
 )
-from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, same_name
+from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, is_same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.refresh.diff import event_changes, fill, images, key_images, refresh_changes, unsent_flag
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.refresh.diff import (
+    build_images,
+    diff_events,
+    fill_unsent_values,
+    list_key_images,
+    name_unsent_flag,
+    refresh_changes,
+)
 from arctic_runtime.spark.refresh.events import net_events
 from arctic_runtime.spark.refresh.merging import since_last_delete
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, base_rows, column, current_rows, unmerged_changes
+from arctic_runtime.spark.tables.frames import Keys, read_base_rows, read_current_rows, read_unmerged_changes, to_column
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
-IS_DELETE = statement("{change} = 'delete'", change=name(CHANGE))
+IS_DELETE = fill_statement("{change} = 'delete'", change=quote_name(CHANGE))
 
 _LACKS, _STEP = f"{OWN_PREFIX}lacks", f"{OWN_PREFIX}step"
 
@@ -98,12 +105,12 @@ def change_rows(
         net = net_events(_model(context.model), events, shape)
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
     if emptied_at is not None:
-        old = current_rows(spark, context.model, state, thresholds)
+        old = read_current_rows(spark, context.model, state, thresholds)
         return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None)
     only = _keys(context, events, counted.rows + counted.moved)
-    base = base_rows(spark, context.model, state, only)
-    unmerged = unmerged_changes(spark, context.model, state, thresholds, only)
-    return event_changes(net, base, unmerged, shape, False, fill if counted.partial or has_places else None)
+    base = read_base_rows(spark, context.model, state, only)
+    unmerged = read_unmerged_changes(spark, context.model, state, thresholds, only)
+    return diff_events(net, base, unmerged, shape, False, fill_unsent_values if counted.partial or has_places else None)
 
 
 def _model(model: Model) -> Model:
@@ -158,11 +165,11 @@ def _sequence(has_places: bool) -> Expression:
 def _net_of_partial(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
     """Net rows where events lack values: a column's newest value that was sent, since the last delete of the key.
 
-    The flags of `unsent_flag` say which columns no event sent.
+    The flags of `name_unsent_flag` say which columns no event sent.
     """
     folded = (
         since_last_delete(_marked(events, shape, has_places), shape)
-        .groupBy(*key_images(shape))
+        .groupBy(*list_key_images(shape))
         .agg(
             *_newest_images(shape),
             F.max_by("deleted", "order").alias("deleted"),
@@ -180,11 +187,11 @@ def _net_of_moved(context: Context, events: DataFrame, shape: Shape, has_places:
     net = _with_unsent(fold_chains(chains.events, _newest_images(shape), shape), shape)
     if not chains.moves or is_emptied:
         return net
-    places = {part: next(i for i, of in enumerate(shape.columns) if same_name(of.name, part)) for part in shape.key}
+    places = {part: next(i for i, of in enumerate(shape.columns) if is_same_name(of.name, part)) for part in shape.key}
     moved = net.where(F.col(IS_MOVED) & F.col(FIRST)["is_rooted"])
     keys = moved.select(*[F.col(FIRST)[f"a{place}"].alias(part) for part, place in places.items()])
     only = _keys(context, keys, chains.moves)
-    table = current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
+    table = read_current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
     return net if table is None else fill_from_origins(net, table, shape)
 
 
@@ -192,7 +199,7 @@ def _marked(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
     """Events with the images of the table's columns, and which of them each sent."""
     was_sent = {i: ~F.coalesce(F.array_contains(ABSENT, kept.name), F.lit(False)) for i, kept in _rest(shape).items()}
     return events.select(
-        *map(F.expr, images("a", shape, events.columns)),
+        *map(F.expr, build_images("a", shape, events.columns)),
         *[sent.alias(f"sent{i}") for i, sent in was_sent.items()],
         F.expr(IS_DELETE).alias("deleted"),
         F.col(TIMESTAMP).alias("ts"),
@@ -212,9 +219,9 @@ def _newest_images(shape: Shape) -> list[Expression]:
 
 
 def _with_unsent(folded: DataFrame, shape: Shape) -> DataFrame:
-    """Folded events with the images of `_newest_images` as values, and the flags of `unsent_flag`."""
+    """Folded events with the images of `_newest_images` as values, and the flags of `name_unsent_flag`."""
     rest = _rest(shape)
-    flags = {unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
+    flags = {name_unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
     values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}
     return folded.withColumns({**values, **flags}).drop(*[f"image{i}" for i in rest])
 
@@ -226,5 +233,5 @@ def _rest(shape: Shape) -> dict[int, Column]:
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:
     """The primary keys of about `count` events, by which their old rows are looked up."""
-    base, keys = context.state.base, events.select(*[column(part) for part in context.model.config.primary_key])
+    base, keys = context.state.base, events.select(*[to_column(part) for part in context.model.config.primary_key])
     return lookup_keys(keys, count, base.rows if base else 0, context.thresholds.pruning)

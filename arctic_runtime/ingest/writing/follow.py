@@ -23,14 +23,14 @@ from arctic_runtime.ingest.writing.source_columns import (
     known_numbers,
     unclear,
 )
-from arctic_runtime.model.columns import Column, find_column, plain_columns
-from arctic_runtime.model.run_summary import last_run
-from arctic_runtime.model.shape import shape_of
+from arctic_runtime.model.columns import Column, find_column, strip_change_columns
+from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.tables.frames import column, conformed, current_rows
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.prepare import prepare_tables
+from arctic_runtime.spark.tables.frames import conform_frame, read_current_rows, to_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -41,14 +41,14 @@ def follow(session: TableSession, state: TableState, schema: SourceSchema) -> Ta
     followed exactly, and CommitConflict where another writer commits first.
     """
     known = known_numbers(state)
-    if known is None or last_run(state.log) is None:
+    if known is None or find_last_run(state.log) is None:
         return state
     where = f"{session.model.table}, from {session.model.ingested_from}"
     change = column_change(known, schema, where)
     if change.is_empty or session.model.config.on_schema_change == "fail":
         return state
     assert state.log is not None
-    columns = plain_columns(state.log.columns)
+    columns = strip_change_columns(state.log.columns)
     is_in_place = session.model.config.on_schema_change == "sync_all_columns"
     if is_in_place:
         _check_free(change, columns, where)
@@ -79,7 +79,7 @@ def _values(
         kept = find_column(table, old)
         if kept is None or kept.type != _type_of(stored, new):
             raise unclear(where, f"{old} was renamed to {new}, and has another type now")
-        values[new] = column(kept.name)
+        values[new] = to_column(kept.name)
     return values
 
 
@@ -94,16 +94,18 @@ def _followed(
     if session.model.is_appended:
         return fill(session, state, stored, values, place_of(state))
     check_query(session.model, stored, stored)
-    context, _ = prepared(session, session.context(state), stored, "bigint")
-    rows = current_rows(context.spark, session.model, context.state, context.thresholds.pruning) if values else None
+    context, _ = prepare_tables(session, session.build_context(state), stored, "bigint")
+    rows = (
+        read_current_rows(context.spark, session.model, context.state, context.thresholds.pruning) if values else None
+    )
     if rows is None or context.state.changes is None:
         return context.state
-    shape = shape_of(session.model, context.state, plain_columns(context.state.changes.columns))
-    old = conformed(rows, shape.columns)  # A snapshot has the columns of its time.
+    shape = build_shape(session.model, context.state, strip_change_columns(context.state.changes.columns))
+    old = conform_frame(rows, shape.columns)  # A snapshot has the columns of its time.
     new = _with(old, values)
-    changes = state_changes(new, old, shape, keyed=True)
+    changes = diff_states(new, old, shape, keyed=True)
     return published(session, context, changes, shape, place_of(state), reason="SCHEMA_ONLY")[1]
 
 
 def _with(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
-    return rows.select(*[values.get(of, column(of)).alias(of) for of in rows.columns])
+    return rows.select(*[values.get(of, to_column(of)).alias(of) for of in rows.columns])

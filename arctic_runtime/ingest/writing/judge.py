@@ -17,14 +17,21 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL
 from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, may_be_absent
 from arctic_runtime.ingest.writing.fold import place_in
 from arctic_runtime.ingest.writing.later import bounds, commit_kinds
-from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, same_name
+from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, is_same_name
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER, all_of, as_key, column, key_name, own_changes
-from arctic_runtime.spark.tables.sameness import differ
+from arctic_runtime.spark.tables.frames import (
+    COMMIT_ORDER,
+    as_key,
+    combine_all,
+    name_key_column,
+    read_own_changes,
+    to_column,
+)
+from arctic_runtime.spark.tables.sameness import write_difference
 
 LETTER, GONE, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
 """Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,
@@ -96,7 +103,7 @@ def judged(context: Context, found: DataFrame, schema: SourceSchema, form: Event
 
 
 def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool:
-    is_key = any(same_name(name, part) for part in context.model.config.primary_key)
+    is_key = any(is_same_name(name, part) for part in context.model.config.primary_key)
     return not is_key and find_column(changes.columns, name) is not None
 
 
@@ -116,10 +123,10 @@ def _summaries(
     """What has happened to the row of each piece, of those whose row has change rows that may be later."""
     names, key = list(values), context.model.config.primary_key
     first = min((row[0] for row in placed.select(F.min(_AFTER)).collect() if row[0] is not None), default=-1)
-    rows = _change_rows(context, changes, first, placed.select(*[column(part) for part in key]))
-    now = {f"now{i}": column(of) for i, of in enumerate(names)}
+    rows = _change_rows(context, changes, first, placed.select(*[to_column(part) for part in key]))
+    now = {f"now{i}": to_column(of) for i, of in enumerate(names)}
     was = {f"was{i}": F.col(BEFORE)[of] for i, of in enumerate(names)}
-    own = {f"own{i}": column(of) for i, of in enumerate(names)}
+    own = {f"own{i}": to_column(of) for i, of in enumerate(names)}
     log = rows.select(
         *as_key(key),
         F.col(COMMIT_ORDER).alias(_COMMIT),
@@ -136,10 +143,10 @@ def _summaries(
         F.col(LETTER)["number"].alias("number"),
         F.col(LETTER)["arrival"].alias("place"),
         F.col(ABSENT).alias("absent"),
-        *[column(part).alias(f"sought{i}") for i, part in enumerate(key)],
+        *[to_column(part).alias(f"sought{i}") for i, part in enumerate(key)],
         *[value.alias(alias) for alias, value in own.items()],
     )
-    on_key = all_of([sought[f"sought{i}"] == known[key_name(i)] for i in range(len(key))])
+    on_key = combine_all([sought[f"sought{i}"] == known[name_key_column(i)] for i in range(len(key))])
     related = sought.join(known, on_key & (F.col(_COMMIT) > F.col(_AFTER))).withColumn(_RELATION, _relation(has_order))
     is_later = F.col(_RELATION) == "later"
     types = {of: kept.type for of in names if (kept := find_column(changes.columns, of))}
@@ -158,10 +165,10 @@ def _is_newer(place: int, own_name: str, kind: str, is_later: Expression) -> Exp
 
     One that changed was sent. One that did not change may be older than the dead letter's, unless it is the same.
     """
-    own, now, was = (name(f"{of}{place}") for of in ("own", "now", "was"))
+    own, now, was = (quote_name(f"{of}{place}") for of in ("own", "now", "was"))
     is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
-    was_sent = F.bool_or(is_later & F.expr(differ([(now, was, kind)])))
-    is_own = ~F.expr(differ([(now, own, kind)]))
+    was_sent = F.bool_or(is_later & F.expr(write_difference([(now, was, kind)])))
+    is_own = ~F.expr(write_difference([(now, own, kind)]))
     is_same = F.coalesce(F.max_by(is_own, F.when(is_later, F.col(_COMMIT))), F.lit(False))
     return is_absent | was_sent | is_same
 
@@ -171,10 +178,10 @@ def _change_rows(context: Context, changes: ChangeTableState, after: int, keys: 
     newest, table = changes.newest, context.model.table.changes
     assert newest is not None
     start = None if after < 0 else _version(changes, min(after, newest.sequence))
-    rows = own_changes(context.spark, table, changes, start, newest)
+    rows = read_own_changes(context.spark, table, changes, start, newest)
     base = context.state.base
     only = lookup_keys(keys, keys.count(), base.rows if base else 0, context.thresholds.pruning)
-    return only.select(rows, context.model.config.primary_key)
+    return only.select_rows(rows, context.model.config.primary_key)
 
 
 def _version(changes: ChangeTableState, sequence: int) -> Version:

@@ -8,19 +8,19 @@ from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.key import key_text
+from arctic_runtime.model.columns import Column, strip_change_columns
+from arctic_runtime.model.key import format_key
 from arctic_runtime.model.properties import PRIMARY_KEY
-from arctic_runtime.model.run_summary import RunSummary, last_run
-from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges, Reason
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.schema import stored_type
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.plan.schema import to_stored_type
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import current_rows
+from arctic_runtime.spark.tables.frames import read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -30,30 +30,30 @@ class UnfollowedKey(ConfigError):
 
 def check_key(model: Model, state: TableState) -> None:
     """Raises UnfollowedKey if a table is kept by another primary key than the source or the configuration has now."""
-    kept = key_text(model.config.primary_key) if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
-    if kept != key_text(model.config.primary_key):
+    kept = format_key(model.config.primary_key) if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
+    if kept != format_key(model.config.primary_key):
         raise UnfollowedKey(
             f"{model.table}: its primary key is another one now, and can't be changed in place.\n"
-            f"  in the table: {kept}\n  in {model.ingested_from}: {key_text(model.config.primary_key)}\n"
+            f"  in the table: {kept}\n  in {model.ingested_from}: {format_key(model.config.primary_key)}\n"
             f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
         )
 
 
 def stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
     """The columns of a source's table as the arctic table keeps them."""
-    return tuple(Column(of.name, stored_type(of.type)) for of in schema.columns)
+    return tuple(Column(of.name, to_stored_type(of.type)) for of in schema.columns)
 
 
 def emptied(
     session: TableSession, state: TableState, place: Place, reason: Reason = "CHANGES"
 ) -> tuple[dict[str, int], TableState]:
     """Deletes all rows of a table, if it has any; returns their number and the state after that."""
-    context = session.context(state)
-    old = current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
+    context = session.build_context(state)
+    old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
     if state.changes is None or old is None:
         return {}, state
-    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    rows = state_changes(old.limit(0), old, shape, keyed=True)
+    shape = build_shape(session.model, state, strip_change_columns(state.changes.columns))
+    rows = diff_states(old.limit(0), old, shape, keyed=True)
     return published(session, context, rows, shape, place, reason=reason)
 
 
@@ -86,7 +86,7 @@ def published(
     assert changes is not None
     assert changes.head is not None
     table, head = session.model.table.changes, changes.head.snapshot
-    is_first = last_run(changes) is None
+    is_first = find_last_run(changes) is None
     if is_first and reason == "CHANGES":
         reason = "FIRST_RUN"
     step = AppendChanges(table, head, "create" if is_first else "incremental", reason)
@@ -94,6 +94,6 @@ def published(
     own = RunSummary(
         run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
     )
-    summary = own if times is None else own.updated(times.note())
-    appended = publish(ChangeSet(step, rows, shape, summary, is_gathered), context)
-    return appended.rows, session.reconciled(session.observe(), appended=appended, defer=True)
+    summary = own if times is None else own.with_entries_from(times.note())
+    appended = publish_changes(ChangeSet(step, rows, shape, summary, is_gathered), context)
+    return appended.rows, session.reconcile_until_done(session.observe_state(), appended=appended, defer=True)

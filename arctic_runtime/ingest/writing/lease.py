@@ -8,15 +8,15 @@ from contextlib import contextmanager, suppress
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes, line_of, newest_lease
+from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes, find_newest_lease, walk_main_branch
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.commit import Attempt, said, swap_in
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.commit import Attempt, build_summary_options, swap_in
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 
@@ -44,7 +44,7 @@ class SourceLease:
 
         Raises CommitConflict where other commits to the table always win.
         """
-        return self._lease.take()
+        return self._lease.take_lease()
 
     def is_own(self) -> bool:
         """Whether no other process has taken the source over. Needs no Spark."""
@@ -52,7 +52,7 @@ class SourceLease:
 
     def renew(self) -> None:
         """Gives a sign of life where it is time for one; raises ConfigError where another process has taken over."""
-        if (other := self._lease.renew()) is not None:
+        if (other := self._lease.renew_lease()) is not None:
             raise taken(self.table, other)
 
     @contextmanager
@@ -67,7 +67,7 @@ class SourceLease:
             others.append(other)
             lost()
 
-        with self._lease.kept(end):
+        with self._lease.keep_alive(end):
             yield
         if others:
             raise taken(self.table, others[0])
@@ -75,7 +75,7 @@ class SourceLease:
     def end(self) -> None:
         """Gives the lease up, if this process has it; it runs out by itself where that fails."""
         with suppress(*SPARK_ERRORS):
-            self._lease.end()
+            self._lease.end_lease()
 
 
 class _DeadLetterTable:
@@ -86,18 +86,18 @@ class _DeadLetterTable:
         self._reader = reader
         self._spark = spark
 
-    def observe(self) -> tuple[int | None, Held | None]:
+    def observe_lease(self) -> tuple[int | None, Held | None]:
         table = self._reader.load_table(self._table.schema, self._table.name)
-        return newest_lease(table)
+        return find_newest_lease(table)
 
-    def commit(self, head: int | None, lease: Held) -> None:
+    def commit_lease(self, head: int | None, lease: Held) -> None:
         spark = self._spark()
         attempt = Attempt(spark, self._reader, uuid.uuid4().hex[:12], self._reader.thresholds.commits)
 
         def write(branch: tuple[str, ...]) -> None:
-            nothing = spark.table(name(*self._table.parts)).limit(0)
-            writer = nothing.writeTo(name(*branch)).options(**said(lease.encode()))
-            effect("ingest.lease", writer.append, f"take the lease in {self._table}", SPARK)
+            nothing = spark.table(quote_name(*self._table.parts)).limit(0)
+            writer = nothing.writeTo(quote_name(*branch)).options(**build_summary_options(lease.encode()))
+            perform_effect("ingest.lease", writer.append, f"take the lease in {self._table}", SPARK)
 
         assert head is not None
         swap_in(attempt, self._table, head, write)
@@ -107,7 +107,7 @@ class _DeadLetterTable:
         """Expires old snapshots of the table, of which each sign makes one, when there are many."""
         limits = self._reader.thresholds.ingest
         table = self._reader.load_table(self._table.schema, self._table.name)
-        line = list(line_of(table))
+        line = list(walk_main_branch(table))
         if len(table.metadata.snapshots) > limits.dead_letter_snapshots:
             old = tuple(snapshot.snapshot_id for snapshot in line[limits.kept_dead_letter_snapshots :])
             if old:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.manifests import observe_upper_bound
 from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect, retried
+from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
 from arctic_runtime.ingest.writing.decode import PART, REASON
 from arctic_runtime.ingest.writing.letters import Letters, schema_text, since_text
@@ -22,10 +22,15 @@ from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name, statement, type_name
-from arctic_runtime.spark.tables.commit import perform_statement, said, set_properties, unmoved
-from arctic_runtime.spark.tables.frames import all_of, conformed, read_table
-from arctic_runtime.spark.tables.internal import internal
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, type_name
+from arctic_runtime.spark.tables.commit import (
+    build_isolation_options,
+    build_summary_options,
+    perform_statement,
+    set_properties,
+)
+from arctic_runtime.spark.tables.frames import combine_all, conform_frame, read_table
+from arctic_runtime.spark.tables.internal import create_internal_writer
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -86,13 +91,15 @@ class Ledger:
         table = self._load()
         if table is None:
             empty = self._spark().createDataFrame([], ", ".join(f"`{of.name}` {of.type}" for of in COLUMNS))
-            writer = internal(empty.writeTo(name(*self.table.parts)), "dead letters", KEPT_METADATA)
-            effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
+            writer = create_internal_writer(empty.writeTo(quote_name(*self.table.parts)), "dead letters", KEPT_METADATA)
+            perform_effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
             return
         for missing in COLUMNS:
             if missing.name not in table.schema().column_names:
-                parts = {"table": name(*self.table.parts), "column": name(missing.name)}
-                add = statement("ALTER TABLE {table} ADD COLUMN {column} {kind}", **parts, kind=type_name(missing.type))
+                parts = {"table": quote_name(*self.table.parts), "column": quote_name(missing.name)}
+                add = fill_statement(
+                    "ALTER TABLE {table} ADD COLUMN {column} {kind}", **parts, kind=type_name(missing.type)
+                )
                 perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
     def requested(self) -> frozenset[str]:
@@ -121,7 +128,9 @@ class Ledger:
         A process that died after it had kept them reads them once more, perhaps in another batch: they take the place
         of those that are there. Where an event empties the table, those before it are dropped.
         """
-        retried(lambda: self._add(letters, source_table, position, now), self._reader.thresholds.commits.attempts)
+        retry_on_conflict(
+            lambda: self._add(letters, source_table, position, now), self._reader.thresholds.commits.attempts
+        )
 
     def _add(self, letters: Letters, source_table: str, position: str, now: datetime.datetime) -> None:
         number = F.col(ARRIVAL) + F.lit(self.newest() + 1).cast("bigint")
@@ -143,15 +152,15 @@ class Ledger:
             dead = dead.where(F.col(ARRIVAL) > letters.emptied_at)
         rows = dead.select(*[values[of.name].cast(of.type).alias(of.name) for of in COLUMNS])
         snapshot, kept = self.read()
-        is_same = all_of([rows[own].eqNullSafe(kept[own]) for own in _SAME])
+        is_same = combine_all([rows[own].eqNullSafe(kept[own]) for own in _SAME])
         is_same &= kept["part"].isNull() | rows["part"].eqNullSafe(kept["part"])
         if self.dead() and letters.emptied_at is not None:
             self._replace(kept.where(F.col("table") != source_table).unionByName(rows), snapshot)
         elif self.dead() and not kept.join(rows, is_same, "left_semi").isEmpty():
             self._replace(kept.join(rows, is_same, "left_anti").unionByName(rows), snapshot)
         else:
-            writer = rows.writeTo(name(*self.table.parts)).options(**said({POSITION: position}))
-            effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
+            writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_summary_options({POSITION: position}))
+            perform_effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
 
     def read(self) -> tuple[int, DataFrame]:
         """The newest snapshot of the table, and all its rows there, with all COLUMNS."""
@@ -159,14 +168,14 @@ class Ledger:
         snapshot = table.current_snapshot() if table is not None else None
         assert snapshot is not None
         rows = read_table(self._spark(), self.table, snapshot.snapshot_id)
-        return snapshot.snapshot_id, conformed(rows, COLUMNS)
+        return snapshot.snapshot_id, conform_frame(rows, COLUMNS)
 
     def keep(self, source_table: str, rows: DataFrame, snapshot: int) -> None:
         """Puts `rows`, with all COLUMNS, in the place of the dead letters that a table has at a snapshot.
 
         Raises CommitConflict where dead letters came or went since.
         """
-        kept = conformed(read_table(self._spark(), self.table, snapshot), COLUMNS)
+        kept = conform_frame(read_table(self._spark(), self.table, snapshot), COLUMNS)
         self._replace(kept.where(F.col("table") != source_table).unionByName(rows), snapshot)
 
     def drop(self, source_tables: Collection[str], until: int | None = None) -> None:
@@ -179,12 +188,12 @@ class Ledger:
             self._replace(kept.where(~is_dropped), snapshot)
 
         if self.dead():
-            retried(attempt, self._reader.thresholds.commits.attempts)
+            retry_on_conflict(attempt, self._reader.thresholds.commits.attempts)
 
     def _replace(self, rows: DataFrame, snapshot: int) -> None:
-        writer = rows.writeTo(name(*self.table.parts)).options(**unmoved(snapshot))
+        writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_isolation_options(snapshot))
         what = f"rewrite {self.table}"
-        effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
+        perform_effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
 
     def _load(self) -> Table | None:
         if self._reader.list_relations(self.table.schema).get(self.table.name) != "table":

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.spark.refresh.diff import key_images, unsent_flag
-from arctic_runtime.spark.tables.frames import all_of
+from arctic_runtime.spark.refresh.diff import list_key_images, name_unsent_flag
+from arctic_runtime.spark.tables.frames import combine_all
 
 ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
 """Columns of events: a number that is higher for later ones, the place of the change in the source's log, and whether
@@ -85,7 +85,7 @@ def fold_chains(events: DataFrame, aggregates: Sequence[Expression], shape: Shap
 
 def fill_from_origins(net: DataFrame, table: DataFrame, shape: Shape) -> DataFrame:
     """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
-    flags = [i for i in range(len(shape.columns)) if unsent_flag(i) in net.columns]
+    flags = [i for i in range(len(shape.columns)) if name_unsent_flag(i) in net.columns]
     keys = [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in keys],
@@ -93,10 +93,12 @@ def fill_from_origins(net: DataFrame, table: DataFrame, shape: Shape) -> DataFra
         F.lit(True).alias("is_known"),
     )
     is_origin = F.col(IS_MOVED) & F.col(FIRST)["is_rooted"]
-    joined = net.join(origins, is_origin & all_of([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in keys]), "left")
-    taken = {i: F.col(unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
+    joined = net.join(
+        origins, is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in keys]), "left"
+    )
+    taken = {i: F.col(name_unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
     filled = {f"a{i}": F.when(taken[i], F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i in flags}
-    left = {unsent_flag(i): F.col(unsent_flag(i)) & ~taken[i] for i in flags}
+    left = {name_unsent_flag(i): F.col(name_unsent_flag(i)) & ~taken[i] for i in flags}
     return joined.withColumns({**filled, **left}).select(*net.columns)
 
 
@@ -111,7 +113,7 @@ def _with_origins(events: DataFrame) -> DataFrame:
 
 
 def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
-    of_key = Window.partitionBy(*key_images(shape))
+    of_key = Window.partitionBy(*list_key_images(shape))
     by_order = of_key.orderBy("order")
     begins = F.coalesce(F.lag("deleted").over(by_order), F.lit(True))
     is_moved_away = F.max("passes").over(of_key)

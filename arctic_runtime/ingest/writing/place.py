@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from arctic_runtime.model.ingestion import millis
-from arctic_runtime.model.run_summary import RunSummary, last_run
+from arctic_runtime.model.ingestion import to_millis
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.state import TableState
 
 
@@ -19,7 +19,7 @@ class Place:
 
 
 def place_of(state: TableState) -> Place:
-    last = last_run(state.log)
+    last = find_last_run(state.log)
     return Place(last.position, int(last.position_events or 0)) if last else Place()
 
 
@@ -32,5 +32,5 @@ class SourceTimes:
 
     def note(self) -> RunSummary:
         """The part of a commit's record that keeps them."""
-        newest, before = (None if at is None else millis(at) for at in (self.newest, self.shown_before))
+        newest, before = (None if at is None else to_millis(at) for at in (self.newest, self.shown_before))
         return RunSummary(source_time_ms=newest, shown_before_ms=before)

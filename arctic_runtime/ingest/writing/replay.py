@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
@@ -43,9 +43,9 @@ from arctic_runtime.ingest.writing.table_writer import TableWriter
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
 from arctic_runtime.model.shape import INSERT, UNSENT_VALUE
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.schema import check_query, stored_type
-from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.tables.frames import as_key, match
+from arctic_runtime.plan.schema import check_query, to_stored_type
+from arctic_runtime.spark.refresh.prepare import prepare_tables
+from arctic_runtime.spark.tables.frames import as_key, match_key
 from arctic_runtime.spark.tables.table_session import TableSession
 
 _FATE, _WHY, _IS_STUCK, _IS_APPLIED, _ROW = (
@@ -96,7 +96,7 @@ class LetterReplay:
 
         Raises ConfigError where the table can't take the columns, and CommitConflict where others always win.
         """
-        return retried(self._attempt, self._reader.thresholds.commits.attempts)
+        return retry_on_conflict(self._attempt, self._reader.thresholds.commits.attempts)
 
     def _attempt(self) -> Replayed:
         done = Replayed(self.table.name)
@@ -156,7 +156,7 @@ class LetterReplay:
         return fates.where(F.col(_FATE) == "dead").select(*columns)
 
     def _was_renamed(self, schema: SourceSchema) -> bool:
-        state = TableSession(self._model(schema), self._reader, self._spark).observe()
+        state = TableSession(self._model(schema), self._reader, self._spark).observe_state()
         return was_renamed(known_numbers(state), schema)
 
     def _published(self, rows: DataFrame, schema: SourceSchema, done: Replayed, stack: ExitStack) -> DataFrame:
@@ -165,13 +165,13 @@ class LetterReplay:
         found = _in_order(pieces(sound_rows(rows)), has_order=bool(self._form.order))
         if found.isEmpty():
             return found.withColumn(OUTCOME, F.lit(APPLY))
-        state = session.reconciled(session.observe())
+        state = session.reconcile_until_done(session.observe_state())
         if session.model.is_appended:
             done.rows[INSERT] = done.rows.get(INSERT, 0) + append_letters(session, state, sound_rows(rows), schema)
             return found.withColumn(OUTCOME, F.lit(APPLY))
-        stored = tuple(Column(of.name, stored_type(of.type)) for of in schema.columns)
+        stored = tuple(Column(of.name, to_stored_type(of.type)) for of in schema.columns)
         check_query(session.model, stored, stored)
-        context, shape = prepared(session, session.context(state), stored, "bigint")
+        context, shape = prepare_tables(session, session.build_context(state), stored, "bigint")
         known = stack.enter_context(held(judged(context, found, schema, self._form)))
         if known.where(F.col(OUTCOME) == APPLY).isEmpty():
             return known
@@ -225,7 +225,7 @@ def _chosen(known: DataFrame) -> DataFrame:
 
 def _without(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> DataFrame:
     """Pieces of which those that lack values can't be applied to some keys, given under the names of `as_key`."""
-    marked = known.join(flawed.withColumn(_IS_STUCK, F.lit(True)), match(known, key), "left")
+    marked = known.join(flawed.withColumn(_IS_STUCK, F.lit(True)), match_key(known, key), "left")
     lacks = F.col(_IS_STUCK).isNotNull() & F.col(ABSENT).isNotNull() & (F.col(OUTCOME) == APPLY)
     return marked.withColumn(OUTCOME, F.when(lacks, LACKING).otherwise(F.col(OUTCOME))).select(*known.columns)
 

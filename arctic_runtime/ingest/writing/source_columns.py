@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, SourceSchema
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.properties import SOURCE_COLUMNS
 from arctic_runtime.model.state import TableState
 from arctic_runtime.spark.tables.commit import set_properties
@@ -159,7 +159,7 @@ def _by_names(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
 
 
 def _is_among(name: str, names: Numbers) -> bool:
-    return any(same_name(name, other) for other in names)
+    return any(is_same_name(name, other) for other in names)
 
 
 def _older_rows(column: SourceColumn) -> OlderRows:

@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import OWN_PREFIX
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.internal import internal
+from arctic_runtime.spark.tables.internal import create_internal_writer
 
 _RUN = f"{OWN_PREFIX}run"
 
@@ -32,7 +32,7 @@ class Stage:
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
-        self.table = table.staged
+        self.table = table.staging_name
         self._reader = reader
         self._spark = spark
         self._token = uuid.uuid4().hex
@@ -43,23 +43,23 @@ class Stage:
 
     def add(self, rows: DataFrame) -> None:
         """Collects rows; columns that earlier ones did not have are added."""
-        writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(name(*self.table.parts))
+        writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(quote_name(*self.table.parts))
         if self._is_there:
             merged = writer.option("mergeSchema", "true")
-            effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
+            perform_effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
             return
-        writer = internal(writer, "snapshot", {"write.spark.accept-any-schema": "true"})
-        effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
+        writer = create_internal_writer(writer, "snapshot", {"write.spark.accept-any-schema": "true"})
+        perform_effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
 
     def rows(self, key: tuple[str, ...]) -> DataFrame | None:
         """All rows that this process collected, one per key where there is one; None where none came."""
         if not self._is_there:
             return None
-        own = self._spark().table(name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
+        own = self._spark().table(quote_name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
         return own.dropDuplicates(list(key)) if key else own
 
     def drop(self) -> None:
         """Drops what was collected."""
         if self._is_there:
-            drop = statement("DROP TABLE IF EXISTS {table} PURGE", table=name(*self.table.parts))
+            drop = fill_statement("DROP TABLE IF EXISTS {table} PURGE", table=quote_name(*self.table.parts))
             perform_statement("ingest.drop_stage", self._spark(), drop)

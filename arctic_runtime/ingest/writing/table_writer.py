@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ingest.formats.event_format import Format, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestedTable
@@ -29,15 +29,15 @@ from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
 from arctic_runtime.ingest.writing.source_columns import forget_columns, note_columns
 from arctic_runtime.ingest.writing.stage import Stage
 from arctic_runtime.ingest.writing.told import divided, runs_of
-from arctic_runtime.model.columns import plain_columns
+from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.plan.decide import Request, check_table
 from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.engine.statement import aliased, statement, type_name
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.refresh.prepare import prepared
-from arctic_runtime.spark.tables.frames import column, columns_of, current_rows
+from arctic_runtime.spark.engine.statement import alias_as, fill_statement, type_name
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.prepare import prepare_tables
+from arctic_runtime.spark.tables.frames import list_frame_columns, read_current_rows, to_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
 After = Callable[[TableEvents, str], TableEvents]
@@ -130,7 +130,7 @@ class TableWriter:
         schema = self._schema_of(part.events)
         self._shown = part.shown
         attempts = self._reader.thresholds.commits.attempts
-        return retried(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
+        return retry_on_conflict(lambda: self._attempt(part, schema, after, take_dead, reads), attempts)
 
     def merge_base(self) -> None:
         """Merges what is not merged yet into the base of a table merged on read, if that is worth its cost.
@@ -141,7 +141,7 @@ class TableWriter:
             return
         session = TableSession(self.table.model(self.key()), self._reader, self._spark)
         with suppress(CommitConflict):
-            session.reconciled(session.observe())
+            session.reconcile_until_done(session.observe_state())
 
     def forget(self) -> None:
         """Takes no event for new until the table has told: events come again."""
@@ -158,15 +158,15 @@ class TableWriter:
             counted = tally(decoded)
             if counted.dead:
                 session = TableSession(self.table.model(schema.key), self._reader, self._spark)
-                take_dead(self._letters(decoded, session.observe(), events))
-            rows = sound_rows(decoded).select(*[column(of.name) for of in schema.columns])
+                take_dead(self._letters(decoded, session.observe_state(), events))
+            rows = sound_rows(decoded).select(*[to_column(of.name) for of in schema.columns])
             if counted.rows:
                 self._stage.add(rows)
         return Written(self.table.name, {}, counted.rows + counted.dead, counted.rows, 0, counted.dead, counted.newest)
 
     def end_snapshot(self, position: str) -> Written:
         """Publishes what differs between the table and the snapshot's rows, as of a position; deletes what is gone."""
-        rows = retried(lambda: self._exchange(position), self._reader.thresholds.commits.attempts)
+        rows = retry_on_conflict(lambda: self._exchange(position), self._reader.thresholds.commits.attempts)
         self._stage.drop()
         return Written(self.table.name, rows, 0, 0, 0, 0, None)
 
@@ -183,11 +183,11 @@ class TableWriter:
         if new is None:
             forget_columns(session, state)
             return emptied(session, state, Place(position), "RESYNCED")[0]
-        context, shape = prepared(session, session.context(state), columns_of(new), "bigint")
+        context, shape = prepare_tables(session, session.build_context(state), list_frame_columns(new), "bigint")
         if self._schema is not None:
             note_columns(session, context.state, self._schema)
-        old = current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
-        rows = state_changes(new, old, shape, keyed=True)
+        old = read_current_rows(context.spark, session.model, context.state, context.thresholds.pruning)
+        rows = diff_states(new, old, shape, keyed=True)
         return published(session, context, rows, shape, Place(position), reason="RESYNCED")[0]
 
     def key(self) -> tuple[str, ...]:
@@ -203,10 +203,10 @@ class TableWriter:
     def _observed(self, session: TableSession) -> TableState:
         """The state of the table, which is brought up to date; raises ConfigError where it is kept in another way."""
         if session.model.is_appended:
-            state = session.observe()
+            state = session.observe_state()
             check_appended(session, state)
             return state
-        state = session.reconciled(session.observe(), defer=True)
+        state = session.reconcile_until_done(session.observe_state(), defer=True)
         if state.conflicting is not None and self._known_key() == ():
             raise got_a_key(session.model)
         check_key(session.model, state)
@@ -258,8 +258,8 @@ class TableWriter:
         key = self._known_key()
         if key is None:
             return None
-        log = TableSession(self.table.model(key), self._reader, self._spark).observe().log
-        columns = plain_columns(log.columns) if log else ()
+        log = TableSession(self.table.model(key), self._reader, self._spark).observe_state().log
+        columns = strip_change_columns(log.columns) if log else ()
         return SourceSchema(tuple(SourceColumn(of.name, of.type) for of in columns), key)
 
     def _without_schema(self, part: Part, take_dead: TakeDead) -> Written:
@@ -339,7 +339,7 @@ class TableWriter:
         stored = stored_columns(schema)
         if counted.rows:
             state = follow(session, state, schema)
-        rows = sound_rows(decoded).select(*[column(of.name) for of in stored])
+        rows = sound_rows(decoded).select(*[to_column(of.name) for of in stored])
         now = end or Place(place_of(state).position, new.begin + new.events.count())
         append(session, state, rows, schema, now, SourceTimes(counted.newest, self._shown))
         self._own = now
@@ -367,7 +367,7 @@ class TableWriter:
         now = end or replace(at, events=new.begin + new.events.count())
         stored = stored_columns(schema)
         check_query(session.model, stored, stored)
-        context, shape = prepared(session, session.context(state), stored, "bigint")
+        context, shape = prepare_tables(session, session.build_context(state), stored, "bigint")
         note_columns(session, context.state, schema)
         rows = change_rows(context, decoded, counted, shape, has_places)
         # Events were just brought together by key, in as many partitions as their size needs.
@@ -379,7 +379,9 @@ class TableWriter:
 
 def _no_rows(spark: SparkSession, schema: SourceSchema) -> DataFrame:
     """No rows of a table with the columns of a schema."""
-    nulls = [aliased(statement("CAST(NULL AS {kind})", kind=type_name(of.type)), of.name) for of in schema.columns]
+    nulls = [
+        alias_as(fill_statement("CAST(NULL AS {kind})", kind=type_name(of.type)), of.name) for of in schema.columns
+    ]
     return spark.range(0).selectExpr(*nulls)
 
 

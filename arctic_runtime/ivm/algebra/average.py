@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly
-from arctic_runtime.ivm.algebra.numbers import digits
+from arctic_runtime.ivm.algebra.numbers import count_digits
 
 _MOST = 23
 _MOST_BEHIND = 12
@@ -19,25 +19,25 @@ _MOST_COUNTED = 19
 
 def is_averaged(of_type: str | None) -> bool:
     """Whether averages of a type follow from sums, with no intermediate result of more than 38 digits."""
-    precision, scale = digits(of_type) or (0, 0)
+    precision, scale = count_digits(of_type) or (0, 0)
     return is_averaged_exactly(of_type) and precision <= _MOST and scale <= _MOST_BEHIND
 
 
-def average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
+def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
     """The average of values of a type that `is_averaged`; `count` is not zero, and null makes it null."""
-    precision, scale = digits(of_type) or (0, 0)
+    precision, scale = count_digits(of_type) or (0, 0)
     precision, scale = precision + 4, scale + 4
-    number = _decimal(count, _MOST_COUNTED, 0)
-    last = _decimal(exp.Literal.number(f"0.{'1':0>{scale}}"), scale, scale)
+    number = _cast_to_decimal(count, _MOST_COUNTED, 0)
+    last = _cast_to_decimal(exp.Literal.number(f"0.{'1':0>{scale}}"), scale, scale)
     step = exp.Mul(this=number, expression=last)
-    finer = _decimal(total, precision + 10, scale)
+    finer = _cast_to_decimal(total, precision + 10, scale)
     rest = exp.Mod(this=finer, expression=exp.paren(step))
     whole = exp.Div(this=exp.paren(exp.Sub(this=finer.copy(), expression=exp.paren(rest))), expression=number.copy())
-    rounded = exp.Add(this=_decimal(whole, precision, scale), expression=_rounding(rest, step, last))
-    return _decimal(rounded, precision, scale)
+    rounded = exp.Add(this=_cast_to_decimal(whole, precision, scale), expression=_build_rounding(rest, step, last))
+    return _cast_to_decimal(rounded, precision, scale)
 
 
-def _rounding(rest: exp.Expr, step: exp.Expr, last: exp.Expr) -> exp.Expr:
+def _build_rounding(rest: exp.Expr, step: exp.Expr, last: exp.Expr) -> exp.Expr:
     """One more of the last digit where the rest is half of it or more, one less where it is that below zero."""
     twice = exp.Add(this=exp.paren(rest), expression=exp.paren(rest))
     less = exp.Neg(this=exp.paren(step))
@@ -46,5 +46,5 @@ def _rounding(rest: exp.Expr, step: exp.Expr, last: exp.Expr) -> exp.Expr:
     return exp.case().when(up, last).when(down, exp.Neg(this=last.copy())).else_(exp.Literal.number(0))
 
 
-def _decimal(value: exp.Expr, precision: int, scale: int) -> exp.Cast:
+def _cast_to_decimal(value: exp.Expr, precision: int, scale: int) -> exp.Cast:
     return exp.cast(value.copy(), f"decimal({precision}, {scale})", dialect="spark")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import Form, column, form, used
+from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, list_used_columns
 
 
 @dataclass(frozen=True)
@@ -28,122 +28,126 @@ class Equality:
     same: bool = True
 
 
-def conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+def split_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     """The parts that all have to be true; none for no condition."""
     if condition is None:
         return ()
     bare = condition.unnest()
     if isinstance(bare, exp.And):
-        return (*conjuncts(bare.left), *conjuncts(bare.right))
+        return (*split_conjuncts(bare.left), *split_conjuncts(bare.right))
     return () if isinstance(bare, exp.Boolean) and bare.this else (bare,)
 
 
-def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
+def build_conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
     """The condition that all parts are true; None for no parts."""
-    found = tuple(parts)
-    if len(found) < 2:
-        return found[0] if found else None
-    return exp.and_(*found)
+    conditions = tuple(parts)
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return exp.and_(*conditions)
 
 
-def factored(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+def factor_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     """The conjuncts, where what all branches of an OR have in common is one of its own: `a and b or a and c`."""
-    return tuple(part for found in conjuncts(condition) for part in _factored(found))
+    return tuple(part for conjunct in split_conjuncts(condition) for part in _factor_disjunction(conjunct))
 
 
-def _factored(condition: exp.Expr) -> tuple[exp.Expr, ...]:
-    branches = [{form(part): part for part in conjuncts(branch)} for branch in _disjuncts(condition)]
+def _factor_disjunction(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    branches = [{get_form(part): part for part in split_conjuncts(branch)} for branch in _split_disjuncts(condition)]
     common = set[Form](branches[0]).intersection(*branches)
     if len(branches) < 2 or not common:
         return (condition,)
-    rests = [conjunction(part for made, part in branch.items() if made not in common) for branch in branches]
+    rests = [build_conjunction(part for made, part in branch.items() if made not in common) for branch in branches]
     shared = tuple(part for made, part in branches[0].items() if made in common)
-    kept = [rest for rest in rests if rest is not None]
-    return shared if len(kept) < len(rests) else (*shared, exp.or_(*kept))
+    remainders = [rest for rest in rests if rest is not None]
+    return shared if len(remainders) < len(rests) else (*shared, exp.or_(*remainders))
 
 
-def implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
+def derive_implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
     """What an OR says of some columns alone, where each of its branches says something of them; None else."""
     branches = [
-        conjunction(part for part in conjuncts(branch) if used(part) and set(names).issuperset(used(part)))
-        for branch in _disjuncts(condition)
+        build_conjunction(
+            part
+            for part in split_conjuncts(branch)
+            if list_used_columns(part) and set(names).issuperset(list_used_columns(part))
+        )
+        for branch in _split_disjuncts(condition)
     ]
-    kept = [part for part in branches if part is not None]
-    return exp.or_(*kept) if len(kept) == len(branches) > 1 else None
+    known_branches = [part for part in branches if part is not None]
+    return exp.or_(*known_branches) if len(known_branches) == len(branches) > 1 else None
 
 
-def _disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+def _split_disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:
     """The parts of which one at least has to be true."""
     bare = condition.unnest()
-    return (*_disjuncts(bare.left), *_disjuncts(bare.right)) if isinstance(bare, exp.Or) else (bare,)
+    return (*_split_disjuncts(bare.left), *_split_disjuncts(bare.right)) if isinstance(bare, exp.Or) else (bare,)
 
 
-def equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:
+def list_equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:
     """The conjuncts that equate a column of `left` with one of `right`, whichever way round they are written."""
-    found: list[Equality] = []
-    for part in conjuncts(condition):
+    equal_pairs: list[Equality] = []
+    for part in split_conjuncts(condition):
         if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
             continue
         sides = part.left.unnest(), part.right.unnest()
-        one, other = map(_column, sides)
+        one, other = map(_get_plain_column, sides)
         marked = one is not sides[0], other is not sides[1]
         if one and other and not all(marked):
             for a, b in ((one.name, other.name), (other.name, one.name)):
                 if a in left and b in right:
-                    found.append(Equality(a, b, isinstance(part, exp.NullSafeEQ), not any(marked)))
-    return tuple(dict.fromkeys(found))
+                    equal_pairs.append(Equality(a, b, isinstance(part, exp.NullSafeEQ), not any(marked)))
+    return tuple(dict.fromkeys(equal_pairs))
 
 
-def _column(side: exp.Expr) -> exp.Column | None:
+def _get_plain_column(side: exp.Expr) -> exp.Column | None:
     """A plain column, or the one in `coalesce(x)`."""
     bare = side.this.unnest() if isinstance(side, exp.Coalesce) and not side.expressions else side
     return bare if isinstance(bare, exp.Column) else None
 
 
-def links(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[exp.Expr, ...]:
+def list_hash_links(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[exp.Expr, ...]:
     """The conjuncts by which an engine can hash: an expression of one side equals one of the other."""
-    return tuple(part for part in conjuncts(condition) if _is_link(part, left, right))
+    return tuple(part for part in split_conjuncts(condition) if _is_link(part, left, right))
 
 
 def _is_link(part: exp.Expr, left: Collection[str], right: Collection[str]) -> bool:
     if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
         return False
-    one, other = used(part.left), used(part.right)
+    one, other = list_used_columns(part.left), list_used_columns(part.right)
     if not one or not other:
         return False
     return any(set(one) <= set(a) and set(other) <= set(b) for a, b in ((left, right), (right, left)))
 
 
-def constants(condition: exp.Expr | None) -> frozenset[str]:
+def list_constant_columns(condition: exp.Expr | None) -> frozenset[str]:
     """The columns that a condition gives one value."""
     sides = [
         (one.unnest(), other)
-        for part in conjuncts(condition)
+        for part in split_conjuncts(condition)
         if isinstance(part, (exp.EQ, exp.NullSafeEQ))
         for one, other in ((part.left, part.right), (part.right, part.left))
     ]
-    return frozenset(one.name for one, other in sides if isinstance(one, exp.Column) and not used(other))
+    return frozenset(one.name for one, other in sides if isinstance(one, exp.Column) and not list_used_columns(other))
 
 
-def replaced(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
+def substitute_columns(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
     """An expression with other expressions in the place of columns."""
 
-    def swap(node: exp.Expr) -> exp.Expr:
+    def swap_column(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
             return node
         value = values[node.name].copy()
         return value if isinstance(value, exp.Column) else exp.paren(value, copy=False)
 
-    return expression.copy().transform(swap)
+    return expression.copy().transform(swap_column)
 
 
-def plain(expressions: Iterable[tuple[str, exp.Expr]]) -> dict[str, str]:
+def map_plain_columns(expressions: Iterable[tuple[str, exp.Expr]]) -> dict[str, str]:
     """Of a projection's columns, those that are a column of the input: name to the input's name."""
     bare = ((name, value.unnest()) for name, value in expressions)
     return {name: value.name for name, value in bare if isinstance(value, exp.Column)}
 
 
-def same(left: str, right: str, null_safe: bool) -> exp.Expr:
+def build_equality(left: str, right: str, null_safe: bool) -> exp.Expr:
     """The condition that two columns are equal."""
     kind = exp.NullSafeEQ if null_safe else exp.EQ
-    return kind(this=column(left), expression=column(right))
+    return kind(this=build_column(left), expression=build_column(right))

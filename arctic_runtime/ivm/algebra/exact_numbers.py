@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
 
 _LEAST_AVERAGED = 12
 """With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
@@ -15,8 +15,8 @@ _LEAST_AVERAGED = 12
 
 def is_averaged_exactly(of_type: str | None) -> bool:
     """Whether Spark computes averages of a type without floating point, as it does those of long enough decimals."""
-    found = digits(of_type)
-    return found is not None and not is_whole(of_type) and found[0] >= _LEAST_AVERAGED
+    digit_counts = count_digits(of_type)
+    return digit_counts is not None and not is_whole(of_type) and digit_counts[0] >= _LEAST_AVERAGED
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
@@ -32,12 +32,12 @@ def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
         unsure = None in sides or isinstance(bare, exp.Div)
         return False if False in sides else None if unsure else True
     if isinstance(bare, exp.Coalesce | exp.Case):
-        return _is_all_exact(_results(bare), types)
+        return _is_all_exact(_list_results(bare), types)
     of_type = type_of(bare, types)
-    return None if of_type is None else digits(of_type) is not None
+    return None if of_type is None else count_digits(of_type) is not None
 
 
-def _results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
+def _list_results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
     """What an expression is one of."""
     if isinstance(value, exp.Coalesce):
         return [value.this, *value.expressions]
@@ -46,5 +46,5 @@ def _results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
 
 
 def _is_all_exact(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool | None:
-    found = {is_exact(part, types) for part in parts if not isinstance(part.unnest(), exp.Null)}
-    return False if False in found else None if None in found else bool(found)
+    answers = {is_exact(part, types) for part in parts if not isinstance(part.unnest(), exp.Null)}
+    return False if False in answers else None if None in answers else bool(answers)

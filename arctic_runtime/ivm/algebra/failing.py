@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
 
 _HARMLESS = (exp.Paren, exp.And, exp.Or, exp.Not, exp.Is)
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Var)
@@ -44,41 +44,47 @@ def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
 def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
     match value:
         case exp.Cast(this=exp.Literal() as number) if number.is_int and is_whole(type_of(value, types)):
-            return len(number.name) < (digits(type_of(value, types)) or (0, 0))[0]
+            return len(number.name) < (count_digits(type_of(value, types)) or (0, 0))[0]
         case exp.Cast():
-            return _all((value.this,), types) and _converts(type_of(value.this, types), type_of(value, types))
+            return _are_all_safe((value.this,), types) and _is_lossless_cast(
+                type_of(value.this, types), type_of(value, types)
+            )
         case exp.Case():
-            found = value.args["ifs"]
-            results = [part for part in (*(one.args["true"] for one in found), value.args.get("default")) if part]
-            parts = [*(one.this for one in found), *results]
-            return value.this is None and _all(parts, types) and _alike(results, types)
+            branches = value.args["ifs"]
+            results = [part for part in (*(one.args["true"] for one in branches), value.args.get("default")) if part]
+            parts = [*(one.this for one in branches), *results]
+            return value.this is None and _are_all_safe(parts, types) and _has_one_type(results, types)
         case exp.Mod():
             by = value.expression.unnest()
             is_number = isinstance(by, exp.Literal) and by.is_int and int(by.name) != 0
-            return is_number and _all((value.this,), types) and digits(type_of(value.this.unnest(), types)) is not None
+            return (
+                is_number
+                and _are_all_safe((value.this,), types)
+                and count_digits(type_of(value.this.unnest(), types)) is not None
+            )
         case exp.In():
             parts = [value.this, *value.expressions]
-            return not value.args.get("query") and _all(parts, types) and _alike(parts, types)
+            return not value.args.get("query") and _are_all_safe(parts, types) and _has_one_type(parts, types)
         case exp.Add() | exp.Sub() | exp.Mul():
             of_type = type_of(value, types)
             sides = [type_of(side.unnest(), types) for side in (value.this, value.expression)]
             cannot_overflow = bool(of_type and of_type.startswith("decimal")) or set(sides) <= set(_INEXACT)
-            return _all((value.this, value.expression), types) and cannot_overflow
+            return _are_all_safe((value.this, value.expression), types) and cannot_overflow
         case exp.Substring():
             places = [part for part in (value.args.get("start"), value.args.get("length")) if part is not None]
-            return _all((value.this, *places), types) and _are_whole(places, types)
+            return _are_all_safe((value.this, *places), types) and _are_whole(places, types)
         case exp.Extract():
-            return _all((value.expression,), types) and _are_moments((value.expression,), types)
+            return _are_all_safe((value.expression,), types) and _are_moments((value.expression,), types)
         case exp.Anonymous():
             return _is_safe_call(value.name.upper(), value.expressions, types)
     parts = list(value.iter_expressions())
     if isinstance(value, _COMPARED):
-        return _all(parts, types) and _alike(parts, types)
-    return isinstance(value, _LEAVES) or (isinstance(value, _HARMLESS) and _all(parts, types))
+        return _are_all_safe(parts, types) and _has_one_type(parts, types)
+    return isinstance(value, _LEAVES) or (isinstance(value, _HARMLESS) and _are_all_safe(parts, types))
 
 
 def _is_safe_call(name: str, arguments: list[exp.Expr], types: Mapping[str, str]) -> bool:
-    if not _all(arguments, types):
+    if not _are_all_safe(arguments, types):
         return False
     if name == "DATE_TRUNC":
         return isinstance(arguments[0], exp.Literal) and _are_moments(arguments[1:], types)
@@ -88,21 +94,21 @@ def _is_safe_call(name: str, arguments: list[exp.Expr], types: Mapping[str, str]
         return len(arguments) == 1 and _are_moments(arguments, types)
     if name in _OF_PLACES:
         return _are_whole(arguments[1:], types)
-    return name in _OF_ANYTHING or (name in _OF_ONE_TYPE and _alike(arguments, types))
+    return name in _OF_ANYTHING or (name in _OF_ONE_TYPE and _has_one_type(arguments, types))
 
 
-def _all(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+def _are_all_safe(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
     return all(_is_safe(part, types) for part in parts)
 
 
-def _alike(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
+def _has_one_type(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
     """Whether no part has to be converted to be put beside the others, but for numbers to wider ones."""
-    found = {type_of(part.unnest(), types) for part in parts if not isinstance(part, exp.Null)}
-    return len(found) <= 1 if None in found or not all(map(_is_number, found)) else True
+    kinds = {type_of(part.unnest(), types) for part in parts if not isinstance(part, exp.Null)}
+    return len(kinds) <= 1 if None in kinds or not all(map(_is_number, kinds)) else True
 
 
 def _is_number(of_type: str | None) -> bool:
-    return digits(of_type) is not None or of_type in _INEXACT
+    return count_digits(of_type) is not None or of_type in _INEXACT
 
 
 def _are_whole(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
@@ -113,13 +119,13 @@ def _are_moments(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
     return all(type_of(part, types) in _MOMENTS for part in parts)
 
 
-def _converts(of_type: str | None, to: str | None) -> bool:
+def _is_lossless_cast(of_type: str | None, to: str | None) -> bool:
     """Whether each value of a type is one of another."""
     if to == "string" or (of_type is not None and of_type == to):
         return True
     if of_type in _MOMENTS and to in _MOMENTS:
         return True
-    one, other = digits(of_type), digits(to)
+    one, other = count_digits(of_type), count_digits(to)
     if one and other:
         return one[1] <= other[1] and one[0] - one[1] <= other[0] - other[1]
     return bool(to in _INEXACT and _is_number(of_type))

@@ -6,8 +6,15 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import Form, form
-from arctic_runtime.ivm.algebra.numbers import added_type, digits, exact_type, is_whole, multiplied_type, sum_type
+from arctic_runtime.ivm.algebra.expressions import Form, get_form
+from arctic_runtime.ivm.algebra.numbers import (
+    count_digits,
+    find_exact_type,
+    infer_addition_type,
+    infer_product_type,
+    infer_sum_type,
+    is_whole,
+)
 
 SAME_TYPE = (
     exp.Paren,
@@ -57,22 +64,24 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
         case exp.Column():
             return types.get(value.name)
         case exp.Cast():
-            return _of_cast(value)
+            return _infer_cast_type(value)
         case exp.Literal():
-            return _of_literal(value)
+            return _infer_literal_type(value)
         case exp.Neg():
-            return _of_negative(value, types)
+            return _infer_negative_type(value, types)
         case exp.Coalesce():
-            return _of_all((value.this, *value.expressions), types)
+            return _infer_common_type((value.this, *value.expressions), types)
         case exp.Case():
-            return _of_all((*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types)
+            return _infer_common_type(
+                (*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types
+            )
         case exp.Sum():
             added = type_of(value.this, types)
-            return "double" if added in ("float", "double") else sum_type(added)
+            return "double" if added in ("float", "double") else infer_sum_type(added)
         case exp.Add() | exp.Sub() | exp.Mul():
-            return _of_two(value, types)
+            return _infer_arithmetic_type(value, types)
         case exp.Anonymous():
-            return _of_call(value, types)
+            return _infer_call_type(value, types)
     if isinstance(value, SAME_TYPE):
         return type_of(value.this, types)
     return ALWAYS_TYPES.get(type(value))
@@ -82,60 +91,60 @@ _CASTS: dict[Form, str] = {}
 """What casts give, by the form of the type: a wide query has thousands of casts to a few types."""
 
 
-def _of_cast(value: exp.Cast) -> str:
+def _infer_cast_type(value: exp.Cast) -> str:
     """Spark knows texts of a length as types of stored columns alone."""
-    key = form(value.to)
+    key = get_form(value.to)
     if key not in _CASTS:
         written = value.to.sql(dialect="spark").lower()
         _CASTS[key] = "string" if written.partition("(")[0] in _TEXTS else written
     return _CASTS[key]
 
 
-def _of_call(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:
+def _infer_call_type(call: exp.Anonymous, types: Mapping[str, str]) -> str | None:
     name = call.name.upper()
     if name not in TEXT_FUNCTIONS:
         return FUNCTION_TYPES.get((name, len(call.expressions)))
-    found = [type_of(part, types) for part in call.expressions]
-    return "string" if all(of_type is not None and "collate" not in of_type for of_type in found) else None
+    argument_types = [type_of(part, types) for part in call.expressions]
+    return "string" if all(of_type is not None and "collate" not in of_type for of_type in argument_types) else None
 
 
-def _of_negative(value: exp.Neg, types: Mapping[str, str]) -> str | None:
+def _infer_negative_type(value: exp.Neg, types: Mapping[str, str]) -> str | None:
     """The least whole numbers are written without an opposite of their type: `-2147483648` is an int."""
     if isinstance(value.this, exp.Literal) and value.this.is_int:
-        return _of_whole(-int(value.this.name))
+        return _infer_whole_number_type(-int(value.this.name))
     of_type = type_of(value.this, types)
-    return of_type if digits(of_type) is not None or of_type in ("float", "double") else None
+    return of_type if count_digits(of_type) is not None or of_type in ("float", "double") else None
 
 
-def _of_two(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
+def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
     """The type of a sum, a difference or a product of exact numbers."""
     sides = [side.unnest() for side in (value.this, value.expression)]
     one, other = (type_of(side, types) for side in sides)
     if one is not None and other is not None and is_whole(one) and is_whole(other):
-        return exact_type((one, other))
-    left, right = (_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
+        return find_exact_type((one, other))
+    left, right = (_count_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
     if left is None or right is None:
         return None
-    return multiplied_type(left, right) if isinstance(value, exp.Mul) else added_type(left, right)
+    return infer_product_type(left, right) if isinstance(value, exp.Mul) else infer_addition_type(left, right)
 
 
-def _digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
+def _count_digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
     """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
-        return digits(of_type)
+        return count_digits(of_type)
     return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
 
 
-def _of_all(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
+def _infer_common_type(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
     """The type that all parts have, or the one of exact numbers that holds them all; a null has any."""
-    found = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
-    known = [of_type for of_type in found if of_type is not None]
-    if len(known) < len(found) or not known:
+    part_types = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
+    known = [of_type for of_type in part_types if of_type is not None]
+    if len(known) < len(part_types) or not known:
         return None
-    return known[0] if len(known) == 1 else exact_type(known)
+    return known[0] if len(known) == 1 else find_exact_type(known)
 
 
-def _of_literal(value: exp.Literal) -> str | None:
+def _infer_literal_type(value: exp.Literal) -> str | None:
     if value.is_string:
         return "string"
     written = value.name
@@ -143,7 +152,7 @@ def _of_literal(value: exp.Literal) -> str | None:
     if of_suffix is not None:
         return of_suffix
     if written.isdigit():
-        return _of_whole(int(written))
+        return _infer_whole_number_type(int(written))
     whole, _, rest = written.partition(".")
     if not (whole + rest).isdigit():
         return None
@@ -151,7 +160,7 @@ def _of_literal(value: exp.Literal) -> str | None:
     return f"decimal({max(len(before) + len(rest), 1)},{len(rest)})"
 
 
-def _of_whole(number: int) -> str | None:
+def _infer_whole_number_type(number: int) -> str | None:
     """The type of a whole number that is written out."""
     if -(2**31) <= number < 2**31:
         return "int"

@@ -11,7 +11,7 @@ _MOST_DIGITS = 38
 _MORE_IN_SUM = 10
 
 
-def digits(of_type: str | None) -> tuple[int, int] | None:
+def count_digits(of_type: str | None) -> tuple[int, int] | None:
     """How many digits an exact number has at most, and how many of them behind its point; None for other types."""
     name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
     if name in _WHOLE:
@@ -27,42 +27,42 @@ def is_whole(of_type: str | None) -> bool:
     return (of_type or "").lower().strip() in _WHOLE
 
 
-def decimal(precision: int, scale: int) -> str | None:
+def to_decimal_type(precision: int, scale: int) -> str | None:
     """A type of so many digits; None where there are more than Spark keeps, so that it would round."""
     return f"decimal({precision},{scale})" if precision <= _MOST_DIGITS else None
 
 
-def sum_type(of_type: str | None) -> str | None:
+def infer_sum_type(of_type: str | None) -> str | None:
     """The type of a sum of exact numbers; None for other types."""
     if is_whole(of_type):
         return "bigint"
-    found = digits(of_type)
-    return found and decimal(min(found[0] + _MORE_IN_SUM, _MOST_DIGITS), found[1])
+    digit_counts = count_digits(of_type)
+    return digit_counts and to_decimal_type(min(digit_counts[0] + _MORE_IN_SUM, _MOST_DIGITS), digit_counts[1])
 
 
-def added_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
+def infer_addition_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
     """The type of a sum or a difference of two decimals with so many digits."""
     scale = max(left[1], right[1])
-    return decimal(max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale)
+    return to_decimal_type(max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale)
 
 
-def multiplied_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
+def infer_product_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
     """The type of a product of two decimals with so many digits."""
-    return decimal(left[0] + right[0] + 1, left[1] + right[1])
+    return to_decimal_type(left[0] + right[0] + 1, left[1] + right[1])
 
 
-def exact_type(of_types: Sequence[str]) -> str | None:
+def find_exact_type(of_types: Sequence[str]) -> str | None:
     """The type of exact numbers that holds all values of some; None where there is none, or one is no exact number."""
     if all(map(is_whole, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
-    sizes = [digits(of_type) for of_type in of_types]
+    sizes = [count_digits(of_type) for of_type in of_types]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None
     scale = max(behind for _, behind in known)
-    return decimal(max(size - behind for size, behind in known) + scale, scale)
+    return to_decimal_type(max(size - behind for size, behind in known) + scale, scale)
 
 
-def wider(left: str, right: str) -> str:
+def find_wider_type(left: str, right: str) -> str:
     """The type of what is computed of two whole numbers."""
     return max(left, right, key=lambda of_type: _WHOLE[of_type.lower().strip()])

@@ -41,7 +41,7 @@ class Refusal:
         return f"{self.reason} {self.because}" if self.lasts else f"{self.reason} - {self.because}"
 
     @classmethod
-    def read(cls, text: str | None) -> Refusal | None:
+    def from_text(cls, text: str | None) -> Refusal | None:
         """From such a text; None where there is none, or one with a reason of another version."""
         reason, _, because = (text or "").partition(" ")
         if reason not in get_args(Reason):
@@ -50,18 +50,18 @@ class Refusal:
 
 
 @contextmanager
-def refusing() -> Iterator[None]:
+def refuse_on_error() -> Iterator[None]:
     """Where planning an increment fails for any other reason, the query is not maintained either."""
     try:
         yield
     except (NotMaintained, MemoryError):
         raise
     except Exception as error:
-        raise NotMaintained("INCREMENT_FAILED", first_line(error)) from error
+        raise NotMaintained("INCREMENT_FAILED", get_first_line(error)) from error
 
 
-def first_line(error: BaseException) -> str:
+def get_first_line(error: BaseException) -> str:
     """What an error says in its first line, after its type where that tells more."""
     lines = str(error).strip().splitlines()
-    said = lines[0] if lines else ""
-    return (said if said.startswith("[") else f"{type(error).__name__}: {said}".removesuffix(": "))[:MOST_TEXT]
+    text = lines[0] if lines else ""
+    return (text if text.startswith("[") else f"{type(error).__name__}: {text}".removesuffix(": "))[:MOST_TEXT]

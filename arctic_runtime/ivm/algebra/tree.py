@@ -184,23 +184,23 @@ Node = (
 )
 
 
-def columns(node: Node) -> tuple[str, ...]:
+def list_columns(node: Node) -> tuple[str, ...]:
     """The names of a node's columns, in order."""
-    kept = vars(node)
-    if _COLUMNS not in kept:
-        kept[_COLUMNS] = _columns(node)
-    found: tuple[str, ...] = kept[_COLUMNS]
-    return found
+    cached = vars(node)
+    if _COLUMNS not in cached:
+        cached[_COLUMNS] = _compute_columns(node)
+    names: tuple[str, ...] = cached[_COLUMNS]
+    return names
 
 
 _COLUMNS, _SOURCES = "_columns", "_sources"
 """Where a node keeps these, once they are worked out: rules ask for them again and again."""
 
 
-def _columns(node: Node) -> tuple[str, ...]:
+def _compute_columns(node: Node) -> tuple[str, ...]:
     match node:
         case Scan(fields=fields, image=image):
-            return (*(name for name, _ in fields), *(name for name, _ in beside(fields, image)))
+            return (*(name for name, _ in fields), *(name for name, _ in list_image_fields(fields, image)))
         case SpoolScan(names=names) | UnionAll(names=names) | SetOperation(names=names):
             return names
         case OneRow():
@@ -208,22 +208,22 @@ def _columns(node: Node) -> tuple[str, ...]:
         case Project(expressions=expressions):
             return tuple(name for name, _ in expressions)
         case Filter(child=child) | Distinct(child=child):
-            return columns(child)
+            return list_columns(child)
         case Join(left=left, right=right):
-            return (*columns(left), *columns(right))
+            return (*list_columns(left), *list_columns(right))
         case SemiJoin(left=left):
-            return columns(left)
+            return list_columns(left)
         case Aggregate(keys=keys, aggregates=aggregates):
             return (*keys, *(name for name, _ in aggregates))
         case Window(child=child, expressions=expressions):
-            return (*columns(child), *(name for name, _ in expressions))
+            return (*list_columns(child), *(name for name, _ in expressions))
         case Explode(child=child, names=names):
-            return (*columns(child), *names)
+            return (*list_columns(child), *names)
         case _:
             assert_never(node)
 
 
-def expressions(node: Node) -> list[exp.Expr]:
+def list_expressions(node: Node) -> list[exp.Expr]:
     """The expressions that a node computes or asks of its inputs' columns."""
     match node:
         case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
@@ -237,26 +237,26 @@ def expressions(node: Node) -> list[exp.Expr]:
     return []
 
 
-def before(name: str) -> str:
+def name_before(name: str) -> str:
     """The column of a pair that holds what another one was."""
     return f"__arctic_before_{name}"
 
 
-def beside(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
+def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
     """What an image has besides the source's own columns: names in the tree, and in the image."""
     if image == "delta":
         return ((MULTIPLICITY, MULTIPLICITY),)
     flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
-    return (*((before(name), before(field)) for name, field in fields), *flags) if image == "pair" else ()
+    return (*((name_before(name), name_before(field)) for name, field in fields), *flags) if image == "pair" else ()
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def list_children(node: Node) -> tuple[Node, ...]:
     """The inputs of a node, left before right."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
-        found.extend(part if is_many else (part,))
-    return tuple(found)
+        nodes.extend(part if is_many else (part,))
+    return tuple(nodes)
 
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
@@ -268,35 +268,35 @@ def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
     return replace(node, **mapped) if mapped else node
 
 
-def _inputs_of(operator: Any) -> tuple[tuple[str, bool], ...]:
+def _list_inputs(operator: Any) -> tuple[tuple[str, bool], ...]:
     types = get_type_hints(operator)
     kinds = {Node: False, tuple[Node, ...]: True}
     return tuple((part.name, kinds[types[part.name]]) for part in fields(operator) if types[part.name] in kinds)
 
 
-_INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _inputs_of(operator) for operator in get_args(Node)}
+_INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _list_inputs(operator) for operator in get_args(Node)}
 """The fields of each operator that are inputs, in order, and whether each holds several."""
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk_tree(node: Node) -> Iterator[Node]:
     """A node and everything below it, the node first."""
     waiting = [node]
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting.extend(reversed(children(found)))
+        current = waiting.pop()
+        yield current
+        waiting.extend(reversed(list_children(current)))
 
 
-def scans(node: Node) -> tuple[Scan, ...]:
+def list_scans(node: Node) -> tuple[Scan, ...]:
     """The sources below a node, left before right; one read twice stands twice."""
-    return tuple(found for found in walk(node) if isinstance(found, Scan))
+    return tuple(scan for scan in walk_tree(node) if isinstance(scan, Scan))
 
 
-def sources(node: Node) -> frozenset[TableName]:
+def list_sources(node: Node) -> frozenset[TableName]:
     """What is read below a node."""
-    kept = vars(node)
-    if _SOURCES not in kept:
+    cached = vars(node)
+    if _SOURCES not in cached:
         own = (node.source,) if isinstance(node, Scan) else ()
-        kept[_SOURCES] = frozenset(own).union(*map(sources, children(node)))
-    found: frozenset[TableName] = kept[_SOURCES]
-    return found
+        cached[_SOURCES] = frozenset(own).union(*map(list_sources, list_children(node)))
+    names: frozenset[TableName] = cached[_SOURCES]
+    return names

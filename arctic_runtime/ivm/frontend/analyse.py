@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.collations import check_collations
-from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Distinct,
@@ -23,20 +23,30 @@ from arctic_runtime.ivm.algebra.tree import (
     Project,
     SetOperation,
     UnionAll,
-    children,
-    columns,
-    expressions,
-    walk,
+    list_children,
+    list_columns,
+    list_expressions,
+    walk_tree,
 )
-from arctic_runtime.ivm.frontend.clauses import only_args
-from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.ivm.frontend.limits import has_limit, limited
-from arctic_runtime.ivm.frontend.scope import Context, Cte, Derived, Lookup, Names, Relation, Shape, ViewText, project
-from arctic_runtime.ivm.frontend.selects import shape_of
-from arctic_runtime.ivm.frontend.type_coercion import common_type, is_same, mark_unlike
-from arctic_runtime.ivm.rewrite.column_pruning import exactly, prune
+from arctic_runtime.ivm.frontend.clauses import check_clause_args
+from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.ivm.frontend.limits import derive_limited, has_limit
+from arctic_runtime.ivm.frontend.scope import (
+    Context,
+    Cte,
+    Derived,
+    Lookup,
+    Names,
+    Relation,
+    Shape,
+    ViewText,
+    project_shape,
+)
+from arctic_runtime.ivm.frontend.selects import build_shape
+from arctic_runtime.ivm.frontend.type_coercion import find_common_type, is_same, mark_unlike
+from arctic_runtime.ivm.rewrite.column_pruning import prune_columns, select_exactly
 
-__all__ = ["Analysed", "Relation", "ViewText", "analyse"]
+__all__ = ["Analysed", "Relation", "ViewText", "analyse_query"]
 
 _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_", "sort", "distribute", "cluster"})
 
@@ -54,7 +64,7 @@ class Analysed:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def analyse(
+def analyse_query(
     sql: str,
     relations: Mapping[str, Relation],
     views: Mapping[str, str | ViewText],
@@ -68,49 +78,49 @@ def analyse(
     """
     context = Context(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
-        views={name.lower(): (name, _view(view)) for name, view in views.items()},
+        views={name.lower(): (name, _to_view_text(view)) for name, view in views.items()},
         names=Names(),
         catalog=catalog,
         schema=schema,
-        derive=_derive,
-        shape=_shape,
+        derive=_derive_query,
+        shape=_build_select_shape,
     )
     try:
-        return _analysed(sql, context)
+        return _build_analysis(sql, context)
     except RecursionError as error:
         raise NotMaintained("UNSUPPORTED", "the query is nested too deeply") from error
 
 
-def _analysed(sql: str, context: Context) -> Analysed:
-    derived = _derive(parse(sql), context, None)
+def _build_analysis(sql: str, context: Context) -> Analysed:
+    derived = _derive_query(parse_query(sql), context, None)
     wanted = tuple(dict.fromkeys(made for _, made in derived.fields))
-    tree = exactly(prune(derived.node, set(wanted)), wanted)
-    _check(tree)
+    tree = select_exactly(prune_columns(derived.node, set(wanted)), wanted)
+    _check_columns_available(tree)
     check_collations(tree, context.names.types)
     return Analysed(mark_unlike(tree, context.names), derived.fields, dict(context.names.types))
 
 
-def _view(view: str | ViewText) -> ViewText:
+def _to_view_text(view: str | ViewText) -> ViewText:
     return ViewText(view) if isinstance(view, str) else view
 
 
-def _derive(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
+def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
     """The tree of any query: a select, a set operation, or one of these in parentheses."""
     if has_limit(query):
-        return limited(query, lambda part: _derive(part, context, outer), context.names)
+        return derive_limited(query, lambda part: _derive_query(part, context, outer), context.names)
     if isinstance(query, exp.Select):
-        return project(_shape(query, context, outer), context.names)
+        return project_shape(_build_select_shape(query, context, outer), context.names)
     within = _with_named(query, context)
     if isinstance(query, exp.SetOperation):
         return _set_operation(query, within)
     if isinstance(query, exp.Subquery) and isinstance(query.this, exp.Query):
-        only_args(query, {"this", "order", "with_"})
-        return _derive(query.this, within, outer)
+        check_clause_args(query, {"this", "order", "with_"})
+        return _derive_query(query.this, within, outer)
     raise NotMaintained("UNSUPPORTED", f"{query.key.upper()} in place of a query")
 
 
-def _shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
-    return shape_of(select, _with_named(select, context), outer)
+def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
+    return build_shape(select, _with_named(select, context), outer)
 
 
 def _with_named(query: exp.Query, context: Context) -> Context:
@@ -118,27 +128,27 @@ def _with_named(query: exp.Query, context: Context) -> Context:
     clause = query.args.get("with_")
     if clause is None:
         return context
-    only_args(clause, {"expressions"})
+    check_clause_args(clause, {"expressions"})
     for cte in clause.expressions:
-        only_args(cte, {"this", "alias"})
+        check_clause_args(cte, {"this", "alias"})
         named = Cte(cte.this, tuple(part.name for part in cte.args["alias"].columns), context)
         context = replace(context, ctes={**context.ctes, cte.alias.lower(): named})
     return context
 
 
 def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
-    only_args(query, _SET_PARTS)
-    left, right = (_derive(part, context, None) for part in (query.this, query.expression))
+    check_clause_args(query, _SET_PARTS)
+    left, right = (_derive_query(part, context, None) for part in (query.this, query.expression))
     if len(left.fields) != len(right.fields):
         raise NotMaintained("UNRESOLVED", f"{query.key.upper()} of {len(left.fields)} and {len(right.fields)} columns")
-    left, right = _of_one_type(query.key.upper(), left, right, context.names)
-    names = tuple(_merged_name(*pair, context.names) for pair in zip(left.fields, right.fields, strict=True))
-    inputs = tuple(_positional(part, context.names) for part in (left, right))
+    left, right = _coerce_sides(query.key.upper(), left, right, context.names)
+    names = tuple(_merge_names(*pair, context.names) for pair in zip(left.fields, right.fields, strict=True))
+    inputs = tuple(_project_by_position(part, context.names) for part in (left, right))
     fields = tuple((field[0], made) for field, made in zip(left.fields, names, strict=True))
-    return Derived(_combined(query, inputs, names), fields)
+    return Derived(_combine_inputs(query, inputs, names), fields)
 
 
-def _of_one_type(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
+def _coerce_sides(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
     """Both sides of a set operation with casts where it would cast itself.
 
     The rules may look at one side alone, and what is computed of its columns is not to depend on that.
@@ -149,35 +159,37 @@ def _of_one_type(what: str, left: Derived, right: Derived, names: Names) -> tupl
         if types[0] is None or types[1] is None or is_same(types[0], types[1]):
             wanted.append(None)
             continue
-        wanted.append(common_type(types[0], types[1]))
+        wanted.append(find_common_type(types[0], types[1]))
         if wanted[-1] is None:
             of_types = f"a {types[0]} and a {types[1]} in column {name}"
             raise NotMaintained("UNSUPPORTED", f"{what} of {of_types}; cast one of them")
-    return _cast(left, wanted, names), _cast(right, wanted, names)
+    return _cast_columns(left, wanted, names), _cast_columns(right, wanted, names)
 
 
-def _cast(derived: Derived, wanted: Sequence[str | None], names: Names) -> Derived:
-    found: list[tuple[str, str, exp.Expr]] = []
+def _cast_columns(derived: Derived, wanted: Sequence[str | None], names: Names) -> Derived:
+    casts: list[tuple[str, str, exp.Expr]] = []
     for (name, made), of_type in zip(derived.fields, wanted, strict=True):
         if of_type is None or is_same(names.types[made], of_type):
-            found.append((name, made, column(made)))
+            casts.append((name, made, build_column(made)))
         else:
-            found.append((name, names.fresh(name, of_type), exp.cast(column(made), of_type, dialect="spark")))
-    if all(made == value.name for _, made, value in found):
+            casts.append(
+                (name, names.make_fresh(name, of_type), exp.cast(build_column(made), of_type, dialect="spark"))
+            )
+    if all(made == value.name for _, made, value in casts):
         return derived
-    expressions = {made: value for _, made, value in found}
-    return Derived(Project(derived.node, tuple(expressions.items())), tuple((name, made) for name, made, _ in found))
+    expressions = {made: value for _, made, value in casts}
+    return Derived(Project(derived.node, tuple(expressions.items())), tuple((name, made) for name, made, _ in casts))
 
 
-def _merged_name(left: tuple[str, str], right: tuple[str, str], names: Names) -> str:
+def _merge_names(left: tuple[str, str], right: tuple[str, str], names: Names) -> str:
     of_type = names.types.get(left[1])
-    return names.fresh(left[0] or "expression", of_type if names.types.get(right[1]) else None)
+    return names.make_fresh(left[0] or "expression", of_type if names.types.get(right[1]) else None)
 
 
-def _combined(query: exp.SetOperation, inputs: tuple[Node, ...], names: tuple[str, ...]) -> Node:
+def _combine_inputs(query: exp.SetOperation, inputs: tuple[Node, ...], names: tuple[str, ...]) -> Node:
     is_distinct = bool(query.args.get("distinct"))
     if isinstance(query, exp.Union):
-        together = UnionAll(_flat(inputs), names)
+        together = UnionAll(_flatten_unions(inputs), names)
         return Distinct(together) if is_distinct else together
     kind = {exp.Intersect: "intersect", exp.Except: "except"}.get(type(query))
     if kind is None:
@@ -185,27 +197,32 @@ def _combined(query: exp.SetOperation, inputs: tuple[Node, ...], names: tuple[st
     return SetOperation("intersect" if kind == "intersect" else "except", not is_distinct, inputs[0], inputs[1], names)
 
 
-def _flat(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
+def _flatten_unions(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
     """One union of many instead of a chain of twos."""
     return tuple(part for node in inputs for part in (node.inputs if isinstance(node, UnionAll) else (node,)))
 
 
-def _positional(derived: Derived, names: Names) -> Node:
+def _project_by_position(derived: Derived, names: Names) -> Node:
     """The query with exactly one column for each of its fields, in their order."""
     wanted = [made for _, made in derived.fields]
     if len(set(wanted)) == len(wanted):
-        return exactly(derived.node, wanted)
+        return select_exactly(derived.node, wanted)
     seen: set[str] = set()
-    found = []
+    columns_out = []
     for name, made in derived.fields:
-        found.append((names.fresh(name or "expression", names.types.get(made)) if made in seen else made, column(made)))
+        columns_out.append(
+            (
+                names.make_fresh(name or "expression", names.types.get(made)) if made in seen else made,
+                build_column(made),
+            )
+        )
         seen.add(made)
-    return Project(derived.node, tuple(found))
+    return Project(derived.node, tuple(columns_out))
 
 
-def _check(tree: Node) -> None:
+def _check_columns_available(tree: Node) -> None:
     """No expression reads a column that its inputs lack, which a correlation over several levels would."""
-    for node in walk(tree):
-        available = {name for child in children(node) for name in columns(child)}
-        if any(not available.issuperset(used(value)) for value in expressions(node)):
+    for node in walk_tree(tree):
+        available = {name for child in list_children(node) for name in list_columns(child)}
+        if any(not available.issuperset(list_used_columns(value)) for value in list_expressions(node)):
             raise NotMaintained("SUBQUERY", "a subquery that refers to columns of a query more than one level above")

@@ -6,11 +6,11 @@ What depends on the session or the moment is missing here on purpose; see `funct
 from __future__ import annotations
 
 
-def _names(*texts: str) -> frozenset[str]:
+def _load_names(*texts: str) -> frozenset[str]:
     return frozenset(name for text in texts for name in text.split())
 
 
-AGGREGATES = _names("""
+AGGREGATES = _load_names("""
     ANY ANY_VALUE APPROX_COUNT_DISTINCT APPROX_PERCENTILE APPROX_TOP_K ARRAY_AGG AVG BIT_AND BIT_OR BIT_XOR
     BITMAP_CONSTRUCT_AGG BITMAP_OR_AGG BOOL_AND BOOL_OR COLLECT_LIST COLLECT_SET CORR COUNT COUNT_IF
     COUNT_MIN_SKETCH COVAR_POP COVAR_SAMP EVERY FIRST FIRST_VALUE HISTOGRAM_NUMERIC HLL_SKETCH_AGG HLL_UNION_AGG
@@ -20,11 +20,11 @@ AGGREGATES = _names("""
     STRING_AGG SUM TRY_AVG TRY_SUM VAR_POP VAR_SAMP VARIANCE
 """)
 
-WINDOW_FUNCTIONS = _names("""
+WINDOW_FUNCTIONS = _load_names("""
     CUME_DIST DENSE_RANK LAG LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER
 """)
 
-GENERATORS = _names("""
+GENERATORS = _load_names("""
     EXPLODE EXPLODE_OUTER INLINE INLINE_OUTER JSON_TUPLE POSEXPLODE POSEXPLODE_OUTER STACK
 """)
 
@@ -79,4 +79,4 @@ _OTHER = """
     NULLIF NULLIFZERO NVL NVL2 SMALLINT TIMESTAMP TINYINT TYPEOF ZEROIFNULL
 """
 
-SCALARS = _names(_NUMBERS, _TEXT, _TIME, _NESTED, _FORMATS, _OTHER)
+SCALARS = _load_names(_NUMBERS, _TEXT, _TIME, _NESTED, _FORMATS, _OTHER)

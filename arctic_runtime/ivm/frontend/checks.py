@@ -9,42 +9,42 @@ from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.functions import read
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.ivm.frontend.functions import read_sql
+from arctic_runtime.model.columns import is_same_name
 
 
-def over(check: str, names: Mapping[str, str]) -> exp.Expr:
+def rename_check_columns(check: str, names: Mapping[str, str]) -> exp.Expr:
     """The same predicate over columns that go by other names; `names` maps each column's own to the other.
 
     Raises ConfigError for a text that is no predicate, and for a column that there is not.
     """
-    found = _parsed(check)
-    variables = {variable.name for function in found.find_all(exp.Lambda) for variable in function.expressions}
-    for column in list(found.find_all(exp.Column)):
+    predicate = _parse_check(check)
+    variables = {variable.name for function in predicate.find_all(exp.Lambda) for variable in function.expressions}
+    for column in list(predicate.find_all(exp.Column)):
         first = column.parts[0]
         if first.name not in variables:
-            first.replace(exp.to_identifier(_other(first.name, names, check), quoted=True))
-    return found
+            first.replace(exp.to_identifier(_get_other_name(first.name, names, check), quoted=True))
+    return predicate
 
 
-def _parsed(check: str) -> exp.Expr:
+def _parse_check(check: str) -> exp.Expr:
     try:
-        found, *others = read(check)
+        predicate, *others = read_sql(check)
     except (SqlglotError, NotMaintained) as error:
         raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {error}") from error
-    if not isinstance(found, exp.Condition) or others:
-        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {type(found).__name__}")
-    if found.find(exp.Query):
+    if not isinstance(predicate, exp.Condition) or others:
+        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {type(predicate).__name__}")
+    if predicate.find(exp.Query):
         raise ConfigError(
             f"the check constraint {check!r} has a subquery.\n"
             "  what to do: use only columns of the same row, or write a dbt test"
         )
-    return found
+    return predicate
 
 
-def _other(name: str, names: Mapping[str, str], check: str) -> str:
+def _get_other_name(name: str, names: Mapping[str, str], check: str) -> str:
     for own, other in names.items():
-        if same_name(own, name):
+        if is_same_name(own, name):
             return other
     raise ConfigError(
         f"the check constraint {check!r} names a column that the query does not have.\n  found: {name}\n"

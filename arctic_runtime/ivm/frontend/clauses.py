@@ -6,7 +6,7 @@ from collections.abc import Iterable, Set
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import parts
+from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.functions import is_aggregate, is_generator
 from arctic_runtime.model.step import Reason
@@ -27,7 +27,7 @@ _WRITTEN = {
 """What a part is called where it is written."""
 
 
-def only_args(node: exp.Expr, known: Set[str]) -> None:
+def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
     """Raises NotMaintained where a clause has a part that `known` does not name."""
     for name, value in node.args.items():
         if value and name not in known:
@@ -38,13 +38,13 @@ def only_args(node: exp.Expr, known: Set[str]) -> None:
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
     """Raises NotMaintained where an expression takes more than its own row into account, or makes rows."""
-    for node in outside_queries(expression):
+    for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
             raise NotMaintained(
                 "UNSUPPORTED", f"an aggregate, a window function or a generator such as explode in {clause}"
             )
 
 
-def outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
+def walk_outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
     """An expression's nodes without those of the queries in it."""
-    return parts(expression, whole=exp.Query)
+    return walk_parts(expression, whole=exp.Query)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, replaced
-from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.conditions import build_conjunction, substitute_columns
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Join, Node, Project, columns
+from arctic_runtime.ivm.algebra.tree import Distinct, Join, Node, Project, list_columns
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
-from arctic_runtime.ivm.frontend.type_coercion import correspond
+from arctic_runtime.ivm.frontend.type_coercion import is_comparison_lossless
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,31 @@ class Correlated:
     on: tuple[exp.Expr, ...]
 
 
-def by_correlation(node: Node, conditions: Sequence[exp.Expr], kept: Sequence[str], names: Names) -> Correlated:
+def split_correlation(
+    node: Node, conditions: Sequence[exp.Expr], output_columns: Sequence[str], names: Names
+) -> Correlated:
     """The rows with the columns `kept` and with what conditions compare with the query around as columns.
 
     Rows that are alike in these columns have the same partners. Raises NotMaintained for other conditions than
     equalities of values.
     """
-    inside = set(columns(node))
+    inside = set(list_columns(node))
     keys: dict[str, exp.Expr] = {}
     on = []
     for condition in conditions:
-        own = side_inside(condition, inside, names)
+        own = find_inner_side(condition, inside, names)
         if own is None:
             on.append(condition)
             continue
-        name = own.name if isinstance(own, exp.Column) else names.fresh("key", names.type_of(own))
+        name = own.name if isinstance(own, exp.Column) else names.make_fresh("key", names.type_of(own))
         other = condition.this if condition.expression is own else condition.expression
         keys[name] = own
-        on.append(type(condition)(this=other.copy(), expression=column(name)))
-    wanted = {**{name: column(name) for name in kept}, **keys}
+        on.append(type(condition)(this=other.copy(), expression=build_column(name)))
+    wanted = {**{name: build_column(name) for name in output_columns}, **keys}
     return Correlated(Project(node, tuple(wanted.items())) if wanted else node, tuple(keys), tuple(on))
 
 
-def over_domain(
+def join_domain(
     node: Node, conditions: Sequence[exp.Expr], around: Node, names: Names
 ) -> tuple[Node, tuple[exp.Expr, ...]]:
     """The rows that conditions pick for each combination of values that they read of the query `around`.
@@ -55,49 +57,61 @@ def over_domain(
     The combinations are columns, which the conditions that are left compare with the values, nulls equal. So rows can
     be grouped by what picks them, whatever the condition is.
     """
-    inside = set(columns(node))
-    read = tuple(dict.fromkeys(name for part in conditions for name in used(part) if name not in inside))
-    if not read or not set(columns(around)).issuperset(read):
+    inside = set(list_columns(node))
+    read = tuple(dict.fromkeys(name for part in conditions for name in list_used_columns(part) if name not in inside))
+    if not read or not set(list_columns(around)).issuperset(read):
         raise NotMaintained(
             "SUBQUERY", "a correlated subquery that selects its rows by conditions on a query more than one level above"
         )
-    shown = Project(around, tuple((name, column(name)) for name in read))
+    shown = Project(around, tuple((name, build_column(name)) for name in read))
     domain = with_fresh_attributes(Derived(Distinct(shown), tuple((name, name) for name in read)), names)
     stands_for = dict(domain.fields)
-    on = [replaced(part, {name: column(made) for name, made in stands_for.items()}) for part in conditions]
-    same = (exp.NullSafeEQ(this=column(name), expression=column(made)) for name, made in stands_for.items())
-    return Join("inner", domain.node, node, conjunction(on)), tuple(same)
+    on = [
+        substitute_columns(part, {name: build_column(made) for name, made in stands_for.items()}) for part in conditions
+    ]
+    same = (exp.NullSafeEQ(this=build_column(name), expression=build_column(made)) for name, made in stands_for.items())
+    return Join("inner", domain.node, node, build_conjunction(on)), tuple(same)
 
 
 def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
     """Whether rows that a condition picks are alike in a value, or it reads none of them."""
-    inside = set(columns(node))
-    sides = correlation(condition, inside)
-    return inside.isdisjoint(used(condition)) or (sides is not None and correspond(*map(names.type_of, sides)))
+    inside = set(list_columns(node))
+    sides = match_correlation(condition, inside)
+    return inside.isdisjoint(list_used_columns(condition)) or (
+        sides is not None and is_comparison_lossless(*map(names.type_of, sides))
+    )
 
 
-def correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
+def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
     """The two sides of an equality, the one of `inside` columns first; None for any other condition."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
     left, right = condition.this, condition.expression
-    if used(left) and inside.issuperset(used(left)) and inside.isdisjoint(used(right)):
+    if (
+        list_used_columns(left)
+        and inside.issuperset(list_used_columns(left))
+        and inside.isdisjoint(list_used_columns(right))
+    ):
         return left, right
-    if used(right) and inside.issuperset(used(right)) and inside.isdisjoint(used(left)):
+    if (
+        list_used_columns(right)
+        and inside.issuperset(list_used_columns(right))
+        and inside.isdisjoint(list_used_columns(left))
+    ):
         return right, left
     return None
 
 
-def side_inside(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
+def find_inner_side(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
     """What of a condition on the query around is to be grouped by; nothing where it reads none of these rows."""
-    if inside.isdisjoint(used(condition)):
+    if inside.isdisjoint(list_used_columns(condition)):
         return None
-    sides = correlation(condition, inside)
+    sides = match_correlation(condition, inside)
     if sides is None:
         raise NotMaintained(
             "SUBQUERY", "a correlated subquery that aggregates rows that it selects by conditions other than equalities"
         )
-    if not correspond(*map(names.type_of, sides)):
+    if not is_comparison_lossless(*map(names.type_of, sides)):
         raise NotMaintained(
             "SUBQUERY",
             "a correlated subquery that compares columns of different types; cast them to the same type",
@@ -105,8 +119,8 @@ def side_inside(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr
     return sides[0]
 
 
-def within(value: exp.Expr, node: Node) -> exp.Expr:
-    if not set(columns(node)).issuperset(used(value)):
+def check_inner_value(value: exp.Expr, node: Node) -> exp.Expr:
+    if not set(list_columns(node)).issuperset(list_used_columns(value)):
         raise NotMaintained(
             "SUBQUERY",
             "a subquery that refers to a query more than one level above, or to columns that GROUP BY removed",
@@ -115,7 +129,7 @@ def within(value: exp.Expr, node: Node) -> exp.Expr:
 
 
 def check_known(on: exp.Expr | None, left: Node, right: Node) -> None:
-    if not set(columns(left)).union(columns(right)).issuperset(used(on)):
+    if not set(list_columns(left)).union(list_columns(right)).issuperset(list_used_columns(on)):
         raise NotMaintained(
             "SUBQUERY",
             "a subquery that refers to a query more than one level above, or to columns that GROUP BY removed",

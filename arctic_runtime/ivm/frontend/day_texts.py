@@ -14,7 +14,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.frontend.reads import function_names
+from arctic_runtime.ivm.frontend.reads import list_function_names
 
 TIME_ALONE = r"(?<![A-Za-z0-9:+.\-])(?<!\d[-/.]\d{1,2} )(T\d|\d{1,2}:\d)"
 """A time without a date in front of it, as Java searches it in a text or in the text of a nested value."""
@@ -66,33 +66,33 @@ class DayTexts:
 
 
 @lru_cache(maxsize=64)
-def day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
+def find_day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
     """What Spark may read as of the day in a query and its views, which can be parsed.
 
     `types` are the names, in lower case, and the types of all columns of all tables that they read. Columns are told
     apart by their names alone, so this may find too much.
     """
     trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
-    finder = _Finder(_by_name(types), _aliases(trees))
+    finder = _Finder(_group_by_name(types), _collect_aliases(trees))
     for tree in trees:
         for node in tree.walk():
-            for value in finder.moments(node):
-                finder.find(value)
+            for value in finder.list_timestamp_values(node):
+                finder.find_texts(value)
     return DayTexts(tuple(sorted(finder.made)), frozenset(finder.columns))
 
 
-def _by_name(types: Collection[tuple[str, str]]) -> dict[str, str]:
+def _group_by_name(types: Collection[tuple[str, str]]) -> dict[str, str]:
     known: dict[str, str] = {}
     for name, kind in types:
         known[name] = f"{known.get(name, '')} {kind}"
     return known
 
 
-def _aliases(trees: Sequence[exp.Expr]) -> dict[str, list[exp.Expr]]:
-    found: dict[str, list[exp.Expr]] = {}
+def _collect_aliases(trees: Sequence[exp.Expr]) -> dict[str, list[exp.Expr]]:
+    aliases: dict[str, list[exp.Expr]] = {}
     for alias in (alias for tree in trees for alias in tree.find_all(exp.Alias)):
-        found.setdefault(alias.alias.lower(), []).append(alias.this)
-    return found
+        aliases.setdefault(alias.alias.lower(), []).append(alias.this)
+    return aliases
 
 
 def is_text(kind: str) -> bool:
@@ -109,27 +109,27 @@ class _Finder:
         self.columns: set[str] = set()
         self._seen: set[int] = set()
 
-    def moments(self, node: exp.Expr) -> Iterator[exp.Expr]:
+    def list_timestamp_values(self, node: exp.Expr) -> Iterator[exp.Expr]:
         """The values that a part of an expression takes for timestamps, if they are texts."""
         if isinstance(node, exp.Cast):
             if _is_moment(node):
                 yield node.this
         elif isinstance(node, _BESIDE):
             is_moment = isinstance(node, exp.In) and node.args.get("query") is not None
-            yield from self._beside(list(_values(node)), is_moment)
+            yield from self._list_compared_values(list(_list_result_values(node)), is_moment)
         elif isinstance(node, exp.SetOperation):
             for pair in zip(node.left.selects, node.right.selects, strict=False):
-                yield from self._beside([part.unalias() for part in pair])
+                yield from self._list_compared_values([part.unalias() for part in pair])
         elif isinstance(node, exp.Join):
             for name in node.args.get("using") or ():
-                yield from self._beside([exp.column(name.name)])
-        elif isinstance(node, exp.Func) and not _TAKE_MOMENTS.isdisjoint(function_names(node)):
+                yield from self._list_compared_values([exp.column(name.name)])
+        elif isinstance(node, exp.Func) and not _TAKE_MOMENTS.isdisjoint(list_function_names(node)):
             yield from (part for part in node.iter_expressions() if isinstance(part, exp.Column))
 
-    def _beside(self, values: list[exp.Expr], is_moment: bool = False) -> list[exp.Expr]:
+    def _list_compared_values(self, values: list[exp.Expr], is_moment: bool = False) -> list[exp.Expr]:
         return values if is_moment or any(map(self._may_be_moment, values)) else []
 
-    def find(self, value: exp.Expr) -> None:
+    def find_texts(self, value: exp.Expr) -> None:
         """Collects the texts that a value, which becomes a timestamp, is made of."""
         if id(value) in self._seen:
             return
@@ -143,19 +143,19 @@ class _Finder:
                 return
             case exp.Query():
                 return
-            case exp.Func() if not _GIVE_DATES.isdisjoint(function_names(value)):
+            case exp.Func() if not _GIVE_DATES.isdisjoint(list_function_names(value)):
                 return
             case _ if _is_cut_out(value):
                 self.made.add(value.sql(dialect="spark"))
             case _:
-                for part in _values(value):
-                    self.find(part)
+                for part in _list_result_values(value):
+                    self.find_texts(part)
 
     def _find_column(self, column: exp.Column) -> None:
         names = [part.name.lower() for part in column.parts]
         self.columns |= {name for name in names if is_text(self.types.get(name, ""))}
         for aliased in (aliased for name in names for aliased in self.aliases.get(name, ())):
-            self.find(aliased)
+            self.find_texts(aliased)
 
     def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
         """Whether a value may be a timestamp; True where that is not known."""
@@ -173,8 +173,8 @@ class _Finder:
                 known = [self.types[part.name.lower()] for part in bare.parts if part.name.lower() in self.types]
                 return any(map(_MOMENT.search, known)) if known else not made
             case exp.Binary() | exp.Coalesce() | exp.Case() | exp.AggFunc() | exp.Neg():
-                return any(self._may_be_moment(part, rounds) for part in _values(bare))
-        return not isinstance(bare, exp.Func) or _TEXT_FUNCTIONS.isdisjoint(function_names(bare))
+                return any(self._may_be_moment(part, rounds) for part in _list_result_values(bare))
+        return not isinstance(bare, exp.Func) or _TEXT_FUNCTIONS.isdisjoint(list_function_names(bare))
 
 
 _TEXT_FUNCTIONS = frozenset(
@@ -187,7 +187,7 @@ _TEXT_FUNCTIONS = frozenset(
 """Functions that give no timestamp."""
 
 
-def _values(node: exp.Expr) -> Iterator[exp.Expr]:
+def _list_result_values(node: exp.Expr) -> Iterator[exp.Expr]:
     """The values of which an expression makes one; of a case those that it gives."""
     if isinstance(node, exp.Case):
         yield from (part.args["true"] for part in node.args["ifs"])
@@ -206,7 +206,7 @@ def _is_cut_out(value: exp.Expr) -> bool:
     """Whether a text is a part of another one, or of a date and a time, that may be a time alone."""
     if not isinstance(value, exp.Func):
         return False
-    names = set(function_names(value))
+    names = set(list_function_names(value))
     if names & _CUT_FROM:
         start = value.args.get("start") or next(iter(value.expressions[1:2]), None)
         return not (isinstance(start, exp.Literal) and start.name in ("0", "1"))

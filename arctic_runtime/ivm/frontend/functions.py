@@ -16,11 +16,11 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from arctic_runtime.ivm.algebra.expressions import parts
+from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
-from arctic_runtime.ivm.frontend.reads import UNSTABLE, clock_word, function_names
-from arctic_runtime.model.spark_sql import ArcticSpark, Parser, tokens
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
+from arctic_runtime.model.spark_sql import ArcticSpark, Parser, tokenize_sql
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 
@@ -100,30 +100,30 @@ class _Parser(Parser):
     FUNCTION_PARSERS: ClassVar = {name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX}
 
 
-def parse(sql: str) -> exp.Query:
+def parse_query(sql: str) -> exp.Query:
     """The one query of a text; NotMaintained where it is none, or not understood."""
     try:
-        found = read(sql)
+        statements_read = read_sql(sql)
     except SqlglotError as error:
         raise NotMaintained("UNPARSED", f"the parser rejects the SQL: {str(error).splitlines()[0]}") from error
-    statements = [statement for statement in found if statement is not None]
+    statements = [statement for statement in statements_read if statement is not None]
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise NotMaintained("UNPARSED", "the SQL is not one query")
     query = statements[0]
-    for node in parts(query):
+    for node in walk_parts(query):
         _name_fields(node)
         _check_variables(node)
         _check_read(node)
     return query
 
 
-def read(sql: str) -> list[exp.Expr | None]:
+def read_sql(sql: str) -> list[exp.Expr | None]:
     """The statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
-    found = tokens(sql)
-    if any(token.token_type == TokenType.PIPE_GT for token in found):
+    sql_tokens = tokenize_sql(sql)
+    if any(token.token_type == TokenType.PIPE_GT for token in sql_tokens):
         raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
-    statements = _Parser(dialect=ArcticSpark()).parse(found, sql)
-    for node in (part for statement in statements if statement is not None for part in parts(statement)):
+    statements = _Parser(dialect=ArcticSpark()).parse(sql_tokens, sql)
+    for node in (part for statement in statements if statement is not None for part in walk_parts(statement)):
         node.pop_comments()
         _mark_unit(node)
     return statements
@@ -141,12 +141,12 @@ def _check_read(node: exp.Expr) -> None:
 
 def check_functions(expression: exp.Expr) -> None:
     """Raises NotMaintained for a function in `expression` that is volatile, unknown or not covered."""
-    for node in parts(expression):
-        word = clock_word(node)
+    for node in walk_parts(expression):
+        word = get_clock_word(node)
         if word is not None:
             raise NotMaintained("NON_DETERMINISTIC", f"'{word.lower()}' may have another value in every run")
         if isinstance(node, exp.Func):
-            _check(node)
+            _check_function(node)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             raise NotMaintained(
                 "UNKNOWN_FUNCTION",
@@ -171,10 +171,10 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 def is_generator(node: exp.Expr) -> bool:
     """Whether a node is a call of a function that makes any number of rows."""
-    return isinstance(node, exp.Func) and not GENERATORS.isdisjoint(function_names(node))
+    return isinstance(node, exp.Func) and not GENERATORS.isdisjoint(list_function_names(node))
 
 
-def value_when_empty(call: exp.Expr) -> exp.Expr | None:
+def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
     """What an aggregate makes of no rows: 0, or null; None where that is not known."""
     while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
@@ -183,19 +183,20 @@ def value_when_empty(call: exp.Expr) -> exp.Expr | None:
     return exp.Null() if isinstance(call, _EMPTY_IS_NULL) else None
 
 
-def _check(function: exp.Func) -> None:
-    names = set(function_names(function))
+def _check_function(function: exp.Func) -> None:
+    names = set(list_function_names(function))
     if names & UNSTABLE or (names & _CLOCK_WITHOUT_ARGUMENTS and not function.expressions):
         raise NotMaintained(
             "NON_DETERMINISTIC",
-            f"{_shown(function)} depends on more than its arguments: on the time, the session or a random number",
+            f"{_format_function_name(function)} depends on more than its arguments: on the time, the session or a "
+            "random number",
         )
     if names & _NOT_SUPPORTED:
-        raise NotMaintained("UNSUPPORTED", f"{_shown(function)} is not supported")
+        raise NotMaintained("UNSUPPORTED", f"{_format_function_name(function)} is not supported")
     if isinstance(function, exp.Anonymous) and function.name.upper() not in _KNOWN:
         raise NotMaintained(
             "UNKNOWN_FUNCTION",
-            f"{_shown(function)} is not a built-in function of Spark",
+            f"{_format_function_name(function)} is not a built-in function of Spark",
         )
 
 
@@ -229,5 +230,5 @@ def _name_fields(node: exp.Expr) -> None:
                 value.replace(exp.alias_(value.copy(), last.name, quoted=True))
 
 
-def _shown(function: exp.Func) -> str:
+def _format_function_name(function: exp.Func) -> str:
     return (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()

@@ -12,20 +12,29 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import Form, bare, form, transformed
+from arctic_runtime.ivm.algebra.expressions import Form, get_form, transform_expression, unwrap_parens
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import digits, is_whole, wider
+from arctic_runtime.ivm.algebra.numbers import count_digits, find_wider_type, is_whole
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.clauses import outside_queries
+from arctic_runtime.ivm.frontend.clauses import walk_outside_queries
 from arctic_runtime.ivm.frontend.functions import is_aggregate
-from arctic_runtime.ivm.frontend.scope import Lookup, Names, Rows, find, local, name_parts, resolve, resolved_name
-from arctic_runtime.ivm.frontend.select_list import Item, aliased
+from arctic_runtime.ivm.frontend.scope import (
+    Lookup,
+    Names,
+    Rows,
+    find_column,
+    look_up_locally,
+    name_parts,
+    resolve_name,
+    resolve_names,
+)
+from arctic_runtime.ivm.frontend.select_list import Item, resolve_alias
 from arctic_runtime.ivm.frontend.type_coercion import is_same
 
 _CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
 
 
-def of_groups(
+def resolve_having(
     condition: exp.Expr,
     items: Sequence[Item],
     keys: Sequence[exp.Expr],
@@ -34,11 +43,13 @@ def of_groups(
     names: Names,
 ) -> exp.Expr:
     """A condition of HAVING over the columns below the groups, cast to a boolean, as Spark does in HAVING alone."""
-    found = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolved(bare(condition))
-    if any(isinstance(part, exp.Window) for part in outside_queries(found)):
+    resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
+        unwrap_parens(condition)
+    )
+    if any(isinstance(part, exp.Window) for part in walk_outside_queries(resolved)):
         raise NotMaintained("UNSUPPORTED", "a window function in HAVING")
-    is_condition = isinstance(found, _CONDITIONS) or names.type_of(found) == "boolean"
-    return found if is_condition else exp.cast(found, "boolean", dialect="spark")
+    is_condition = isinstance(resolved, _CONDITIONS) or names.type_of(resolved) == "boolean"
+    return resolved if is_condition else exp.cast(resolved, "boolean", dialect="spark")
 
 
 @dataclass(frozen=True)
@@ -53,64 +64,64 @@ class _Groups:
 
     @cached_property
     def forms(self) -> set[Form]:
-        return {form(value) for value in self.made}
+        return {get_form(value) for value in self.made}
 
     @cached_property
     def kinds(self) -> set[type[exp.Expr]]:
-        return {_kind(value) for value in self.made if not isinstance(value, exp.Column | exp.Literal)}
+        return {_get_comparable_kind(value) for value in self.made if not isinstance(value, exp.Column | exp.Literal)}
 
-    def resolved(self, condition: exp.Expr) -> exp.Expr:
+    def resolve_condition(self, condition: exp.Expr) -> exp.Expr:
         """The condition with what each name stands for.
 
         Spark knows expressions that only mean the same, such as `1 + a` for `a + 1`. Where it matters whether it does,
         nothing is assumed.
         """
 
-        def visit(node: exp.Expr) -> exp.Expr:
-            found = self._whole(node, self._as_selected)
-            if found is not None:
-                self._check_type(node, found)
-            if found is not None or _kind(node) not in self.kinds:
-                return found or node
+        def visit_node(node: exp.Expr) -> exp.Expr:
+            whole = self._resolve_whole(node, self._as_selected)
+            if whole is not None:
+                self._check_type(node, whole)
+            if whole is not None or _get_comparable_kind(node) not in self.kinds:
+                return whole or node
             read = self._with_names(node, self._as_read)
-            if form(read) in self.forms:
+            if get_form(read) in self.forms:
                 return read
-            if form(read) != form(self._with_names(node, self._as_selected)):
+            if get_form(read) != get_form(self._with_names(node, self._as_selected)):
                 raise NotMaintained(
                     "UNRESOLVED", "a name in HAVING that is both a column and the alias of another column"
                 )
             return node
 
-        return transformed(condition, visit)
+        return transform_expression(condition, visit_node)
 
     def _with_names(self, node: exp.Expr, lookup: Lookup) -> exp.Expr:
-        return transformed(node, lambda part: self._whole(part, lookup) or part)
+        return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
 
-    def _whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
+    def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
         """What a node stands for; None where that is to be said of its parts."""
         if isinstance(node, exp.Query):
             return node.copy()
         if is_aggregate(node):
-            return resolve(node, local(self.rows, self.outer))
+            return resolve_names(node, look_up_locally(self.rows, self.outer))
         parts = name_parts(node)
-        return None if parts is None else resolved_name(parts, lookup)
+        return None if parts is None else resolve_name(parts, lookup)
 
     def _as_selected(self, parts: tuple[str, ...]) -> exp.Expr | None:
-        own, alias = find(self.rows, parts), aliased(self.items, parts)
+        own, alias = find_column(self.rows, parts), resolve_alias(self.items, parts)
         if own is None:
             return alias if alias is not None or self.outer is None else self.outer(parts)
-        if alias is None or any(form(part) in self.forms for part in _reached_through(own)):
+        if alias is None or any(get_form(part) in self.forms for part in _walk_field_path(own)):
             return own
         return alias
 
-    def _check_type(self, node: exp.Expr, found: exp.Expr) -> None:
+    def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
         """Raises NotMaintained where an alias could stay cast to the type of the column that it hides."""
         parts = name_parts(node)
-        own = None if parts is None else find(self.rows, parts)
-        if own is None or form(own) == form(bare(found)):
+        own = None if parts is None else find_column(self.rows, parts)
+        if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
             return
-        hidden, shown = self.names.type_of(own) or "", self.names.type_of(found) or ""
-        is_alike = is_same(hidden, shown) or (digits(shown) is not None and _is_beside_whole_number(node, hidden))
+        hidden, shown = self.names.type_of(own) or "", self.names.type_of(resolved) or ""
+        is_alike = is_same(hidden, shown) or (count_digits(shown) is not None and _is_beside_whole_number(node, hidden))
         if not hidden or not is_alike:
             raise NotMaintained(
                 "UNRESOLVED",
@@ -119,11 +130,11 @@ class _Groups:
             )
 
     def _as_read(self, parts: tuple[str, ...]) -> exp.Expr | None:
-        own = find(self.rows, parts)
+        own = find_column(self.rows, parts)
         return self._as_selected(parts) if own is None else own
 
 
-def _reached_through(field: exp.Expr) -> Iterator[exp.Expr]:
+def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
     """A field of a column, the fields that it is in, and the column."""
     yield field
     while isinstance(field, exp.Dot):
@@ -136,14 +147,14 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
     comparison = name.parent
     if not isinstance(comparison, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return False
-    sides = [bare(side) for side in (comparison.this, comparison.expression) if side is not name]
+    sides = [unwrap_parens(side) for side in (comparison.this, comparison.expression) if side is not name]
     number = sides[0].this if isinstance(sides[0], exp.Neg) else sides[0]
-    size, kind = digits(of_type), type_of(number, {})
+    size, kind = count_digits(of_type), type_of(number, {})
     if size is None or kind is None or not isinstance(number, exp.Literal) or not is_whole(kind):
         return False
-    return wider(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)
+    return find_wider_type(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)
 
 
-def _kind(value: exp.Expr) -> type[exp.Expr]:
+def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
     """What expressions have in common that may mean the same: Spark turns comparisons around."""
     return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

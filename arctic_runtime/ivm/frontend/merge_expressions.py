@@ -9,46 +9,50 @@ from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.functions import read
-from arctic_runtime.ivm.frontend.reads import UNSTABLE, clock_word, function_names
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.ivm.frontend.functions import read_sql
+from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
+from arctic_runtime.model.columns import is_same_name
 
 OLD, NEW = "old", "new"
 
 
 def check_merge_expression(text: str) -> None:
     """Raises ConfigError for a text that is not one expression over `old.column` and `new.column`."""
-    found = _parsed(text)
-    if next(_columns(found, text), None) is None:
+    expression = _parse_expression(text)
+    if next(_list_columns(expression, text), None) is None:
         raise ConfigError(f"{text!r} uses neither `old.column` nor `new.column`")
-    if found.find(exp.Query, exp.Window, exp.AggFunc, exp.Star):
+    if expression.find(exp.Query, exp.Window, exp.AggFunc, exp.Star):
         raise ConfigError(
             f"{text!r} has a subquery, an aggregate or a window function; use functions of single values, such as "
             "`greatest` instead of `max`"
         )
-    names = {name for function in found.find_all(exp.Func) for name in function_names(function)}
-    words = [word for part in found.walk() if (word := clock_word(part))]
+    names = {name for function in expression.find_all(exp.Func) for name in list_function_names(function)}
+    words = [word for part in expression.walk() if (word := get_clock_word(part))]
     unstable = sorted(names & UNSTABLE) + words
     if unstable:
         raise ConfigError(f"{text!r} gives another result at another time: {', '.join(unstable)}")
 
 
-def columns_named(text: str, row: str) -> tuple[str, ...]:
+def list_row_columns(text: str, row: str) -> tuple[str, ...]:
     """The columns of `old` or of `new` that an expression uses, each once."""
-    found = (column.parts[1].name for column in _columns(_parsed(text), text) if same_name(column.parts[0].name, row))
-    return tuple(dict.fromkeys(found))
+    column_names = (
+        column.parts[1].name
+        for column in _list_columns(_parse_expression(text), text)
+        if is_same_name(column.parts[0].name, row)
+    )
+    return tuple(dict.fromkeys(column_names))
 
 
-def over_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> exp.Expr:
+def bind_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> exp.Expr:
     """The expression over two structs: `rows` has for `old` and `new` the struct's name and its field per column.
 
     Raises ConfigError for a column that a row does not have.
     """
-    found = _parsed(text)
-    for column in list(_columns(found, text)):
+    expression = _parse_expression(text)
+    for column in list(_list_columns(expression, text)):
         row, own = column.parts[0], column.parts[1]
         struct, fields = rows[row.name.lower()]
-        field = next((field for name, field in fields.items() if same_name(name, own.name)), None)
+        field = next((field for name, field in fields.items() if is_same_name(name, own.name)), None)
         if field is None:
             raise ConfigError(
                 f"the expression {text!r} uses `{row.name}.{own.name}`, and there is no such column.\n"
@@ -56,25 +60,25 @@ def over_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> e
             )
         row.replace(exp.to_identifier(struct, quoted=True))
         own.replace(exp.to_identifier(field, quoted=True))
-    return found
+    return expression
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parse_expression(text: str) -> exp.Expr:
     try:
-        found, *others = read(text)
+        expression, *others = read_sql(text)
     except (SqlglotError, NotMaintained) as error:
         raise ConfigError(f"{text!r} is not an SQL expression: {error}") from error
-    if not isinstance(found, exp.Condition) or others:
+    if not isinstance(expression, exp.Condition) or others:
         raise ConfigError(f"{text!r} is not an SQL expression")
-    return found
+    return expression
 
 
-def _columns(found: exp.Expr, text: str) -> Iterator[exp.Column]:
+def _list_columns(expression: exp.Expr, text: str) -> Iterator[exp.Column]:
     """The columns of both rows; raises ConfigError for any other column."""
-    variables = {variable.name for function in found.find_all(exp.Lambda) for variable in function.expressions}
+    variables = {variable.name for function in expression.find_all(exp.Lambda) for variable in function.expressions}
     if variables & {OLD, NEW}:
         raise ConfigError(f"{text!r} names a variable `old` or `new`; give it another name")
-    for column in found.find_all(exp.Column):
+    for column in expression.find_all(exp.Column):
         first = column.parts[0].name
         if first in variables:
             continue

@@ -12,9 +12,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.clauses import outside_queries
-from arctic_runtime.ivm.frontend.functions import is_aggregate, parse
-from arctic_runtime.ivm.frontend.reads import function_names
+from arctic_runtime.ivm.frontend.clauses import walk_outside_queries
+from arctic_runtime.ivm.frontend.functions import is_aggregate, parse_query
+from arctic_runtime.ivm.frontend.reads import list_function_names
 from arctic_runtime.ivm.frontend.scope import Context, ViewText
 
 _CLAUSES = ("order", "sort", "cluster", "distribute")
@@ -30,7 +30,7 @@ _OF_ANY_ORDER = frozenset(
 
 def check_order(select: exp.Select, context: Context) -> None:
     """Raises NotMaintained where a select gathers rows by an order that a query below it has put them in."""
-    if any(map(_depends_on_order, _own_parts(select))) and _is_ordered_below(select, context):
+    if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
             "NOT_REPEATABLE",
             "an aggregate depends on the order of a subquery; sort in the aggregate instead, as in "
@@ -38,12 +38,12 @@ def check_order(select: exp.Select, context: Context) -> None:
         )
 
 
-def _own_parts(select: exp.Select) -> Iterable[exp.Expr]:
+def _list_own_parts(select: exp.Select) -> Iterable[exp.Expr]:
     clauses = (*select.expressions, select.args.get("having"))
-    return (part for clause in clauses if clause is not None for part in outside_queries(clause))
+    return (part for clause in clauses if clause is not None for part in walk_outside_queries(clause))
 
 
-def _depends_on_order(part: exp.Expr) -> bool:
+def _is_order_dependent(part: exp.Expr) -> bool:
     if not isinstance(part, exp.Window) and not is_aggregate(part):
         return False
     if isinstance(part, exp.Window) and part.args.get("spec"):
@@ -51,7 +51,7 @@ def _depends_on_order(part: exp.Expr) -> bool:
     call = part
     while isinstance(call, exp.Window | exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         call = call.this
-    return not isinstance(call, exp.Func) or _OF_ANY_ORDER.isdisjoint(function_names(call))
+    return not isinstance(call, exp.Func) or _OF_ANY_ORDER.isdisjoint(list_function_names(call))
 
 
 def _is_ordered_below(select: exp.Select, context: Context) -> bool:
@@ -93,4 +93,4 @@ def _is_ordered_view(name: str, spelled: str, text: ViewText, context: Context) 
         ctes={},
         inside=context.inside | {spelled},
     )
-    return _has_order(parse(text.sql), within)
+    return _has_order(parse_query(text.sql), within)

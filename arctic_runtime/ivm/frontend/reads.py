@@ -99,19 +99,19 @@ class Reads:
 
 
 @lru_cache(maxsize=64)
-def reads(sql: str, catalog: str, schema: str) -> Reads:
+def find_reads(sql: str, catalog: str, schema: str) -> Reads:
     """Finds the tables of a Spark query. Names with fewer levels are completed by `catalog` and `schema`."""
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
         if tree.find(exp.Command) is not None or not isinstance(tree, exp.Query):
             return Reads(parsed=False)
-        tables = [_complete(table, catalog, schema) for table in _physical_tables(tree)]
+        tables = [_complete_name(table, catalog, schema) for table in _list_physical_tables(tree)]
     except (SqlglotError, ConfigError):
         return Reads(parsed=False)
     if any(table is None for table in tables):
         return Reads(parsed=False)
     named = tuple(dict.fromkeys(table for table in tables if table is not None))
-    return Reads(named, tuple(sorted(_unstable_functions(tree))))
+    return Reads(named, tuple(sorted(_find_unstable_functions(tree))))
 
 
 def with_position(sql: str, may_unite: bool = False) -> str | None:
@@ -127,9 +127,9 @@ def with_position(sql: str, may_unite: bool = False) -> str | None:
         tokens = sqlglot.tokenize(sql, read="spark")
     except SqlglotError:
         return None
-    selects = _united(tree)
-    places = _top_level_froms(tokens)
-    sources = [_event_source(select) for select in selects]
+    selects = _list_union_parts(tree)
+    places = _find_top_level_froms(tokens)
+    sources = [_find_event_source(select) for select in selects]
     if len(places) != len(selects) or not selects or None in sources:
         return None
     tables = {select.args["from_"].this.name for select in selects}
@@ -151,24 +151,24 @@ def keeps_events_apart(sql: str) -> bool:
         tree = sqlglot.parse_one(sql, dialect="spark")
     except SqlglotError:
         return False
-    selects = _united(tree)
+    selects = _list_union_parts(tree)
     is_plain = all(
-        _event_source(select) is not None
+        _find_event_source(select) is not None
         and not select.args.get("joins")
         and len(list(select.find_all(exp.Table))) == 1
         for select in selects
     )
-    return bool(selects) and is_plain and not _unstable_functions(tree)
+    return bool(selects) and is_plain and not _find_unstable_functions(tree)
 
 
-def _united(tree: exp.Expr) -> list[exp.Expr]:
+def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
     """The parts of a `union all` in the order of the text; a query that is no set operation is its only part."""
     if not isinstance(tree, exp.SetOperation):
         return [tree]
     is_plain = isinstance(tree, exp.Union) and tree.args.get("distinct") is False and not tree.args.get("by_name")
     if not is_plain or any(tree.args.get(part) for part in (*_NOT_PLAIN, "order")):
         return []
-    parts = [_united(tree.left), _united(tree.right)]
+    parts = [_list_union_parts(tree.left), _list_union_parts(tree.right)]
     return [*parts[0], *parts[1]] if all(parts) else []
 
 
@@ -176,7 +176,7 @@ def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
     """Whether a text is read as the same selects with one more column each and nothing else."""
     wanted = tree.copy()
     try:
-        for select, column in zip(_united(wanted), columns, strict=True):
+        for select, column in zip(_list_union_parts(wanted), columns, strict=True):
             assert isinstance(select, exp.Select)
             select.select(column, copy=False)
         return sqlglot.parse_one(sql, dialect="spark") == wanted
@@ -187,12 +187,12 @@ def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
 _NOT_PLAIN = ("with_", "group", "distinct", "limit", "offset", "having", "qualify", "laterals", "pivots")
 
 
-def _event_source(tree: exp.Expr) -> str | None:
+def _find_event_source(tree: exp.Expr) -> str | None:
     if not isinstance(tree, exp.Select) or any(tree.args.get(part) for part in _NOT_PLAIN):
         return None
     if tree.find(exp.AggFunc, exp.Lateral) or any(projection.is_star for projection in tree.expressions):
         return None
-    if any(_GENERATORS.intersection(function_names(function)) for function in tree.find_all(exp.Func)):
+    if any(_GENERATORS.intersection(list_function_names(function)) for function in tree.find_all(exp.Func)):
         return None
     source = tree.args.get("from_")
     table = source.this if source else None
@@ -202,9 +202,9 @@ def _event_source(tree: exp.Expr) -> str | None:
     return table.alias_or_name if is_changes else None
 
 
-def _top_level_froms(tokens: list[Token]) -> list[int]:
+def _find_top_level_froms(tokens: list[Token]) -> list[int]:
     """Where the `from` of each select stands outside of parentheses; that of `is distinct from` is another."""
-    depth, found, awaits = 0, list[int](), False
+    depth, positions, awaits = 0, list[int](), False
     kinds = [token.token_type for token in tokens]
     for before, token in zip([None, *kinds], tokens, strict=False):
         kind = token.token_type
@@ -214,22 +214,22 @@ def _top_level_froms(tokens: list[Token]) -> list[int]:
         if kind == TokenType.SELECT:
             awaits = True
         elif kind == TokenType.FROM and awaits and before != TokenType.DISTINCT:
-            found.append(int(token.start))
+            positions.append(int(token.start))
             awaits = False
-    return found
+    return positions
 
 
-def _physical_tables(tree: exp.Query) -> list[exp.Table]:
+def _list_physical_tables(tree: exp.Query) -> list[exp.Table]:
     ctes = _fold_cte_names(tree)
-    found: dict[int, exp.Table] = {}
+    tables: dict[int, exp.Table] = {}
     for scope in traverse_scope(tree):
         for source in scope.sources.values():
             if isinstance(source, exp.Table):
-                found[id(source)] = source
-    reachable = list(found.values())
-    names = {_key(table) for table in reachable}
+                tables[id(source)] = source
+    reachable = list(tables.values())
+    names = {_to_table_key(table) for table in reachable}
     for table in tree.find_all(exp.Table):
-        if _key(table) not in names and not (table.name in ctes and not table.db):
+        if _to_table_key(table) not in names and not (table.name in ctes and not table.db):
             reachable.append(table)
     return [table for table in reachable if not _is_no_table(table)]
 
@@ -249,15 +249,15 @@ def _fold_cte_names(tree: exp.Query) -> set[str]:
 def _is_no_table(table: exp.Table) -> bool:
     """Names in hints, and functions that make rows of their arguments alone."""
     function = table.this
-    is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(function_names(function))
+    is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(list_function_names(function))
     return bool(is_generator) or table.find_ancestor(exp.Hint) is not None
 
 
-def _key(table: exp.Table) -> tuple[str, str, str]:
+def _to_table_key(table: exp.Table) -> tuple[str, str, str]:
     return (table.catalog, table.db, table.name)
 
 
-def _complete(table: exp.Table, catalog: str, schema: str) -> TableName | None:
+def _complete_name(table: exp.Table, catalog: str, schema: str) -> TableName | None:
     if not isinstance(table.this, exp.Identifier):
         return None
     name = table.meta.get(_WRITTEN, table.name)
@@ -266,15 +266,15 @@ def _complete(table: exp.Table, catalog: str, schema: str) -> TableName | None:
     return TableName(table.catalog or catalog, table.db or schema, name)
 
 
-def _unstable_functions(tree: exp.Expr) -> set[str]:
-    names = {name for function in tree.find_all(exp.Func) for name in function_names(function)}
+def _find_unstable_functions(tree: exp.Expr) -> set[str]:
+    names = {name for function in tree.find_all(exp.Func) for name in list_function_names(function)}
     if tree.find(exp.TableSample):
         names.add("TABLESAMPLE")
-    words = (clock_word(part) for part in tree.walk())
+    words = (get_clock_word(part) for part in tree.walk())
     return names & UNSTABLE | {f"'{word}'" for word in words if word}
 
 
-def clock_word(part: exp.Expr) -> str | None:
+def get_clock_word(part: exp.Expr) -> str | None:
     """What of an expression means another moment in every run, in upper case; None for what has no such meaning.
 
     Spark takes `today` for a date wherever a constant text becomes one: in `date 'today'`, and in `day < 'today'`,
@@ -282,36 +282,36 @@ def clock_word(part: exp.Expr) -> str | None:
     alone, as in `timestamp '10:00'`, is one of the day of the run, and what a text is made of is not looked into.
     """
     if isinstance(part, exp.Literal) and part.is_string:
-        found = _CLOCK_WORD.match(part.name)
-        return found[1].upper() if found and not _stays_text(part) else None
-    made = _made_moment(part)
+        match = _CLOCK_WORD.match(part.name)
+        return match[1].upper() if match and not _is_used_as_text(part) else None
+    made = _get_timestamp_source(part)
     if isinstance(made, exp.Literal):
         return made.name.strip().upper() if made.is_string and _TIME_ALONE.match(made.name) else None
-    is_made_up = isinstance(made, exp.DPipe) or (isinstance(made, exp.Func) and "CONCAT" in function_names(made))
+    is_made_up = isinstance(made, exp.DPipe) or (isinstance(made, exp.Func) and "CONCAT" in list_function_names(made))
     return made.sql(dialect="spark").upper() if made is not None and is_made_up and not made.find(exp.Column) else None
 
 
-def _made_moment(part: exp.Expr) -> exp.Expr | None:
+def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
     """What a date or a time is made of by a part of an expression; None for any other part."""
     if isinstance(part, exp.Cast):
         return part.this.unnest() if part.is_type(*exp.DataType.TEMPORAL_TYPES) else None
-    if not isinstance(part, exp.Func) or _MAKE_MOMENTS.isdisjoint(function_names(part)):
+    if not isinstance(part, exp.Func) or _MAKE_MOMENTS.isdisjoint(list_function_names(part)):
         return None
-    given = part.expressions if isinstance(part, exp.Anonymous) else [part.this]
-    return given[0].unnest() if given else None
+    arguments = part.expressions if isinstance(part, exp.Anonymous) else [part.this]
+    return arguments[0].unnest() if arguments else None
 
 
-def _stays_text(literal: exp.Expr) -> bool:
+def _is_used_as_text(literal: exp.Expr) -> bool:
     """Whether a text is selected as it is, joined to others, or compared with what is a text for certain."""
     parent = literal.parent
     match parent:
         case None | exp.Select() | exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
             return True
         case exp.Alias() | exp.Paren():
-            return _stays_text(parent)
+            return _is_used_as_text(parent)
         case exp.If() | exp.Case():
             case = parent if isinstance(parent, exp.Case) else parent.parent
-            return isinstance(case, exp.Case) and literal.arg_key in ("true", "default") and _gives_texts(case)
+            return isinstance(case, exp.Case) and literal.arg_key in ("true", "default") and _yields_texts(case)
         case exp.EQ() | exp.NEQ() | exp.NullSafeEQ():
             return _is_text(parent.left) or _is_text(parent.right)
         case exp.In():
@@ -320,9 +320,9 @@ def _stays_text(literal: exp.Expr) -> bool:
             return False
 
 
-def _gives_texts(case: exp.Case) -> bool:
+def _yields_texts(case: exp.Case) -> bool:
     results = [*(part.args["true"] for part in case.args["ifs"]), case.args.get("default")]
-    return all(part is None or isinstance(part, exp.Null | exp.Literal) for part in results) and _stays_text(case)
+    return all(part is None or isinstance(part, exp.Null | exp.Literal) for part in results) and _is_used_as_text(case)
 
 
 def _is_text(value: exp.Expr) -> bool:
@@ -330,11 +330,11 @@ def _is_text(value: exp.Expr) -> bool:
     bare = value.unnest()
     if isinstance(bare, exp.Cast):
         return bare.is_type(*exp.DataType.TEXT_TYPES)
-    is_call = isinstance(bare, exp.Func) and not _TEXTS.isdisjoint(function_names(bare))
+    is_call = isinstance(bare, exp.Func) and not _TEXTS.isdisjoint(list_function_names(bare))
     return (is_call or isinstance(bare, exp.DPipe)) and bare.find(exp.Column) is not None
 
 
-def function_names(function: exp.Func) -> list[str]:
+def list_function_names(function: exp.Func) -> list[str]:
     """The names that a call may go by, in upper case."""
     if isinstance(function, exp.Anonymous):
         return [function.name.upper()]

@@ -10,11 +10,11 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import bare, column, transformed, used
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns, transform_expression, unwrap_parens
 from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, columns
-from arctic_runtime.model.columns import Column, same_name
+from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, list_columns
+from arctic_runtime.model.columns import Column, is_same_name
 
 Field = tuple[str, str]
 """A name that a query can say, and the column of the tree that it stands for."""
@@ -59,7 +59,7 @@ class Source:
     @cached_property
     def named(self) -> dict[str, list[str]]:
         """The columns of the tree by the names that they go by here, in lower case."""
-        return by_name(self.fields)
+        return group_by_name(self.fields)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Rows:
     @cached_property
     def named(self) -> dict[str, list[str]]:
         """The same for names without qualifier."""
-        return by_name(self.visible)
+        return group_by_name(self.visible)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Names:
     never_null: set[str] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=count)
 
-    def fresh(self, name: str, of_type: str | None = None) -> str:
+    def make_fresh(self, name: str, of_type: str | None = None) -> str:
         """A name that no other column of the tree has; NotMaintained when there are too many."""
         number = next(self._numbers)
         if number > _MOST_COLUMNS:
@@ -161,49 +161,49 @@ class Context:
     around: Node | None = None
 
 
-def find(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
+def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
     """What a name stands for in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
     for depth in range(min(3, len(parts) - 1), -1, -1):
-        where = _reached(rows, parts[:depth]) if depth else (rows,)
-        found = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
-        if found:
-            return nested(column(one(found, ".".join(parts))), parts[depth + 1 :])
+        where = _list_qualified_sources(rows, parts[:depth]) if depth else (rows,)
+        matches = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
+        if matches:
+            return select_nested_field(build_column(require_one(matches, ".".join(parts))), parts[depth + 1 :])
     return None
 
 
-def nested(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
+def select_nested_field(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
     """The field inside a value that is reached through these names; without any, the value."""
     for part in inner:
         value = exp.Dot(this=value, expression=exp.to_identifier(part, quoted=True))
     return value
 
 
-def matching(fields: Iterable[Field], name: str) -> tuple[str, ...]:
+def find_matching_fields(fields: Iterable[Field], name: str) -> tuple[str, ...]:
     """The columns of the tree that a name may stand for, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 
 
-def by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
+def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
     """The columns of the tree by the names that they go by, in lower case."""
-    found: dict[str, list[str]] = {}
+    columns_by_name: dict[str, list[str]] = {}
     for own, made in fields:
-        found.setdefault(own.lower(), []).append(made)
-    return found
+        columns_by_name.setdefault(own.lower(), []).append(made)
+    return columns_by_name
 
 
-def one(found: tuple[str, ...], name: str) -> str:
+def require_one(matches: tuple[str, ...], name: str) -> str:
     """The only column found; NotMaintained where there are several or none."""
-    if len(found) != 1:
-        what = "could be several columns" if found else "is no column that is known"
+    if len(matches) != 1:
+        what = "could be several columns" if matches else "is no column that is known"
         raise NotMaintained("UNRESOLVED", f"{name} {what}")
-    return found[0]
+    return matches[0]
 
 
-def reaches(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+def matches_qualifier(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     """Whether a name's qualifier means a source."""
     own = qualifier[-len(parts) :]
-    return len(own) == len(parts) and all(map(same_name, own, parts))
+    return len(own) == len(parts) and all(map(is_same_name, own, parts))
 
 
 def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
@@ -216,59 +216,63 @@ def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
             raise NotMaintained("UNSUPPORTED", "* inside an expression, other than in count(*)")
         return tuple(part.name for part in node.parts)
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-        before = name_parts(bare(node.this))
+        before = name_parts(unwrap_parens(node.this))
         return None if before is None else (*before, node.expression.name)
     return None
 
 
-def resolve(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
+def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
     """The expression in terms of the tree's columns; queries inside it are left as they are."""
 
-    def visit(node: exp.Expr) -> exp.Expr:
+    def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node.copy()
         parts = name_parts(node)
-        return node if parts is None else resolved_name(parts, lookup)
+        return node if parts is None else resolve_name(parts, lookup)
 
-    return transformed(expression, visit)
+    return transform_expression(expression, visit_node)
 
 
-def resolved_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
+def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
     """What a name stands for; NotMaintained where that is nothing."""
-    found = lookup(parts)
-    if found is None:
+    resolved = lookup(parts)
+    if resolved is None:
         raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is not a known column")
-    return found
+    return resolved
 
 
-def local(rows: Rows, outer: Lookup | None) -> Lookup:
+def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
     """Looks a name up in a FROM clause, then in the query around it."""
 
-    def lookup(parts: tuple[str, ...]) -> exp.Expr | None:
-        found = find(rows, parts)
-        return found if found is not None or outer is None else outer(parts)
+    def look_up(parts: tuple[str, ...]) -> exp.Expr | None:
+        resolved = find_column(rows, parts)
+        return resolved if resolved is not None or outer is None else outer(parts)
 
-    return lookup
+    return look_up
 
 
-def project(shape: Shape, names: Names) -> Derived:
+def project_shape(shape: Shape, names: Names) -> Derived:
     """The query with its select list applied; what pending conditions read of its rows stays at hand."""
-    available = dict.fromkeys(columns(shape.node))
+    available = dict.fromkeys(list_columns(shape.node))
     taken: dict[str, exp.Expr] = {}
     fields = []
     for name, value in shape.items:
-        if not available.keys() >= set(used(value)):
+        if not available.keys() >= set(list_used_columns(value)):
             raise NotMaintained("SUBQUERY", "a subquery that selects columns of the outer query")
         is_own = isinstance(value, exp.Column)
-        made = value.name if is_own else names.fresh(name or "expression", names.type_of(value))
+        made = value.name if is_own else names.make_fresh(name or "expression", names.type_of(value))
         taken[made] = value
         fields.append((name, made))
-    kept = {name: column(name) for part in shape.pending for name in used(part) if name in available}
-    found = {**taken, **kept}
-    is_same = list(found) == list(available) and all(isinstance(value, exp.Column) for value in found.values())
-    node = shape.node if is_same else Project(shape.node, tuple(found.items()))
+    pending_columns = {
+        name: build_column(name) for part in shape.pending for name in list_used_columns(part) if name in available
+    }
+    projection = {**taken, **pending_columns}
+    is_same = list(projection) == list(available) and all(
+        isinstance(value, exp.Column) for value in projection.values()
+    )
+    node = shape.node if is_same else Project(shape.node, tuple(projection.items()))
     return Derived(Distinct(node) if shape.distinct else node, tuple(fields), shape.pending)
 
 
-def _reached(rows: Rows, qualifier: tuple[str, ...]) -> list[Source]:
-    return [source for source in rows.sources if reaches(source.qualifier, qualifier)]
+def _list_qualified_sources(rows: Rows, qualifier: tuple[str, ...]) -> list[Source]:
+    return [source for source in rows.sources if matches_qualifier(source.qualifier, qualifier)]

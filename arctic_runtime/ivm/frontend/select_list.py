@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import form
+from arctic_runtime.ivm.algebra.expressions import get_form
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.scope import nested
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.ivm.frontend.scope import select_nested_field
+from arctic_runtime.model.columns import is_same_name
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Item:
     value: exp.Expr
 
 
-def aliased(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
+def resolve_alias(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
     """What a name stands for that begins with an alias, in parentheses; NotMaintained where several have that alias."""
-    same = [item.value for item in items if len(item.names) == 1 and same_name(item.names[0], parts[0])]
-    found = list({form(value): value for value in same}.values())
-    if len(found) > 1:
+    same = [item.value for item in items if len(item.names) == 1 and is_same_name(item.names[0], parts[0])]
+    values = list({get_form(value): value for value in same}.values())
+    if len(values) > 1:
         raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is ambiguous: it matches several columns")
-    return nested(_in_parentheses(found[0]), parts[1:]) if found else None
+    return select_nested_field(_wrap_in_parentheses(values[0]), parts[1:]) if values else None
 
 
-def _in_parentheses(value: exp.Expr) -> exp.Expr:
+def _wrap_in_parentheses(value: exp.Expr) -> exp.Expr:
     return value.copy() if isinstance(value, exp.Column) else exp.paren(value)

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import used
-from arctic_runtime.ivm.algebra.numbers import digits, is_whole
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, SemiJoin, children, map_children
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
+from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, SemiJoin, list_children, map_children
 from arctic_runtime.ivm.frontend.scope import Names
 
 _OTHER_NAMES = {
@@ -35,23 +35,25 @@ _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 
 def mark_unlike(node: Node, names: Names) -> Node:
     """The same tree, with its equalities written as the module's head says."""
-    if children(node):
+    if list_children(node):
         node = map_children(node, lambda child: mark_unlike(child, names))
     match node:
         case Project(expressions=expressions):
-            return replace(node, expressions=tuple((name, marked(value, names)) for name, value in expressions))
+            return replace(
+                node, expressions=tuple((name, mark_equalities(value, names)) for name, value in expressions)
+            )
         case Filter(condition=condition):
-            return replace(node, condition=marked(condition, names))
+            return replace(node, condition=mark_equalities(condition, names))
         case Join(on=on) | SemiJoin(on=on):
-            return replace(node, on=None if on is None else marked(on, names))
+            return replace(node, on=None if on is None else mark_equalities(on, names))
     return node
 
 
-def correspond(left: str | None, right: str | None) -> bool:
+def is_comparison_lossless(left: str | None, right: str | None) -> bool:
     """Whether comparing two types leaves values as they are, so that each equals one of the other type at most."""
     if left is None or right is None:
         return False
-    one, other = _digits(left), _digits(right)
+    one, other = _count_digits(left), _count_digits(right)
     if one and other:
         return max(one[0], other[0]) + max(one[1], other[1]) <= _MOST_DIGITS
     return is_same(left, right) and "collate" not in left
@@ -59,16 +61,16 @@ def correspond(left: str | None, right: str | None) -> bool:
 
 def is_same(left: str, right: str) -> bool:
     """Whether two types are one by another name."""
-    return _canonical(left) == _canonical(right)
+    return _normalize_type(left) == _normalize_type(right)
 
 
-def common_type(left: str, right: str) -> str | None:
+def find_common_type(left: str, right: str) -> str | None:
     """The type of a column with values of both types, as a set operation has; None where that is not certain."""
-    one, other = _digits(left), _digits(right)
-    kinds = {_canonical(left), _canonical(right)}
-    if one and other and correspond(left, right):
+    one, other = _count_digits(left), _count_digits(right)
+    kinds = {_normalize_type(left), _normalize_type(right)}
+    if one and other and is_comparison_lossless(left, right):
         if all(map(is_whole, kinds)):
-            return max(kinds, key=lambda kind: _digits(kind) or (0, 0))
+            return max(kinds, key=lambda kind: _count_digits(kind) or (0, 0))
         whole, rest = max(one[0], other[0]), max(one[1], other[1])
         return f"decimal({whole + rest},{rest})"
     if "double" in kinds and (one or other or "float" in kinds):
@@ -76,46 +78,48 @@ def common_type(left: str, right: str) -> str | None:
     return "timestamp" if kinds == {"date", "timestamp"} else None
 
 
-def marked(condition: exp.Expr, names: Names) -> exp.Expr:
+def mark_equalities(condition: exp.Expr, names: Names) -> exp.Expr:
     """The condition with those equalities rewritten that have to hold for it to be true."""
     match condition:
         case exp.Paren():
-            return exp.Paren(this=marked(condition.this, names))
+            return exp.Paren(this=mark_equalities(condition.this, names))
         case exp.And():
-            return exp.And(this=marked(condition.this, names), expression=marked(condition.expression, names))
+            return exp.And(
+                this=mark_equalities(condition.this, names), expression=mark_equalities(condition.expression, names)
+            )
         case exp.EQ() | exp.NullSafeEQ():
-            return _compared(condition, names)
+            return _mark_equality(condition, names)
     return condition
 
 
-def _compared(equality: exp.EQ | exp.NullSafeEQ, names: Names) -> exp.Expr:
+def _mark_equality(equality: exp.EQ | exp.NullSafeEQ, names: Names) -> exp.Expr:
     left, right = equality.this, equality.expression
     is_left, is_right = (isinstance(side.unnest(), exp.Column) for side in (left, right))
     types = names.type_of(left), names.type_of(right)
     if is_left and is_right:
-        keeps = correspond(*types)
-        return _of(equality, not (keeps and _stands_for(*types)), not keeps)
-    return _of(
+        keeps = is_comparison_lossless(*types)
+        return _rebuild_equality(equality, not (keeps and _is_interchangeable(*types)), not keeps)
+    return _rebuild_equality(
         equality,
         is_left and not _has_one_value(types[0], types[1], right),
         is_right and not _has_one_value(types[1], types[0], left),
     )
 
 
-def _stands_for(left: str | None, right: str | None) -> bool:
+def _is_interchangeable(left: str | None, right: str | None) -> bool:
     """Whether values of two types that equal each other are the same; 0.0 and -0.0 are not."""
-    return left is not None and right is not None and is_same(left, right) and _canonical(left) not in _INEXACT
+    return left is not None and right is not None and is_same(left, right) and _normalize_type(left) not in _INEXACT
 
 
 def _has_one_value(of_type: str | None, other_type: str | None, other: exp.Expr) -> bool:
     """Whether a column that equals an expression has one value where that has one."""
-    own = _canonical(of_type or "")
-    if own in _MOMENTS and other_type == "string" and not used(other):
+    own = _normalize_type(of_type or "")
+    if own in _MOMENTS and other_type == "string" and not list_used_columns(other):
         return True
-    return correspond(of_type, other_type) and own not in _INEXACT
+    return is_comparison_lossless(of_type, other_type) and own not in _INEXACT
 
 
-def _of(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool) -> exp.Expr:
+def _rebuild_equality(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool) -> exp.Expr:
     if not left and not right:
         return equality
     sides = ((equality.this, left), (equality.expression, right))
@@ -123,13 +127,13 @@ def _of(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool) -> exp.Expr:
     return type(equality)(this=one, expression=other)
 
 
-def _digits(of_type: str) -> tuple[int, int] | None:
+def _count_digits(of_type: str) -> tuple[int, int] | None:
     """The most digits that an exact number has before and behind its point; None for other types."""
-    precision, scale = digits(of_type) or (0, 0)
+    precision, scale = count_digits(of_type) or (0, 0)
     return (precision - scale, scale) if precision else None
 
 
-def _canonical(of_type: str) -> str:
+def _normalize_type(of_type: str) -> str:
     """A type in one way of writing it; the length of a text is none of its values."""
     name, bracket, rest = of_type.lower().replace(" ", "").partition("(")
     known = _OTHER_NAMES.get(name, name)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import Form, column, form, parts, transformed
+from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form, transform_expression, walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Node, Project, Window, columns
-from arctic_runtime.ivm.frontend.clauses import outside_queries
+from arctic_runtime.ivm.algebra.tree import Node, Project, Window, list_columns
+from arctic_runtime.ivm.frontend.clauses import walk_outside_queries
 from arctic_runtime.ivm.frontend.scope import Names
 
 _SPECIFIED = ("partition_by", "order", "spec")
@@ -19,37 +19,41 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
     """The expression with the definitions of named windows in the place of their names."""
     known = {window.name.lower(): window for window in named}
 
-    def visit(node: exp.Expr) -> exp.Expr:
+    def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node.copy()
         if isinstance(node, exp.Window) and node.args.get("alias"):
-            return _written_out(node, known)
+            return _resolve_window_name(node, known)
         return node
 
-    has_window = type(expression) is not exp.Column and any(isinstance(part, exp.Window) for part in parts(expression))
-    return expression.transform(visit) if has_window else expression
+    has_window = type(expression) is not exp.Column and any(
+        isinstance(part, exp.Window) for part in walk_parts(expression)
+    )
+    return expression.transform(visit_node) if has_window else expression
 
 
-def windowed(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
+def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
     """The node with the columns of all window functions, and the expressions in their terms."""
     calls = {
-        form(found): found
+        get_form(part): part
         for expression in expressions
         if type(expression) is not exp.Column
-        for found in outside_queries(expression)
-        if isinstance(found, exp.Window)
+        for part in walk_outside_queries(expression)
+        if isinstance(part, exp.Window)
     }
     if not calls:
         return node, tuple(expressions)
-    node, partitions = _partitioned(node, list(calls.values()), names)
-    made = {key: names.fresh("window", names.type_of(call)) for key, call in calls.items()}
+    node, partitions = _compute_partitions(node, list(calls.values()), names)
+    made = {key: names.make_fresh("window", names.type_of(call)) for key, call in calls.items()}
     for partition in dict.fromkeys(partitions[key] for key in calls):
-        own = tuple((made[key], _over(call, partition)) for key, call in calls.items() if partitions[key] == partition)
+        own = tuple(
+            (made[key], _set_partition(call, partition)) for key, call in calls.items() if partitions[key] == partition
+        )
         node = Window(node, partition, own)
-    return node, tuple(_replaced(expression, made) for expression in expressions)
+    return node, tuple(_replace_windows(expression, made) for expression in expressions)
 
 
-def _written_out(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Window:
+def _resolve_window_name(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Window:
     """A window named by a name that names a window: followed to the end."""
     definition = window
     followed: set[str] = set()
@@ -60,43 +64,45 @@ def _written_out(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Win
         followed.add(name)
         definition = known[name]
     parts = {part: definition.args[part] for part in _SPECIFIED if definition.args.get(part)}
-    return exp.Window(this=window.this.copy(), over="OVER", **_copies(parts))
+    return exp.Window(this=window.this.copy(), over="OVER", **_copy_parts(parts))
 
 
-def _copies(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp.Expr | list[exp.Expr]]:
+def _copy_parts(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp.Expr | list[exp.Expr]]:
     return {
         name: [part.copy() for part in value] if isinstance(value, list) else value.copy()
         for name, value in parts.items()
     }
 
 
-def _partitioned(node: Node, calls: Sequence[exp.Window], names: Names) -> tuple[Node, dict[Form, tuple[str, ...]]]:
+def _compute_partitions(
+    node: Node, calls: Sequence[exp.Window], names: Names
+) -> tuple[Node, dict[Form, tuple[str, ...]]]:
     """The node with every expression that a window partitions by as a column, and each window's partition."""
     computed: dict[Form, tuple[str, exp.Expr]] = {}
     for call in calls:
         for key in call.args.get("partition_by") or []:
-            if not isinstance(key, exp.Column) and form(key) not in computed:
-                computed[form(key)] = (names.fresh("partition", names.type_of(key)), key)
+            if not isinstance(key, exp.Column) and get_form(key) not in computed:
+                computed[get_form(key)] = (names.make_fresh("partition", names.type_of(key)), key)
     if computed:
-        node = Project(node, (*((name, column(name)) for name in columns(node)), *computed.values()))
-    found = {}
+        node = Project(node, (*((name, build_column(name)) for name in list_columns(node)), *computed.values()))
+    partitions = {}
     for call in calls:
         keys = call.args.get("partition_by") or []
-        own = {key.name if isinstance(key, exp.Column) else computed[form(key)][0] for key in keys}
-        found[form(call)] = tuple(sorted(own))
-    return node, found
+        own = {key.name if isinstance(key, exp.Column) else computed[get_form(key)][0] for key in keys}
+        partitions[get_form(call)] = tuple(sorted(own))
+    return node, partitions
 
 
-def _over(call: exp.Window, partition: Sequence[str]) -> exp.Expr:
-    found = call.copy()
-    found.set("partition_by", [column(name) for name in partition])
-    return found
+def _set_partition(call: exp.Window, partition: Sequence[str]) -> exp.Expr:
+    window_call = call.copy()
+    window_call.set("partition_by", [build_column(name) for name in partition])
+    return window_call
 
 
-def _replaced(expression: exp.Expr, made: Mapping[Form, str]) -> exp.Expr:
-    def visit(node: exp.Expr) -> exp.Expr:
+def _replace_windows(expression: exp.Expr, made: Mapping[Form, str]) -> exp.Expr:
+    def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
             return node.copy()
-        return column(made[form(node)]) if isinstance(node, exp.Window) else node
+        return build_column(made[get_form(node)]) if isinstance(node, exp.Window) else node
 
-    return transformed(expression, visit)
+    return transform_expression(expression, visit_node)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, equalities, plain
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.conditions import build_conjunction, list_equalities, map_plain_columns
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import (
     Filter,
     Join,
@@ -15,49 +15,49 @@ from arctic_runtime.ivm.algebra.tree import (
     Scan,
     SemiJoin,
     SpoolScan,
-    columns,
+    list_columns,
     map_children,
-    walk,
+    walk_tree,
 )
 from arctic_runtime.model.bounds import Bound
 
 
-def joined(node: Node) -> frozenset[str]:
+def list_join_columns(node: Node) -> frozenset[str]:
     """The columns by which rows of a tree find their partners."""
-    found: set[str] = set()
-    for part in walk(node):
+    names: set[str] = set()
+    for part in walk_tree(node):
         if isinstance(part, (Join, SemiJoin)):
-            pairs = equalities(part.on, columns(part.left), columns(part.right))
-            found.update(name for pair in pairs for name in (pair.left, pair.right))
-    return frozenset(found)
+            pairs = list_equalities(part.on, list_columns(part.left), list_columns(part.right))
+            names.update(name for pair in pairs for name in (pair.left, pair.right))
+    return frozenset(names)
 
 
-def narrowed(node: Node, given: str, bounds: Sequence[Bound]) -> Node:
+def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
     """The same rows where the sources of a restriction to the rows `given`, whose columns have these bounds, are
     read no further than these rows can be.
     """
-    below = map_children(node, lambda child: narrowed(child, given, bounds))
+    below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))
     if not isinstance(below, SemiJoin) or below.kind != "semi" or not isinstance(below.left, Scan):
         return below
-    asked = _columns_of(below.right, given)
-    pairs = equalities(below.on, columns(below.left), columns(below.right))
-    held = [
-        bound.holds(column(pair.left))
+    asked = _map_key_columns(below.right, keys_name)
+    pairs = list_equalities(below.on, list_columns(below.left), list_columns(below.right))
+    conditions = [
+        bound.build_condition(build_column(pair.left))
         for pair in pairs
         for bound in bounds
         if pair.same and asked.get(pair.right) == bound.column
     ]
-    where = conjunction(held)
+    where = build_conjunction(conditions)
     return replace(below, left=Filter(below.left, where)) if where is not None else below
 
 
-def _columns_of(node: Node, given: str) -> dict[str, str]:
+def _map_key_columns(node: Node, keys_name: str) -> dict[str, str]:
     """The columns of a tree that are those of the given rows under other names; none if it reads anything else."""
     match node:
-        case SpoolScan(name=name, names=names) if name == given:
+        case SpoolScan(name=name, names=names) if name == keys_name:
             return {name: name for name in names}
         case Project(child=child, expressions=expressions):
-            below = _columns_of(child, given)
-            return {name: below[own] for name, own in plain(expressions).items() if own in below}
+            below = _map_key_columns(child, keys_name)
+            return {name: below[own] for name, own in map_plain_columns(expressions).items() if own in below}
         case _:
             return {}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 from typing_extensions import assert_never
 
-from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -24,11 +24,11 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
+    list_columns,
 )
 
 
-def prune(node: Node, needed: Set[str]) -> Node:
+def prune_columns(node: Node, needed: Set[str]) -> Node:
     """The node with the columns `needed` and, at most, some others; it has one at least."""
     match node:
         case Scan(fields=fields, key=key):
@@ -37,54 +37,63 @@ def prune(node: Node, needed: Set[str]) -> Node:
         case SpoolScan() | OneRow():
             return node
         case Project(child=child, expressions=expressions):
-            kept = _kept(expressions, needed)
-            return Project(prune(child, _read(kept)), kept)
+            needed_expressions = _select_needed(expressions, needed)
+            return Project(prune_columns(child, _list_columns_read(needed_expressions)), needed_expressions)
         case Filter(child=child, condition=condition):
-            return Filter(prune(child, needed | set(used(condition))), condition)
+            return Filter(prune_columns(child, needed | set(list_used_columns(condition))), condition)
         case Join(left=left, right=right, on=on) | SemiJoin(left=left, right=right, on=on):
-            below = needed | set(used(on))
-            return replace(node, left=_pruned(left, below), right=_pruned(right, below))
+            below = needed | set(list_used_columns(on))
+            return replace(node, left=_prune_to_own(left, below), right=_prune_to_own(right, below))
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
-            kept = tuple(part for part in aggregates if part[0] in needed) or aggregates[: not keys]
-            return Aggregate(prune(child, set(keys) | _read(kept)), keys, kept)
+            needed_expressions = tuple(part for part in aggregates if part[0] in needed) or aggregates[: not keys]
+            return Aggregate(
+                prune_columns(child, set(keys) | _list_columns_read(needed_expressions)), keys, needed_expressions
+            )
         case Window(child=child, partition=partition, expressions=expressions):
-            found = tuple(part for part in expressions if part[0] in needed)
-            below = (needed | _read(found)) & set(columns(child))
-            return Window(prune(child, below | set(partition)), partition, found) if found else prune(child, below)
+            needed_parts = tuple(part for part in expressions if part[0] in needed)
+            below = (needed | _list_columns_read(needed_parts)) & set(list_columns(child))
+            return (
+                Window(prune_columns(child, below | set(partition)), partition, needed_parts)
+                if needed_parts
+                else prune_columns(child, below)
+            )
         case Explode(child=child, generator=generator):
-            return replace(node, child=prune(child, (needed | set(used(generator))) & set(columns(child))))
+            return replace(
+                node,
+                child=prune_columns(child, (needed | set(list_used_columns(generator))) & set(list_columns(child))),
+            )
         case Distinct(child=child):
-            return Distinct(exactly(prune(child, set(columns(child))), columns(child)))
+            return Distinct(select_exactly(prune_columns(child, set(list_columns(child))), list_columns(child)))
         case UnionAll(inputs=inputs, names=names):
             places = [place for place, name in enumerate(names) if name in needed] or [0]
-            kept_inputs = tuple(_at(part, places) for part in inputs)
+            kept_inputs = tuple(_select_at(part, places) for part in inputs)
             return UnionAll(kept_inputs, tuple(names[place] for place in places))
         case SetOperation(left=left, right=right):
             everywhere = range(len(node.names))
-            return replace(node, left=_at(left, everywhere), right=_at(right, everywhere))
+            return replace(node, left=_select_at(left, everywhere), right=_select_at(right, everywhere))
         case _:
             assert_never(node)
 
 
-def exactly(node: Node, names: Sequence[str]) -> Node:
+def select_exactly(node: Node, names: Sequence[str]) -> Node:
     """The node with just these columns, in this order."""
-    if columns(node) == tuple(names):
+    if list_columns(node) == tuple(names):
         return node
-    return Project(node, tuple((name, column(name)) for name in names))
+    return Project(node, tuple((name, build_column(name)) for name in names))
 
 
-def _pruned(node: Node, needed: Set[str]) -> Node:
-    return prune(node, needed & set(columns(node)))
+def _prune_to_own(node: Node, needed: Set[str]) -> Node:
+    return prune_columns(node, needed & set(list_columns(node)))
 
 
-def _at(node: Node, places: Sequence[int]) -> Node:
-    names = [columns(node)[place] for place in places]
-    return exactly(prune(node, set(names)), names)
+def _select_at(node: Node, places: Sequence[int]) -> Node:
+    names = [list_columns(node)[place] for place in places]
+    return select_exactly(prune_columns(node, set(names)), names)
 
 
-def _kept(expressions: tuple[tuple[str, exp.Expr], ...], needed: Set[str]) -> tuple[tuple[str, exp.Expr], ...]:
+def _select_needed(expressions: tuple[tuple[str, exp.Expr], ...], needed: Set[str]) -> tuple[tuple[str, exp.Expr], ...]:
     return tuple(part for part in expressions if part[0] in needed) or expressions[:1]
 
 
-def _read(expressions: Sequence[tuple[str, exp.Expr]]) -> set[str]:
-    return {name for _, value in expressions for name in used(value)}
+def _list_columns_read(expressions: Sequence[tuple[str, exp.Expr]]) -> set[str]:
+    return {name for _, value in expressions for name in list_used_columns(value)}

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import equalities
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SemiJoin, columns, walk
-from arctic_runtime.ivm.rewrite.column_pruning import prune
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.ivm.algebra.conditions import list_equalities
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SemiJoin, list_columns, walk_tree
+from arctic_runtime.ivm.rewrite.column_pruning import prune_columns
+from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.placement import NOT_BUCKETED, Placement
 
@@ -20,36 +20,42 @@ def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[s
     The lines hold for a full computation of the query. A join with a side that is itself a join or an aggregate has no
     line. Spark may broadcast a side that it expects to be small, whatever the line says.
     """
-    read = prune(tree, set(columns(tree)))
-    return tuple(line for node in walk(read) if isinstance(node, Join | SemiJoin) for line in _described(node, placed))
+    read = prune_columns(tree, set(list_columns(tree)))
+    return tuple(
+        line for node in walk_tree(read) if isinstance(node, Join | SemiJoin) for line in _describe_join(node, placed)
+    )
 
 
-def _described(join: Join | SemiJoin, placed: Mapping[TableName, Placement]) -> Iterator[str]:
-    left, right = _source(join.left), _source(join.right)
+def _describe_join(join: Join | SemiJoin, placed: Mapping[TableName, Placement]) -> Iterator[str]:
+    left, right = _find_source_scan(join.left), _find_source_scan(join.right)
     if left is None or right is None:
         return
     pair = f"{left.source} and {right.source}"
-    found = [
+    key_pairs = [
         (own, other)
-        for equal in equalities(join.on, columns(join.left), columns(join.right))
-        if equal.same and (own := _origin(join.left, equal.left)) and (other := _origin(join.right, equal.right))
+        for equal in list_equalities(join.on, list_columns(join.left), list_columns(join.right))
+        if equal.same
+        and (own := _find_source_column(join.left, equal.left))
+        and (other := _find_source_column(join.right, equal.right))
     ]
-    reason = _why(left, right, found, placed)
+    reason = _explain_shuffle(left, right, key_pairs, placed)
     yield f"{pair} are joined without a shuffle" if not reason else f"{pair} are joined with a shuffle: {reason}"
 
 
-def _why(left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]) -> str:
+def _explain_shuffle(
+    left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]
+) -> str:
     """Why a join needs a shuffle; empty if it needs none."""
     one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):
         if side.otherwise:
             return f"{scan.source} {side.otherwise}"
-    if not any(same_name(a, one.column) and same_name(b, other.column) for a, b in keys):
+    if not any(is_same_name(a, one.column) and is_same_name(b, other.column) for a, b in keys):
         compared = " and ".join(f"{a} = {b}" for a, b in keys) or "no columns of the same type"
         by = f"bucketed by {one.column} and {other.column}"
         return f"they are {by}, but the join compares {compared}; set `hash_key` to the join columns"
     for scan, side in ((left, one), (right, other)):
-        read = [part for part in side.partitions if any(same_name(part, of) for _, of in scan.fields)]
+        read = [part for part in side.partitions if any(is_same_name(part, field) for _, field in scan.fields)]
         if read:
             return f"{scan.source} is also partitioned by {', '.join(read)}, which the query reads"
         if len(side.nodes) > 1:
@@ -61,14 +67,14 @@ def _why(left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[T
     return ""
 
 
-def _source(node: Node) -> Scan | None:
+def _find_source_scan(node: Node) -> Scan | None:
     """The table that a side's rows are of, where every row is one of them."""
     while isinstance(node, Filter | Project):
         node = node.child
     return node if isinstance(node, Scan) else None
 
 
-def _origin(node: Node, name: str) -> str | None:
+def _find_source_column(node: Node, name: str) -> str | None:
     """The column of the table that a side's column is."""
     while isinstance(node, Filter | Project):
         if isinstance(node, Project):

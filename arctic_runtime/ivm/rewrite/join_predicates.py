@@ -9,87 +9,89 @@ from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import conjunction
-from arctic_runtime.ivm.algebra.expressions import form, used
-from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, columns
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
+from arctic_runtime.ivm.algebra.expressions import get_form, list_used_columns
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, list_columns
 
 
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     """The conditions that all have to hold; what every branch of an OR asks for is one of its own."""
     if condition is None:
         return []
     bare = condition.unnest()
     if isinstance(bare, exp.And):
-        return [*conjuncts(bare.this), *conjuncts(bare.expression)]
-    return _factored(bare) if isinstance(bare, exp.Or) else [bare]
+        return [*split_conjuncts(bare.this), *split_conjuncts(bare.expression)]
+    return _factor_disjunction(bare) if isinstance(bare, exp.Or) else [bare]
 
 
-def filtered(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+def apply_filter(node: Node, conditions: Sequence[exp.Expr]) -> Node:
     """The rows for which all conditions hold."""
-    condition = conjunction(conditions)
+    condition = build_conjunction(conditions)
     return node if condition is None else Filter(node, condition)
 
 
-def arrange(node: Node, conditions: Sequence[exp.Expr]) -> Node:
+def arrange_joins(node: Node, conditions: Sequence[exp.Expr]) -> Node:
     """The rows of inner joins for which all conditions hold, joined so that each one shares a condition if it can."""
-    leaves, own = _leaves(node)
+    leaves, own = _collect_leaves(node)
     if len(leaves) == 1:
-        return filtered(node, conditions)
+        return apply_filter(node, conditions)
     waiting = [*own, *conditions]
     parts = []
     for leaf in leaves:
-        here, waiting = _split(waiting, set(columns(leaf)))
-        parts.append(filtered(leaf, [part for part in here if used(part)]))
-        waiting = [part for part in here if not used(part)] + waiting
-    return _connected(parts, waiting)
+        here, waiting = _split_by_columns(waiting, set(list_columns(leaf)))
+        parts.append(apply_filter(leaf, [part for part in here if list_used_columns(part)]))
+        waiting = [part for part in here if not list_used_columns(part)] + waiting
+    return _connect_parts(parts, waiting)
 
 
-def _factored(condition: exp.Or) -> list[exp.Expr]:
-    branches = [conjuncts(branch) for branch in _branches(condition)]
-    shared = set.intersection(*({form(part) for part in branch} for branch in branches))
+def _factor_disjunction(condition: exp.Or) -> list[exp.Expr]:
+    branches = [split_conjuncts(branch) for branch in _split_branches(condition)]
+    shared = set.intersection(*({get_form(part) for part in branch} for branch in branches))
     if not shared:
         return [condition]
-    common = {form(part): part for part in branches[0] if form(part) in shared}
-    rest = [conjunction(part for part in branch if form(part) not in shared) for branch in branches]
+    common = {get_form(part): part for part in branches[0] if get_form(part) in shared}
+    rest = [build_conjunction(part for part in branch if get_form(part) not in shared) for branch in branches]
     left = [part for part in rest if part is not None]
     return [*common.values(), exp.or_(*left)] if len(left) == len(rest) else list(common.values())
 
 
-def _branches(condition: exp.Expr) -> list[exp.Expr]:
+def _split_branches(condition: exp.Expr) -> list[exp.Expr]:
     bare = condition.unnest()
-    return [*_branches(bare.this), *_branches(bare.expression)] if isinstance(bare, exp.Or) else [bare]
+    return [*_split_branches(bare.this), *_split_branches(bare.expression)] if isinstance(bare, exp.Or) else [bare]
 
 
-def _leaves(node: Node) -> tuple[list[Node], list[exp.Expr]]:
+def _collect_leaves(node: Node) -> tuple[list[Node], list[exp.Expr]]:
     """What a tree of inner joins joins, and under which conditions."""
     if not isinstance(node, Join) or node.kind != "inner":
         return [node], []
-    left, before = _leaves(node.left)
-    right, behind = _leaves(node.right)
-    return left + right, before + behind + conjuncts(node.on)
+    left, before = _collect_leaves(node.left)
+    right, behind = _collect_leaves(node.right)
+    return left + right, before + behind + split_conjuncts(node.on)
 
 
-def _connected(parts: Sequence[Node], conditions: Iterable[exp.Expr]) -> Node:
-    found, *left = parts
+def _connect_parts(parts: Sequence[Node], conditions: Iterable[exp.Expr]) -> Node:
+    joined, *left = parts
     waiting = list(conditions)
     while left:
-        have = set(columns(found))
-        place = next((at for at, part in enumerate(left) if _shares(waiting, have, set(columns(part)))), 0)
+        have = set(list_columns(joined))
+        place = next(
+            (at for at, part in enumerate(left) if _shares_condition(waiting, have, set(list_columns(part)))), 0
+        )
         part = left.pop(place)
-        here, waiting = _split(waiting, have | set(columns(part)))
-        found = Join("inner", found, part, conjunction(here))
-    return filtered(found, waiting)
+        here, waiting = _split_by_columns(waiting, have | set(list_columns(part)))
+        joined = Join("inner", joined, part, build_conjunction(here))
+    return apply_filter(joined, waiting)
 
 
-def _shares(conditions: Iterable[exp.Expr], have: set[str], more: set[str]) -> bool:
-    read = (used(condition) for condition in conditions if isinstance(condition, exp.EQ | exp.NullSafeEQ))
+def _shares_condition(conditions: Iterable[exp.Expr], have: set[str], more: set[str]) -> bool:
+    read = (list_used_columns(condition) for condition in conditions if isinstance(condition, exp.EQ | exp.NullSafeEQ))
     return any(have.intersection(names) and more.intersection(names) and not set(names) - have - more for names in read)
 
 
-def _split(conditions: Iterable[exp.Expr], available: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def _split_by_columns(conditions: Iterable[exp.Expr], available: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """Those that read nothing but `available`, and the others."""
     here: list[exp.Expr] = []
     others: list[exp.Expr] = []
     for condition in conditions:
-        (here if available.issuperset(used(condition)) else others).append(condition)
+        (here if available.issuperset(list_used_columns(condition)) else others).append(condition)
     return here, others

@@ -22,45 +22,47 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
+    list_columns,
 )
-from arctic_runtime.ivm.rewrite.join_predicates import conjuncts
+from arctic_runtime.ivm.rewrite.join_predicates import split_conjuncts
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like)
 _COUNTING = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank)
 
 
-def never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - one case per operator
+def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - one case per operator
     """The columns of a node that hold no null; `stored` are those of its sources."""
 
-    def of(child: Node) -> frozenset[str]:
-        return never_null(child, stored)
+    def find_in_child(child: Node) -> frozenset[str]:
+        return find_never_null(child, stored)
 
     match node:
         case Scan():
-            return frozenset(columns(node)) & stored
+            return frozenset(list_columns(node)) & stored
         case SpoolScan() | OneRow():
             return frozenset()
         case Project(child=child, expressions=expressions):
-            return _values(expressions, of(child))
+            return _find_never_null_values(expressions, find_in_child(child))
         case Filter(child=child, condition=condition) | SemiJoin(kind="semi", left=child, on=condition):
-            return of(child) | (_asked_for(condition) & set(columns(child)))
+            return find_in_child(child) | (_find_required_not_null(condition) & set(list_columns(child)))
         case Join(kind="full"):
             return frozenset()
         case Join(kind="left", left=left) | SemiJoin(left=left):
-            return of(left)
+            return find_in_child(left)
         case Join(left=left, right=right, on=on):
-            return of(left) | of(right) | (_asked_for(on) & set(columns(node)))
+            return find_in_child(left) | find_in_child(right) | (_find_required_not_null(on) & set(list_columns(node)))
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
-            return (of(child) & set(keys)) | _values(aggregates, frozenset())
+            return (find_in_child(child) & set(keys)) | _find_never_null_values(aggregates, frozenset())
         case Window(child=child, expressions=expressions):
-            return of(child) | _values([(name, value.this) for name, value in expressions], frozenset())
+            return find_in_child(child) | _find_never_null_values(
+                [(name, value.this) for name, value in expressions], frozenset()
+            )
         case Explode(child=child) | Distinct(child=child):
-            return of(child)
+            return find_in_child(child)
         case UnionAll(inputs=inputs, names=names):
-            return _by_place(inputs, names, of)
+            return _intersect_by_position(inputs, names, find_in_child)
         case SetOperation(left=left, names=names):
-            return _by_place([left], names, of)
+            return _intersect_by_position([left], names, find_in_child)
         case _:
             assert_never(node)
 
@@ -77,23 +79,25 @@ def is_never_null(value: exp.Expr, known: Set[str]) -> bool:
     return isinstance(value, (exp.Literal, exp.Boolean, *_COUNTING))
 
 
-def _values(expressions: Sequence[tuple[str, exp.Expr]], known: Set[str]) -> frozenset[str]:
+def _find_never_null_values(expressions: Sequence[tuple[str, exp.Expr]], known: Set[str]) -> frozenset[str]:
     return frozenset(name for name, value in expressions if is_never_null(value, known))
 
 
-def _asked_for(condition: exp.Expr | None) -> frozenset[str]:
+def _find_required_not_null(condition: exp.Expr | None) -> frozenset[str]:
     """Columns that are not null where a condition is true."""
-    found: set[str] = set()
-    for part in conjuncts(condition):
+    names_required: set[str] = set()
+    for part in split_conjuncts(condition):
         if isinstance(part, _COMPARISONS):
-            found.update(side.name for side in (part.this, part.expression) if isinstance(side, exp.Column))
+            names_required.update(side.name for side in (part.this, part.expression) if isinstance(side, exp.Column))
         if isinstance(part, exp.Not) and isinstance(part.this.unnest(), exp.Is):
             test = part.this.unnest()
             is_column = isinstance(test.this, exp.Column) and isinstance(test.expression, exp.Null)
-            found.update([test.this.name] if is_column else [])
-    return frozenset(found)
+            names_required.update([test.this.name] if is_column else [])
+    return frozenset(names_required)
 
 
-def _by_place(inputs: Sequence[Node], names: Sequence[str], of: Callable[[Node], frozenset[str]]) -> frozenset[str]:
-    solid = [{place for place, name in enumerate(columns(part)) if name in of(part)} for part in inputs]
+def _intersect_by_position(
+    inputs: Sequence[Node], names: Sequence[str], find_in_input: Callable[[Node], frozenset[str]]
+) -> frozenset[str]:
+    solid = [{place for place, name in enumerate(list_columns(part)) if name in find_in_input(part)} for part in inputs]
     return frozenset(names[place] for place in set.intersection(*solid))

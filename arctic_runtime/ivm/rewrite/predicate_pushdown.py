@@ -11,8 +11,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, factored, implied, replaced
-from arctic_runtime.ivm.algebra.expressions import used
+from arctic_runtime.ivm.algebra.conditions import (
+    build_conjunction,
+    derive_implied,
+    factor_conjuncts,
+    substitute_columns,
+)
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -23,73 +28,75 @@ from arctic_runtime.ivm.algebra.tree import (
     Project,
     SemiJoin,
     Window,
-    columns,
+    list_columns,
     map_children,
 )
 
 _Conditions = tuple[exp.Expr, ...]
 
 
-def pushed_down(node: Node) -> Node:
+def push_down_filters(node: Node) -> Node:
     """The same rows and columns, with each condition as far down as it means the same."""
-    return _under(node, ())
+    return _push_under(node, ())
 
 
-def _under(node: Node, conditions: _Conditions) -> Node:
+def _push_under(node: Node, conditions: _Conditions) -> Node:
     """The node's rows for which the conditions are true."""
     match node:
         case Filter(child=child, condition=condition):
-            return _under(child, (*factored(condition), *conditions))
+            return _push_under(child, (*factor_conjuncts(condition), *conditions))
         case Project(child=child, expressions=expressions):
-            inner = tuple(replaced(part, dict(expressions)) for part in conditions)
-            return replace(node, child=_under(child, inner))
+            inner = tuple(substitute_columns(part, dict(expressions)) for part in conditions)
+            return replace(node, child=_push_under(child, inner))
         case Distinct(child=child):
-            return replace(node, child=_under(child, conditions))
+            return replace(node, child=_push_under(child, conditions))
         case Join():
-            return _under_join(node, conditions)
+            return _push_under_join(node, conditions)
         case SemiJoin():
-            return _under_semi_join(node, conditions)
+            return _push_under_semi_join(node, conditions)
         case Aggregate(child=child, keys=allowed) | Window(child=child, partition=allowed):
-            return _under_part(node, child, allowed, conditions)
+            return _push_under_part(node, child, allowed, conditions)
         case Explode(child=child):
-            return _under_part(node, child, columns(child), conditions)
+            return _push_under_part(node, child, list_columns(child), conditions)
         case _:
-            return _filtered(map_children(node, pushed_down), conditions)
+            return _apply_filter(map_children(node, push_down_filters), conditions)
 
 
-def _under_part(
+def _push_under_part(
     node: Aggregate | Window | Explode, child: Node, allowed: Collection[str], conditions: _Conditions
 ) -> Node:
-    below, rest = _split(conditions, allowed)
-    return _filtered(replace(node, child=_under(child, below)), rest)
+    below, rest = _split_by_columns(conditions, allowed)
+    return _apply_filter(replace(node, child=_push_under(child, below)), rest)
 
 
-def _under_join(node: Join, conditions: _Conditions) -> Node:
+def _push_under_join(node: Join, conditions: _Conditions) -> Node:
     if node.kind == "full":
-        return _filtered(map_children(node, pushed_down), conditions)
+        return _apply_filter(map_children(node, push_down_filters), conditions)
     if node.kind == "left":
-        left, rest = _split(conditions, columns(node.left))
-        right, on = _split(factored(node.on), columns(node.right))
-        return _filtered(_joined(node, left, right, on), rest)
-    left, others = _split((*factored(node.on), *conditions), columns(node.left))
-    right, on = _split(others, columns(node.right))
-    return _joined(node, left, right, on)
+        left, rest = _split_by_columns(conditions, list_columns(node.left))
+        right, on = _split_by_columns(factor_conjuncts(node.on), list_columns(node.right))
+        return _apply_filter(_rebuild_join(node, left, right, on), rest)
+    left, others = _split_by_columns((*factor_conjuncts(node.on), *conditions), list_columns(node.left))
+    right, on = _split_by_columns(others, list_columns(node.right))
+    return _rebuild_join(node, left, right, on)
 
 
-def _under_semi_join(node: SemiJoin, conditions: _Conditions) -> Node:
-    left, rest = _split(conditions, columns(node.left))
-    right, on = _split(factored(node.on), columns(node.right))
+def _push_under_semi_join(node: SemiJoin, conditions: _Conditions) -> Node:
+    left, rest = _split_by_columns(conditions, list_columns(node.left))
+    right, on = _split_by_columns(factor_conjuncts(node.on), list_columns(node.right))
     if node.kind == "semi":
-        more, on = _split(on, columns(node.left))
+        more, on = _split_by_columns(on, list_columns(node.left))
         left = (*left, *more)
-    return _filtered(_joined(node, left, right, on), rest)
+    return _apply_filter(_rebuild_join(node, left, right, on), rest)
 
 
-def _joined(node: Join | SemiJoin, left: _Conditions, right: _Conditions, on: _Conditions) -> Node:
-    return replace(node, left=_under(node.left, left), right=_under(node.right, right), on=conjunction(on))
+def _rebuild_join(node: Join | SemiJoin, left: _Conditions, right: _Conditions, on: _Conditions) -> Node:
+    return replace(
+        node, left=_push_under(node.left, left), right=_push_under(node.right, right), on=build_conjunction(on)
+    )
 
 
-def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
+def _split_by_columns(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
     """Those that read only allowed columns, with what others imply of these, and the others.
 
     A condition that reads no column stays where it is.
@@ -97,9 +104,9 @@ def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_C
     inside: list[exp.Expr] = []
     others: list[exp.Expr] = []
     for part in conditions:
-        read = used(part)
+        read = list_used_columns(part)
         is_inside = read and set(allowed).issuperset(read)
-        pushed = part if is_inside else implied(part, allowed)
+        pushed = part if is_inside else derive_implied(part, allowed)
         if pushed is not None:
             inside.append(pushed)
         if not is_inside:
@@ -107,6 +114,6 @@ def _split(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_C
     return tuple(inside), tuple(others)
 
 
-def _filtered(node: Node, conditions: _Conditions) -> Node:
-    condition = conjunction(conditions)
+def _apply_filter(node: Node, conditions: _Conditions) -> Node:
+    condition = build_conjunction(conditions)
     return node if condition is None else Filter(node, condition)

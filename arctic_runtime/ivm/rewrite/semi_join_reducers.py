@@ -12,8 +12,15 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from typing_extensions import assert_never
 
-from arctic_runtime.ivm.algebra.conditions import Equality, conjunction, conjuncts, equalities, plain, replaced
-from arctic_runtime.ivm.algebra.expressions import column, form, parts
+from arctic_runtime.ivm.algebra.conditions import (
+    Equality,
+    build_conjunction,
+    list_equalities,
+    map_plain_columns,
+    split_conjuncts,
+    substitute_columns,
+)
+from arctic_runtime.ivm.algebra.expressions import build_column, get_form, walk_parts
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -30,15 +37,15 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    children,
-    columns,
+    list_children,
+    list_columns,
+    list_scans,
     map_children,
-    scans,
 )
-from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
-from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.ivm.rules.semi_join import is_judged_otherwise
-from arctic_runtime.ivm.rules.terms import project, select
+from arctic_runtime.ivm.rules.terms import project_columns, select_columns
 from arctic_runtime.model.names import TableName
 
 _MOST_LOOKS = 3
@@ -81,15 +88,15 @@ class SemiJoinReducer:
         """The images of the source that trees read, and the name of the spool for each."""
         return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
 
-    def over(self, tree: Node) -> Node:
+    def reduce_tree(self, tree: Node) -> Node:
         """The same tree over the reduced rows in place of the source; it reads changes as before."""
         if isinstance(tree, Scan):
-            return self._spool_scan(tree) if _read(tree, self.source) else tree
-        return map_children(tree, self.over)
+            return self._spool_scan(tree) if _list_row_scans(tree, self.source) else tree
+        return map_children(tree, self.reduce_tree)
 
     def _spool_scan(self, scan: Scan) -> Node:
         rows = SpoolScan(self.images[scan.image], tuple(dict.fromkeys(own for _, own in scan.fields)))
-        return Project(rows, tuple((made, column(own)) for made, own in scan.fields))
+        return Project(rows, tuple((made, build_column(own)) for made, own in scan.fields))
 
     @property
     def whole(self) -> Scan:
@@ -112,45 +119,47 @@ class SemiJoinReducer:
         return made if self.changes is None else (*made, self.changes)
 
 
-def with_reducers(
+def add_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
     """The trees over semi-join reducers in place of `sources`, where these suffice, and the reducers in build order.
 
     A reducer may read an earlier one. The spools named in `few` have about as many rows as have changed.
     """
-    found: list[SemiJoinReducer] = []
+    added: list[SemiJoinReducer] = []
     for source in sources:
-        known = frozenset(few).union(*(part.images.values() for part in found))
-        made = _reducers(trees, source, known, len(found))
+        known = frozenset(few).union(*(part.images.values() for part in added))
+        made = _plan_reducers(trees, source, known, len(added))
         if made:
-            trees = [made[-1].over(tree) for tree in trees]
-            found.extend(made)
-    return tuple(trees), tuple(found)
+            trees = [made[-1].reduce_tree(tree) for tree in trees]
+            added.extend(made)
+    return tuple(trees), tuple(added)
 
 
-def _reducers(
+def _plan_reducers(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
 ) -> tuple[SemiJoinReducer, ...]:
     """The reducer of a source, after the reducers that its own lookups need; numbered from `first` on.
 
     Empty if the trees need the whole source.
     """
-    found = _lookups(trees, source, few)
-    if not found:
+    lookups = _collect_lookups(trees, source, few)
+    if not lookups:
         return ()
-    repeated = [one.values for one in found if _read(one.values, source)]
-    helpers = _reducers(repeated, source, few, first, depth + 1) if repeated and depth < _MOST_LOOKS else ()
+    repeated = [one.values for one in lookups if _list_row_scans(one.values, source)]
+    helpers = _plan_reducers(repeated, source, few, first, depth + 1) if repeated and depth < _MOST_LOOKS else ()
     if repeated and not helpers:
         return ()
     if helpers:
-        found = tuple(replace(one, values=helpers[-1].over(one.values)) for one in found)
-    read = tuple(scan for tree in trees for scan in _read(tree, source))
-    part = SemiJoinReducer(source, f"__arctic_part_{first + len(helpers)}", found, read, _condition(trees, source))
+        lookups = tuple(replace(one, values=helpers[-1].reduce_tree(one.values)) for one in lookups)
+    read = tuple(scan for tree in trees for scan in _list_row_scans(tree, source))
+    part = SemiJoinReducer(
+        source, f"__arctic_part_{first + len(helpers)}", lookups, read, _find_common_condition(trees, source)
+    )
     return (*helpers, part)
 
 
-def _lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
+def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
     """The lookups for all rows of a source, in any image, that the trees can need; None if they can need all rows.
 
     The spools named in `few` hold only changed rows and their join partners.
@@ -158,44 +167,46 @@ def _lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> t
     collector = _LookupCollector(source, few)
     try:
         for tree in trees:
-            collector.visit(tree, ())
+            collector.visit_node(tree, ())
     except _NeedsAllRows:
         return None
     return tuple(dict.fromkeys(collector.lookups))
 
 
-def _read(tree: Node, source: TableName) -> tuple[Scan, ...]:
+def _list_row_scans(tree: Node, source: TableName) -> tuple[Scan, ...]:
     """The scans by which a tree reads rows of a source besides its changes."""
-    return tuple(scan for scan in scans(tree) if scan.source == source and scan.reads_rows)
+    return tuple(scan for scan in list_scans(tree) if scan.source == source and scan.reads_rows)
 
 
-def _condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
+def _find_common_condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
     """The conjuncts that hold at every scan of a source, over the source's own columns; None if there are none.
 
     Only comparisons count: a lookup of a row costs less than matching a pattern with it.
     """
-    found = [
-        {form(part): part for part in conditions}
+    condition_sets = [
+        {get_form(part): part for part in conditions}
         for tree in trees
-        for conditions in _conditions(pushed_down(tree), source)
+        for conditions in _list_scan_conditions(push_down_filters(tree), source)
     ]
-    common = set(found[0]).intersection(*found[1:])
-    return conjunction(part for made, part in found[0].items() if made in common and _compares(part))
+    common = set(condition_sets[0]).intersection(*condition_sets[1:])
+    return build_conjunction(
+        part for made, part in condition_sets[0].items() if made in common and _is_comparison(part)
+    )
 
 
-def _compares(condition: exp.Expr) -> bool:
-    return all(isinstance(part, _COMPARISONS) for part in parts(condition))
+def _is_comparison(condition: exp.Expr) -> bool:
+    return all(isinstance(part, _COMPARISONS) for part in walk_parts(condition))
 
 
-def _conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
+def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
     """The conditions of each scan of a source's rows."""
-    scan, conditions = (node.child, conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
+    scan, conditions = (node.child, split_conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
     if not isinstance(scan, Scan):
-        for child in children(node):
-            yield from _conditions(child, source)
+        for child in list_children(node):
+            yield from _list_scan_conditions(child, source)
     elif scan.source == source and scan.reads_rows:
-        own = {name: column(field) for name, field in scan.fields}
-        yield tuple(replaced(part, own) for part in conditions)
+        own = {name: build_column(field) for name, field in scan.fields}
+        yield tuple(substitute_columns(part, own) for part in conditions)
 
 
 class _NeedsAllRows(Exception):
@@ -223,33 +234,35 @@ class _LookupCollector:
     lookups: list[Lookup] = field(default_factory=list)
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
-    def visit(self, node: Node, sought: _Soughts) -> None:
+    def visit_node(self, node: Node, sought: _Soughts) -> None:
         """Notes the lookups of the source below a node whose rows are restricted by `sought`."""
-        if not _read(node, self.source):
+        if not _list_row_scans(node, self.source):
             return
         match node:
             case Scan():
-                self._note(node, sought)
+                self._note_lookup(node, sought)
             case SpoolScan() | OneRow():
                 pass
             case Project(child=child, expressions=expressions):
-                self.visit(child, _through(sought, plain(expressions)))
+                self.visit_node(child, _rename_restrictions(sought, map_plain_columns(expressions)))
             case Filter(child=child) | Distinct(child=child):
-                self.visit(child, sought)
+                self.visit_node(child, sought)
             case Aggregate(child=child, keys=names) | Window(child=child, partition=names):
-                self.visit(child, _through(sought, {name: name for name in names}))
+                self.visit_node(child, _rename_restrictions(sought, {name: name for name in names}))
             case Explode(child=child):
-                self.visit(child, _through(sought, {name: name for name in columns(child)}))
+                self.visit_node(child, _rename_restrictions(sought, {name: name for name in list_columns(child)}))
             case Join() | SemiJoin():
-                for side, below in zip((node.left, node.right), self._of_sides(node, sought), strict=True):
-                    self.visit(side, below)
+                for side, below in zip((node.left, node.right), self._split_by_side(node, sought), strict=True):
+                    self.visit_node(side, below)
             case UnionAll(names=names) | SetOperation(names=names):
-                for part in children(node):
-                    self.visit(part, _through(sought, dict(zip(names, columns(part), strict=True))))
+                for part in list_children(node):
+                    self.visit_node(
+                        part, _rename_restrictions(sought, dict(zip(names, list_columns(part), strict=True)))
+                    )
             case _:
                 assert_never(node)
 
-    def _note(self, node: Scan, sought: _Soughts) -> None:
+    def _note_lookup(self, node: Scan, sought: _Soughts) -> None:
         """Notes the restriction whose values are cheapest to compute.
 
         A lookup by the source's key returns at most one row for each value, so extra values do no harm. Extra values
@@ -259,32 +272,36 @@ class _LookupCollector:
             raise _NeedsAllRows
         fields = dict(node.fields)
         ways = [
-            self._wider(one.values, columns(one.values))
-            if set(node.key or ()) == set(one.columns) or _read(one.values, self.source)
+            self._select_superset(one.values, list_columns(one.values))
+            if set(node.key or ()) == set(one.columns) or _list_row_scans(one.values, self.source)
             else one.values
             for one in sought
         ]
-        values, best = min(zip(ways, sought, strict=True), key=lambda way: self._cost(way[0]))
+        values, best = min(zip(ways, sought, strict=True), key=lambda way: self._rank_cost(way[0]))
         self.lookups.append(Lookup(tuple(fields[name] for name in best.columns), values, best.null_safe))
 
-    def _cost(self, values: Node) -> tuple[int, int]:
-        whole = [scan.source for scan in scans(values) if not self.is_small(scan)]
+    def _rank_cost(self, values: Node) -> tuple[int, int]:
+        whole = [scan.source for scan in list_scans(values) if not self.is_small(scan)]
         return whole.count(self.source), len(whole)
 
-    def _of_sides(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
+    def _split_by_side(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
         """The restrictions of either side: on its own columns, on equal columns, and by partners on the other side."""
         if node.kind == "full":
             return (), ()
-        equal = equalities(node.on, columns(node.left), columns(node.right))
+        equal = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
         to_right, to_left = {pair.left: pair.right for pair in equal}, {pair.right: pair.left for pair in equal}
-        own = {name: name for name in columns(node)}
-        left = _through(sought, {**(to_left if node.kind == "inner" else {}), **_only(own, node.left)})
-        right = _through(sought, {**to_right, **(_only(own, node.right) if node.kind == "inner" else {})})
-        by_left = self._partners(node.left, left, equal, to_right)
-        by_right = self._partners(node.right, right, equal, to_left) if node.kind in ("inner", "semi") else ()
+        own = {name: name for name in list_columns(node)}
+        left = _rename_restrictions(
+            sought, {**(to_left if node.kind == "inner" else {}), **_select_side_columns(own, node.left)}
+        )
+        right = _rename_restrictions(
+            sought, {**to_right, **(_select_side_columns(own, node.right) if node.kind == "inner" else {})}
+        )
+        by_left = self._restrict_partners(node.left, left, equal, to_right)
+        by_right = self._restrict_partners(node.right, right, equal, to_left) if node.kind in ("inner", "semi") else ()
         return (*left, *by_right), (*right, *by_left)
 
-    def _partners(
+    def _restrict_partners(
         self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
     ) -> _Soughts:
         """The restrictions that the rows of one side, if they are few, put on the other; `others` are its columns."""
@@ -292,8 +309,8 @@ class _LookupCollector:
             return ()
         null_safe = any(pair.null_safe for pair in equal)
         limits = ((one.columns, one.values, one.null_safe) for one in sought)
-        few = [side] if self.is_small(side) else [restrict(side, *one) for one in limits]
-        return tuple(_Sought(tuple(others.values()), select(rows, tuple(others)), null_safe) for rows in few)
+        few = [side] if self.is_small(side) else [restrict_to_keys(side, *one) for one in limits]
+        return tuple(_Sought(tuple(others.values()), select_columns(rows, tuple(others)), null_safe) for rows in few)
 
     def is_small(self, node: Node) -> bool:
         """Whether a tree has about as many rows as have changed."""
@@ -314,59 +331,59 @@ class _LookupCollector:
             case Project() | Filter() | Distinct() | Explode() | Aggregate() | Window():
                 return self.is_small(node.child)
             case Join(kind="full") | UnionAll():
-                return all(map(self.is_small, children(node)))
+                return all(map(self.is_small, list_children(node)))
             case Join(kind="inner") | SemiJoin(kind="semi"):
-                has_link = bool(equalities(node.on, columns(node.left), columns(node.right)))
-                return has_link and any(map(self.is_small, children(node)))
+                has_link = bool(list_equalities(node.on, list_columns(node.left), list_columns(node.right)))
+                return has_link and any(map(self.is_small, list_children(node)))
             case Join() | SemiJoin() | SetOperation(kind="except"):
                 return self.is_small(node.left)
             case SetOperation():
-                return any(map(self.is_small, children(node)))
+                return any(map(self.is_small, list_children(node)))
             case _:
                 assert_never(node)
 
-    def _wider(self, node: Node, names: tuple[str, ...]) -> Node:
+    def _select_superset(self, node: Node, names: tuple[str, ...]) -> Node:
         """The values of some columns, or a superset, from one small side of a join if that side has the columns."""
         match node:
-            case Project(child=child, expressions=expressions) if set(names) <= set(plain(expressions)):
-                inner = plain(expressions)
-                below = self._wider(child, tuple(dict.fromkeys(inner[name] for name in names)))
-                return project(below, [(name, column(inner[name])) for name in names])
-            case SemiJoin(kind="semi") if set(names) <= (equal := self._right_columns(node)).keys():
-                below = self._wider(node.right, tuple(dict.fromkeys(equal[name] for name in names)))
-                return project(below, [(name, column(equal[name])) for name in names])
+            case Project(child=child, expressions=expressions) if set(names) <= set(map_plain_columns(expressions)):
+                inner = map_plain_columns(expressions)
+                below = self._select_superset(child, tuple(dict.fromkeys(inner[name] for name in names)))
+                return project_columns(below, [(name, build_column(inner[name])) for name in names])
+            case SemiJoin(kind="semi") if set(names) <= (equal := self._map_right_columns(node)).keys():
+                below = self._select_superset(node.right, tuple(dict.fromkeys(equal[name] for name in names)))
+                return project_columns(below, [(name, build_column(equal[name])) for name in names])
             case Join() | SemiJoin():
                 sides = (node.left, node.right) if node.kind == "inner" else (node.left,)
-                alone = (side for side in sides if self.is_small(side) and set(names) <= set(columns(side)))
-                found = next(alone, None) if node.kind != "full" else None
-                return self._wider(found, names) if found else select(node, names)
+                alone = (side for side in sides if self.is_small(side) and set(names) <= set(list_columns(side)))
+                small_side = next(alone, None) if node.kind != "full" else None
+                return self._select_superset(small_side, names) if small_side else select_columns(node, names)
             case UnionAll(inputs=inputs):
                 places = [node.names.index(name) for name in names]
-                at = (tuple(columns(part)[place] for place in places) for part in inputs)
-                return UnionAll(tuple(map(self._wider, inputs, at)), names)
+                at = (tuple(list_columns(part)[place] for place in places) for part in inputs)
+                return UnionAll(tuple(map(self._select_superset, inputs, at)), names)
             case Aggregate(child=child, keys=keys) if set(names) <= set(keys):
-                return self._wider(child, names)
+                return self._select_superset(child, names)
             case _:
-                return select(node, names)
+                return select_columns(node, names)
 
-    def _right_columns(self, node: SemiJoin) -> dict[str, str]:
+    def _map_right_columns(self, node: SemiJoin) -> dict[str, str]:
         """Columns with the right-side columns that contain all their values, if only the right side is small."""
         if self.is_small(node.left) or not self.is_small(node.right):
             return {}
-        pairs = equalities(node.on, columns(node.left), columns(node.right))
+        pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
         return {pair.left: pair.right for pair in pairs}
 
 
-def _only(names: Mapping[str, str], side: Node) -> dict[str, str]:
-    return {name: own for name, own in names.items() if name in columns(side)}
+def _select_side_columns(names: Mapping[str, str], side: Node) -> dict[str, str]:
+    return {name: own for name, own in names.items() if name in list_columns(side)}
 
 
-def _through(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
+def _rename_restrictions(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
     """The restrictions of an input, under the input's own column names."""
-    found = []
+    renamed = []
     for one in sought:
-        kept = [place for place, name in enumerate(one.columns) if name in names]
-        if kept:
-            values = select(one.values, [columns(one.values)[place] for place in kept])
-            found.append(_Sought(tuple(names[one.columns[place]] for place in kept), values, one.null_safe))
-    return tuple(found)
+        positions = [place for place, name in enumerate(one.columns) if name in names]
+        if positions:
+            values = select_columns(one.values, [list_columns(one.values)[place] for place in positions])
+            renamed.append(_Sought(tuple(names[one.columns[place]] for place in positions), values, one.null_safe))
+    return tuple(renamed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import assert_never
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, equalities, plain, same
+from arctic_runtime.ivm.algebra.conditions import build_conjunction, build_equality, list_equalities, map_plain_columns
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -29,8 +29,8 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    children,
-    columns,
+    list_children,
+    list_columns,
     map_children,
 )
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
@@ -64,8 +64,10 @@ class Statistics:
 
     def with_reducer(self, part: SemiJoinReducer) -> Statistics:
         """These statistics with estimates for the spools of a semi-join reducer."""
-        found = sum(_Estimates(self).counts(_matching_rows(part.whole, one))[0] for one in part.lookups)
-        rows = min(found, self.rows(part.whole))
+        lookup_rows = sum(
+            _Estimates(self).estimate_counts(_build_matching_rows(part.whole, one))[0] for one in part.lookups
+        )
+        rows = min(lookup_rows, self.estimate_rows(part.whole))
         names = part.images.values()
         return replace(
             self,
@@ -73,18 +75,20 @@ class Statistics:
             reduced={**self.reduced, **dict.fromkeys(names, part.whole)},
         )
 
-    def rows(self, tree: Node) -> float:
+    def estimate_rows(self, tree: Node) -> float:
         """The estimated row count of a tree; infinity if it is unknown."""
-        return _Estimates(self).counts(tree)[0]
+        return _Estimates(self).estimate_counts(tree)[0]
 
     def with_join_hints(self, tree: Node) -> Node:
         """The tree with a broadcast side for each join that has a small side."""
         return _Estimates(self).with_join_hints(tree)
 
 
-def _matching_rows(whole: Scan, one: Lookup) -> Node:
-    pairs = zip(one.fields, columns(one.values), strict=True)
-    return SemiJoin("semi", whole, one.values, conjunction(same(*pair, one.null_safe) for pair in pairs))
+def _build_matching_rows(whole: Scan, one: Lookup) -> Node:
+    pairs = zip(one.fields, list_columns(one.values), strict=True)
+    return SemiJoin(
+        "semi", whole, one.values, build_conjunction(build_equality(*pair, one.null_safe) for pair in pairs)
+    )
 
 
 @dataclass(frozen=True)
@@ -92,38 +96,38 @@ class _Estimates:
     statistics: Statistics
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
-    def counts(self, node: Node) -> tuple[float, float]:
+    def estimate_counts(self, node: Node) -> tuple[float, float]:
         """The estimated row count of a tree, and its row count if it read all its sources as a whole."""
         if id(node) not in self.known:
-            self.known[id(node)] = (node, self._counts(node))
+            self.known[id(node)] = (node, self._compute_counts(node))
         return self.known[id(node)][1]
 
-    def _counts(self, node: Node) -> tuple[float, float]:
+    def _compute_counts(self, node: Node) -> tuple[float, float]:
         match node:
             case Scan():
-                return self._read(node)
+                return self._estimate_scan(node)
             case SpoolScan(name=name):
                 rows = self.statistics.spool_rows.get(name, math.inf)
                 part = self.statistics.reduced.get(name)
-                return rows, self.counts(part)[1] if part else rows
+                return rows, self.estimate_counts(part)[1] if part else rows
             case OneRow() | Aggregate(keys=()):
                 return 1, 1
             case Project() | Filter() | Distinct() | Aggregate() | Window():
-                return self.counts(node.child)
+                return self.estimate_counts(node.child)
             case Explode() | Join(kind="full"):
                 return math.inf, math.inf
             case Join() | SemiJoin():
-                return self._joined(node)
+                return self._estimate_join(node)
             case UnionAll(inputs=inputs):
-                found = [self.counts(part) for part in inputs]
-                return sum(rows for rows, _ in found), max(whole for _, whole in found)
+                input_counts = [self.estimate_counts(part) for part in inputs]
+                return sum(rows for rows, _ in input_counts), max(whole for _, whole in input_counts)
             case SetOperation(kind=kind, left=left, right=right):
-                (rows, whole), (others, _) = self.counts(left), self.counts(right)
+                (rows, whole), (others, _) = self.estimate_counts(left), self.estimate_counts(right)
                 return rows if kind == "except" else min(rows, others), whole
             case _:
                 assert_never(node)
 
-    def _read(self, node: Scan) -> tuple[float, float]:
+    def _estimate_scan(self, node: Scan) -> tuple[float, float]:
         extent = self.statistics.sources.get(node.source)
         if extent is None:
             return math.inf, math.inf
@@ -131,33 +135,33 @@ class _Estimates:
         rows = node.reads_rows * extent.rows + node.reads_changes * changes
         return rows, max(rows, extent.rows)
 
-    def _joined(self, node: Join | SemiJoin) -> tuple[float, float]:
-        (left, all_left), (right, all_right) = self.counts(node.left), self.counts(node.right)
-        values = self._values(node)
+    def _estimate_join(self, node: Join | SemiJoin) -> tuple[float, float]:
+        (left, all_left), (right, all_right) = self.estimate_counts(node.left), self.estimate_counts(node.right)
+        values = self._estimate_distinct(node)
         if node.kind == "anti":
             return left, all_left
         if node.kind == "semi":
-            return min(left, _times(right, all_left, values)), all_left
-        by_left, by_right = _times(left, all_right, values), _times(right, all_left, values)
-        whole = _times(all_left, all_right, values)
+            return min(left, _estimate_pairs(right, all_left, values)), all_left
+        by_left, by_right = _estimate_pairs(left, all_right, values), _estimate_pairs(right, all_left, values)
+        whole = _estimate_pairs(all_left, all_right, values)
         return (max(left, by_left), max(all_left, whole)) if node.kind == "left" else (min(by_left, by_right), whole)
 
-    def _values(self, node: Join | SemiJoin) -> float:
+    def _estimate_distinct(self, node: Join | SemiJoin) -> float:
         """The estimated number of distinct values of the join columns; 0 if it is unknown.
 
         It is the row count of a source on either side whose key consists of join columns.
         """
-        pairs = equalities(node.on, columns(node.left), columns(node.right))
-        found = [0.0]
+        pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
+        scan_counts = [0.0]
         for side, names in ((node.left, [pair.left for pair in pairs]), (node.right, [pair.right for pair in pairs])):
-            origins = [origin for name in names if (origin := self._origin(side, name))]
+            origins = [origin for name in names if (origin := self._find_origin(side, name))]
             for scan, _ in origins:
                 own = {name for other, name in origins if other == scan}
                 if scan.key is not None and own.issuperset(scan.key):
-                    found.append(self.counts(scan)[1])
-        return max(found)
+                    scan_counts.append(self.estimate_counts(scan)[1])
+        return max(scan_counts)
 
-    def _origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
+    def _find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
         """The scan that a column comes from, and the column's name there."""
         match node:
             case Scan():
@@ -166,15 +170,15 @@ class _Estimates:
                 part = self.statistics.reduced.get(spool)
                 return (part, name) if part else None
             case Project(expressions=expressions):
-                below = plain(expressions).get(name)
-                return self._origin(node.child, below) if below else None
+                below = map_plain_columns(expressions).get(name)
+                return self._find_origin(node.child, below) if below else None
             case UnionAll(inputs=inputs, names=names):
-                return self._origin(inputs[0], columns(inputs[0])[names.index(name)])
+                return self._find_origin(inputs[0], list_columns(inputs[0])[names.index(name)])
             case SetOperation(left=left, names=names):
-                return self._origin(left, columns(left)[names.index(name)])
+                return self._find_origin(left, list_columns(left)[names.index(name)])
             case _:
-                below_it = (child for child in children(node) if name in columns(child))
-                return next((self._origin(child, name) for child in below_it), None)
+                below_it = (child for child in list_children(node) if name in list_columns(child))
+                return next((self._find_origin(child, name) for child in below_it), None)
 
     def with_join_hints(self, node: Node) -> Node:
         """The tree with the broadcast side of each join."""
@@ -183,34 +187,34 @@ class _Estimates:
                 node,
                 left=self.with_join_hints(node.left),
                 right=self.with_join_hints(node.right),
-                broadcast=self._broadcast_side(node),
+                broadcast=self._choose_broadcast_side(node),
             )
         return map_children(node, self.with_join_hints)
 
-    def _broadcast_side(self, node: Join | SemiJoin) -> Side | None:
+    def _choose_broadcast_side(self, node: Join | SemiJoin) -> Side | None:
         """The broadcast side of a join: the smaller side of an inner join, only the right side of others."""
-        if node.kind == "full" or not equalities(node.on, columns(node.left), columns(node.right)):
+        if node.kind == "full" or not list_equalities(node.on, list_columns(node.left), list_columns(node.right)):
             return None
-        left, right = self.counts(node.left)[0], self.counts(node.right)[0]
+        left, right = self.estimate_counts(node.left)[0], self.estimate_counts(node.right)[0]
         most_shuffled = self.statistics.thresholds.shuffled_rows
         if node.kind == "inner" and left < right:
-            return "left" if right > most_shuffled and self._fits_broadcast(node.left) else None
-        return "right" if left > most_shuffled and self._fits_broadcast(node.right) else None
+            return "left" if right > most_shuffled and self._is_broadcastable(node.left) else None
+        return "right" if left > most_shuffled and self._is_broadcastable(node.right) else None
 
-    def _fits_broadcast(self, node: Node) -> bool:
-        rows, limits = self.counts(node)[0], self.statistics.thresholds
+    def _is_broadcastable(self, node: Node) -> bool:
+        rows, limits = self.estimate_counts(node)[0], self.statistics.thresholds
         is_small = rows <= limits.broadcast_rows
-        return is_small and rows * self._row_bytes(node, columns(node)) <= limits.broadcast_bytes
+        return is_small and rows * self._estimate_row_bytes(node, list_columns(node)) <= limits.broadcast_bytes
 
-    def _row_bytes(self, node: Node, names: Sequence[str]) -> float:
-        return sum(self._value_bytes(node, name) for name in names)
+    def _estimate_row_bytes(self, node: Node, names: Sequence[str]) -> float:
+        return sum(self._estimate_value_bytes(node, name) for name in names)
 
-    def _value_bytes(self, node: Node, name: str) -> float:
-        origin = self._origin(node, name)
+    def _estimate_value_bytes(self, node: Node, name: str) -> float:
+        origin = self._find_origin(node, name)
         extent = self.statistics.sources.get(origin[0].source) if origin else None
         return extent.value_bytes if extent else self.statistics.thresholds.unknown_value_bytes
 
 
-def _times(rows: float, others: float, values: float) -> float:
+def _estimate_pairs(rows: float, others: float, values: float) -> float:
     """The estimated number of pairs of `rows` with `others`, which have so many distinct `values`; else infinity."""
     return rows * max(1.0, others / values) if values and others < math.inf else math.inf

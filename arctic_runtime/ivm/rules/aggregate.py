@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, before_and_after, both, recomputed
+from arctic_runtime.ivm.rules.inputs import (
+    Inputs,
+    Names,
+    recompute_affected,
+    select_before_and_after,
+    select_old_and_new,
+)
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present
+from arctic_runtime.ivm.rules.terms import require_term
 
 
-def delta(node: Aggregate, of: Inputs) -> Node:
-    return recomputed(node, node.keys, _groups(node, of), of)
+def derive_delta(node: Aggregate, inputs: Inputs) -> Node:
+    return recompute_affected(node, node.keys, _derive_affected_groups(node, inputs), inputs)
 
 
-def touched(node: Aggregate, names: Names, of: Inputs) -> Node:
+def derive_touched(node: Aggregate, names: Names, inputs: Inputs) -> Node:
     if names and set(names) <= set(node.keys):
-        return present(of.touched(node.child, names))
-    return before_and_after(node, node.keys, _groups(node, of), names, of)
+        return require_term(inputs.derive_touched(node.child, names))
+    return select_before_and_after(node, node.keys, _derive_affected_groups(node, inputs), names, inputs)
 
 
-def either(node: Aggregate, names: Names, of: Inputs) -> Node:
+def derive_either(node: Aggregate, names: Names, inputs: Inputs) -> Node:
     if names and set(names) <= set(node.keys):
-        return of.either(node.child, names)
-    return both(node, names, of)
+        return inputs.derive_either(node.child, names)
+    return select_old_and_new(node, names, inputs)
 
 
-def _groups(node: Aggregate, of: Inputs) -> Node | None:
-    return of.touched(node.child, node.keys) if node.keys else None
+def _derive_affected_groups(node: Aggregate, inputs: Inputs) -> Node | None:
+    return inputs.derive_touched(node.child, node.keys) if node.keys else None
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

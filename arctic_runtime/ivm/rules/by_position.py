@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from arctic_runtime.ivm.algebra.tree import Node, children, columns
+from arctic_runtime.ivm.algebra.tree import Node, list_children, list_columns
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
-from arctic_runtime.ivm.rules.terms import present, rename, union
+from arctic_runtime.ivm.rules.terms import rename_columns, require_term, union_terms
 
 
-def touched_in_inputs(node: Node, names: Names, of: Inputs) -> Node:
+def derive_touched_in_inputs(node: Node, names: Names, inputs: Inputs) -> Node:
     """The values that changed rows of any input have in the columns at the places of `names`."""
-    parts = [of.touched(child, _own(node, child, names)) for child in children(node)]
-    return present(union((rename(part, names) for part in parts if part is not None), names))
+    parts = [inputs.derive_touched(child, _map_own_names(node, child, names)) for child in list_children(node)]
+    return require_term(union_terms((rename_columns(part, names) for part in parts if part is not None), names))
 
 
-def either_in_inputs(node: Node, inputs: Iterable[Node], names: Names, of: Inputs) -> Node:
+def derive_either_in_inputs(node: Node, inputs: Iterable[Node], names: Names, context: Inputs) -> Node:
     """The values that rows of some inputs have there before or after."""
-    found = (rename(of.either(child, _own(node, child, names)), names) for child in inputs)
-    return present(union(found, names))
+    renamed = (
+        rename_columns(context.derive_either(child, _map_own_names(node, child, names)), names) for child in inputs
+    )
+    return require_term(union_terms(renamed, names))
 
 
-def _own(node: Node, child: Node, names: Names) -> Names:
+def _map_own_names(node: Node, child: Node, names: Names) -> Names:
     """The child's names of some columns of the node."""
-    own = dict(zip(columns(node), columns(child), strict=True))
+    own = dict(zip(list_columns(node), list_columns(child), strict=True))
     return tuple(own[name] for name in names)

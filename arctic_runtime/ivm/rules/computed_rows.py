@@ -6,24 +6,26 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import used
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.failing import can_fail
 from arctic_runtime.ivm.algebra.tree import Node
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, some
-from arctic_runtime.ivm.rules.terms import present
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, pick_some
+from arctic_runtime.ivm.rules.terms import require_term
 
 Read = Callable[[Node, Names], Node | None]
 ReadRows = Callable[[Node, Names, Inputs], Node]
 
 
-def computed_from(
-    node: Node, values: Sequence[exp.Expr], names: Names, of: Inputs, read: Read, read_rows: ReadRows
+def select_computed(
+    node: Node, values: Sequence[exp.Expr], names: Names, inputs: Inputs, read: Read, read_rows: ReadRows
 ) -> Node:
     """The columns that values are computed of, and some columns besides.
 
     Values that can fail are computed of no rows but those that are there or were (`read_rows`).
     """
-    needed = some(tuple(dict.fromkeys((*names, *(name for value in values for name in used(value))))), node)
-    if any(can_fail(value, of.known.types) for value in values):
-        return read_rows(node, needed, of)
-    return present(read(node, needed))
+    needed = pick_some(
+        tuple(dict.fromkeys((*names, *(name for value in values for name in list_used_columns(value))))), node
+    )
+    if any(can_fail(value, inputs.known.types) for value in values):
+        return read_rows(node, needed, inputs)
+    return require_term(read(node, needed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.algebra.expressions import used
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.failing import can_fail
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
@@ -20,89 +20,91 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
-    walk,
+    list_columns,
+    walk_tree,
 )
-from arctic_runtime.ivm.rules.free_columns import free
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, before_and_after, both
-from arctic_runtime.ivm.rules.terms import present
+from arctic_runtime.ivm.rules.free_columns import find_free_columns
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, select_before_and_after, select_old_and_new
+from arctic_runtime.ivm.rules.terms import require_term
 
 
-def touched_rows(node: Node, names: Names, of: Inputs) -> Node:
+def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
     """Columns of rows that came or went, and of no row that neither was nor is there."""
-    found = present(of.touched(node, names))
-    if has_only_real(node, names, of):
-        return found
-    _check(node, of)
-    return before_and_after(node, names, found, names, of)
+    candidates = require_term(inputs.derive_touched(node, names))
+    if has_only_existing(node, names, inputs):
+        return candidates
+    _check_old_values_known(node, inputs)
+    return select_before_and_after(node, names, candidates, names, inputs)
 
 
-def rows_of_either(node: Node, names: Names, of: Inputs) -> Node:
+def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
     """Columns of rows that are or were there, and of no other."""
-    if has_only_real(node, names, of):
-        return of.either(node, names)
-    _check(node, of)
-    return both(node, names, of)
+    if has_only_existing(node, names, inputs):
+        return inputs.derive_either(node, names)
+    _check_old_values_known(node, inputs)
+    return select_old_and_new(node, names, inputs)
 
 
-def has_only_real(node: Node, names: Names, of: Inputs) -> bool:
+def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
     """Whether what the rules have of some columns is of rows only that are or were there."""
     match node:
         case Scan() | SpoolScan() | OneRow():
             return True
         case Project(child=child, expressions=expressions):
-            read = (part for name, value in expressions if name in names for part in used(value))
-            return has_only_real(child, tuple(dict.fromkeys(read)), of)
+            read = (part for name, value in expressions if name in names for part in list_used_columns(value))
+            return has_only_existing(child, tuple(dict.fromkeys(read)), context)
         case Filter(child=child, condition=condition):
-            needed = tuple(dict.fromkeys((*names, *used(condition))))
-            return keeps(node, names, of) and has_only_real(child, needed, of)
+            needed = tuple(dict.fromkeys((*names, *list_used_columns(condition))))
+            return keeps_condition(node, names, context) and has_only_existing(child, needed, context)
         case Aggregate(child=child, keys=keys):
-            return not set(names) <= set(keys) or has_only_real(child, names, of)
+            return not set(names) <= set(keys) or has_only_existing(child, names, context)
         case Window(child=child, partition=partition):
             needed = tuple(dict.fromkeys((*names, *partition)))
-            return not set(names) <= set(columns(child)) or has_only_real(child, needed, of)
+            return not set(names) <= set(list_columns(child)) or has_only_existing(child, needed, context)
         case Distinct(child=child):
-            return has_only_real(child, names, of)
+            return has_only_existing(child, names, context)
         case UnionAll(inputs=inputs, names=own):
             at = [own.index(name) for name in names]
-            return all(has_only_real(part, tuple(columns(part)[place] for place in at), of) for part in inputs)
+            return all(
+                has_only_existing(part, tuple(list_columns(part)[place] for place in at), context) for part in inputs
+            )
         case _:
             return False
 
 
-def keeps(node: Filter, names: Names, of: Inputs) -> bool:
+def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
     """Whether the rules apply a condition to rows of which they have some columns.
 
     They leave it away where its columns would cost reading more, where they show what is chosen, and where it could
     fail for rows that are not there.
     """
-    needed = used(node.condition)
-    if not of.known.chosen.isdisjoint(needed) or not free(node.child, names).issuperset(needed):
+    needed = list_used_columns(node.condition)
+    if not inputs.known.chosen.isdisjoint(needed) or not find_free_columns(node.child, names).issuperset(needed):
         return False
-    is_safe = not can_fail(node.condition, of.known.types)
-    return is_safe or has_only_real(node.child, tuple(dict.fromkeys((*names, *needed))), of)
+    is_safe = not can_fail(node.condition, inputs.known.types)
+    return is_safe or has_only_existing(node.child, tuple(dict.fromkeys((*names, *needed))), inputs)
 
 
-def _check(node: Node, of: Inputs) -> None:
+def _check_old_values_known(node: Node, inputs: Inputs) -> None:
     """Raises NotMaintained where the rows that were there can't be computed again."""
-    if any(not of.known.chosen.isdisjoint(_telling(part)) for part in walk(node)):
+    if any(not inputs.known.chosen.isdisjoint(_list_identifying_columns(part)) for part in walk_tree(node)):
         raise NotMaintained(
             "NOT_REPEATABLE", "which rows existed before depends on a value that may differ if it is recomputed"
         )
 
 
-def _telling(node: Node) -> tuple[str, ...]:
+def _list_identifying_columns(node: Node) -> tuple[str, ...]:
     """The columns that tell a node's rows apart."""
     match node:
         case Filter(condition=condition):
-            return used(condition)
+            return list_used_columns(condition)
         case Join(on=on) | SemiJoin(on=on):
-            return used(on)
+            return list_used_columns(on)
         case Aggregate(keys=keys):
             return keys
         case Explode(generator=generator):
-            return used(generator)
+            return list_used_columns(generator)
         case Distinct() | SetOperation():
-            return columns(node)
+            return list_columns(node)
         case _:
             return ()

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arctic_runtime.ivm.algebra.tree import Explode, Node, columns
-from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, computed_from
-from arctic_runtime.ivm.rules.existing_rows import rows_of_either, touched_rows
+from arctic_runtime.ivm.algebra.tree import Explode, Node, list_columns
+from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, select_computed
+from arctic_runtime.ivm.rules.existing_rows import derive_either_rows, derive_touched_rows
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, select, weighted
+from arctic_runtime.ivm.rules.terms import add_multiplicity, require_term, select_columns
 
 
-def delta(node: Explode, of: Inputs) -> Node:
-    return select(replace(node, child=present(of.delta(node.child))), weighted(columns(node)))
+def derive_delta(node: Explode, inputs: Inputs) -> Node:
+    return select_columns(
+        replace(node, child=require_term(inputs.derive_delta(node.child))), add_multiplicity(list_columns(node))
+    )
 
 
-def touched(node: Explode, names: Names, of: Inputs) -> Node:
-    return _generated(node, names, of, of.touched, touched_rows)
+def derive_touched(node: Explode, names: Names, inputs: Inputs) -> Node:
+    return _derive_generated(node, names, inputs, inputs.derive_touched, derive_touched_rows)
 
 
-def either(node: Explode, names: Names, of: Inputs) -> Node:
-    return _generated(node, names, of, of.either, rows_of_either)
+def derive_either(node: Explode, names: Names, inputs: Inputs) -> Node:
+    return _derive_generated(node, names, inputs, inputs.derive_either, derive_either_rows)
 
 
-def _generated(node: Explode, names: Names, of: Inputs, read: Read, read_rows: ReadRows) -> Node:
+def _derive_generated(node: Explode, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
     """The generator is left out where none of its columns is asked for."""
     own = tuple(name for name in names if name not in node.names)
     if len(own) == len(names):
-        return present(read(node.child, names))
-    below = computed_from(node.child, [node.generator], own, of, read, read_rows)
-    return select(replace(node, child=below), names)
+        return require_term(read(node.child, names))
+    below = select_computed(node.child, [node.generator], own, inputs, read, read_rows)
+    return select_columns(replace(node, child=below), names)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from typing_extensions import assert_never
 
-from arctic_runtime.ivm.algebra.expressions import used
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -22,53 +22,59 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
+    list_columns,
 )
 
 
-def free(node: Node, names: Iterable[str]) -> frozenset[str]:
+def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
     """The columns that the rules have at hand when they look for `names` of the rows that changed."""
     asked = frozenset(names)
     match node:
         case Scan() | SpoolScan() | OneRow():
-            return frozenset(columns(node))
+            return frozenset(list_columns(node))
         case Project(child=child, expressions=expressions):
-            needed = [part for name, value in expressions if name in asked for part in used(value)]
-            below = free(child, needed)
-            return frozenset(name for name, value in expressions if below.issuperset(used(value)))
+            needed = [part for name, value in expressions if name in asked for part in list_used_columns(value)]
+            below = find_free_columns(child, needed)
+            return frozenset(name for name, value in expressions if below.issuperset(list_used_columns(value)))
         case Filter(child=child) | SemiJoin(left=child) | Distinct(child=child):
-            return free(child, asked)
+            return find_free_columns(child, asked)
         case Explode(child=child, generator=generator, names=made):
             if asked.isdisjoint(made):
-                return free(child, asked)
-            return free(child, asked.difference(made).union(used(generator))).union(made)
+                return find_free_columns(child, asked)
+            return find_free_columns(child, asked.difference(made).union(list_used_columns(generator))).union(made)
         case Join(left=left, right=right):
-            sides = [side for side in (left, right) if asked.intersection(columns(side))]
-            return frozenset().union(*(free(side, asked.intersection(columns(side))) for side in sides))
+            sides = [side for side in (left, right) if asked.intersection(list_columns(side))]
+            return frozenset().union(
+                *(find_free_columns(side, asked.intersection(list_columns(side))) for side in sides)
+            )
         case Aggregate(child=child, keys=keys):
-            return free(child, asked).intersection(keys) if asked <= set(keys) else frozenset(columns(node))
+            return (
+                find_free_columns(child, asked).intersection(keys)
+                if asked <= set(keys)
+                else frozenset(list_columns(node))
+            )
         case Window():
-            return _of_window(node, asked)
+            return _find_free_in_window(node, asked)
         case UnionAll(inputs=inputs, names=own):
-            return _in_all(inputs, own, asked)
+            return _find_free_in_all(inputs, own, asked)
         case SetOperation(left=left, right=right, names=own):
-            return _in_all((left, right), own, asked)
+            return _find_free_in_all((left, right), own, asked)
         case _:
             assert_never(node)
 
 
-def _of_window(node: Window, asked: frozenset[str]) -> frozenset[str]:
+def _find_free_in_window(node: Window, asked: frozenset[str]) -> frozenset[str]:
     if asked <= set(node.partition):
-        return free(node.child, asked).intersection(node.partition)
-    if asked <= set(columns(node.child)):
-        return free(node.child, asked.union(node.partition))
-    return frozenset(columns(node))
+        return find_free_columns(node.child, asked).intersection(node.partition)
+    if asked <= set(list_columns(node.child)):
+        return find_free_columns(node.child, asked.union(node.partition))
+    return frozenset(list_columns(node))
 
 
-def _in_all(inputs: tuple[Node, ...], names: tuple[str, ...], asked: frozenset[str]) -> frozenset[str]:
-    found = frozenset(names)
+def _find_free_in_all(inputs: tuple[Node, ...], names: tuple[str, ...], asked: frozenset[str]) -> frozenset[str]:
+    common = frozenset(names)
     for part in inputs:
-        own = dict(zip(names, columns(part), strict=True))
-        below = free(part, [own[name] for name in asked])
-        found &= {name for name in names if own[name] in below}
-    return found
+        own = dict(zip(names, list_columns(part), strict=True))
+        below = find_free_columns(part, [own[name] for name in asked])
+        common &= {name for name in names if own[name] in below}
+    return common

@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arctic_runtime.ivm.algebra.tree import Node, columns
-from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.algebra.tree import Node, list_columns
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.ivm.rules.runtime_filters import FilterSources
-from arctic_runtime.ivm.rules.terms import at, changes, present, select, signed, union, weighted
+from arctic_runtime.ivm.rules.terms import (
+    add_multiplicity,
+    has_changed,
+    read_image,
+    require_term,
+    select_columns,
+    to_zset,
+    union_terms,
+)
 from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import SHIPPED
 
@@ -44,54 +52,58 @@ class Inputs(Protocol):
     @property
     def known(self) -> Known: ...
 
-    def delta(self, node: Node) -> Node | None:
+    def derive_delta(self, node: Node) -> Node | None:
         """The added and removed rows as a Z-set, exactly."""
 
-    def touched(self, node: Node, names: Names) -> Node | None:
+    def derive_touched(self, node: Node, names: Names) -> Node | None:
         """The values of some columns in added and removed rows, or a superset."""
 
-    def either(self, node: Node, names: Names) -> Node:
+    def derive_either(self, node: Node, names: Names) -> Node:
         """The values of some columns before and after the changes, or a superset."""
 
 
-def new(node: Node) -> Node:
+def at_new(node: Node) -> Node:
     """A tree over its sources as they are now, which is the tree itself."""
     return node
 
 
-def old(node: Node, of: Inputs) -> Node:
+def at_old(node: Node, inputs: Inputs) -> Node:
     """A tree over its sources as they were."""
-    return at(node, "old", of.changed)
+    return read_image(node, "old", inputs.changed)
 
 
-def has_changes(node: Node, of: Inputs) -> bool:
-    return changes(node, of.changed)
+def has_changes(node: Node, inputs: Inputs) -> bool:
+    return has_changed(node, inputs.changed)
 
 
-def some(names: Names, node: Node) -> Names:
+def pick_some(names: Names, node: Node) -> Names:
     """These columns; if there are none, the node's first column, so that rows still count."""
-    return names or columns(node)[:1]
+    return names or list_columns(node)[:1]
 
 
-def recomputed(node: Node, unit: Names, affected: Node | None, of: Inputs) -> Node:
+def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
     """The Z-set that replaces all rows with affected values in the columns `unit`; without a unit, all rows."""
-    before, after = _affected(node, unit, affected, of)
-    return present(union((signed(before, -1), signed(after, 1)), weighted(columns(node))))
+    before, after = _split_affected(node, unit, affected, inputs)
+    return require_term(union_terms((to_zset(before, -1), to_zset(after, 1)), add_multiplicity(list_columns(node))))
 
 
-def before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, of: Inputs) -> Node:
+def select_before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, inputs: Inputs) -> Node:
     """Columns of all old and new rows with affected values in the columns `unit`; without a unit, of all rows."""
-    return present(union(_affected(node, unit, affected, of), names))
+    return require_term(union_terms(_split_affected(node, unit, affected, inputs), names))
 
 
-def both(node: Node, names: Names, of: Inputs) -> Node:
+def select_old_and_new(node: Node, names: Names, inputs: Inputs) -> Node:
     """Columns of all rows of a tree before and after."""
-    return before_and_after(node, (), None, names, of) if has_changes(node, of) else select(node, names)
+    return (
+        select_before_and_after(node, (), None, names, inputs)
+        if has_changes(node, inputs)
+        else select_columns(node, names)
+    )
 
 
-def _affected(node: Node, unit: Names, affected: Node | None, of: Inputs) -> tuple[Node, Node]:
-    images = (old(node, of), new(node))
+def _split_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> tuple[Node, Node]:
+    images = (at_old(node, inputs), at_new(node))
     if affected is None or not unit:
         return images
-    before, after = (restrict(image, unit, affected) for image in images)
+    before, after = (restrict_to_keys(image, unit, affected) for image in images)
     return before, after

@@ -6,73 +6,73 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Explode, Join, Node, SemiJoin, UnionAll, columns
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Explode, Join, Node, SemiJoin, UnionAll, list_columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, old
-from arctic_runtime.ivm.rules.join_conditions import linked
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_old, has_changes
+from arctic_runtime.ivm.rules.join_conditions import close_condition
 from arctic_runtime.ivm.rules.partners import (
-    expressible,
-    pairs_by_right,
-    pairs_of_either,
-    partners_of_changed,
-    replaced_by_right,
-    rows_of_either,
-    touched_by,
+    derive_pairs_by_right,
+    derive_replacements_by_right,
+    derive_touched_by,
+    map_equal_columns,
+    select_either_rows,
+    select_pairs_of_either,
+    select_partners_of_changed,
 )
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, project, select, union, weighted
+from arctic_runtime.ivm.rules.terms import add_multiplicity, project_columns, require_term, select_columns, union_terms
 
 
-def delta(node: Join, of: Inputs) -> Node:
+def derive_delta(node: Join, inputs: Inputs) -> Node:
     if node.kind == "full":
-        return present(of.delta(halves(node)))
+        return require_term(inputs.derive_delta(split_full_join(node)))
     terms: list[Node] = []
-    left = of.delta(node.left)
+    left = inputs.derive_delta(node.left)
     if left is not None:
-        right = partners_of_changed(old(node.right, of), node.left, node.on, of)
+        right = select_partners_of_changed(at_old(node.right, inputs), node.left, node.on, inputs)
         terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, of):
-        terms.extend(_by_right(node, of))
-    return present(union(terms, weighted(columns(node))))
+    if has_changes(node.right, inputs):
+        terms.extend(_derive_by_right(node, inputs))
+    return require_term(union_terms(terms, add_multiplicity(list_columns(node))))
 
 
-def touched(node: Join, names: Names, of: Inputs) -> Node:
-    node = linked(node, of)
+def derive_touched(node: Join, names: Names, inputs: Inputs) -> Node:
+    node = close_condition(node, inputs)
     if node.kind == "full":
-        return present(of.touched(halves(node), names))
+        return require_term(inputs.derive_touched(split_full_join(node), names))
     terms: list[Node] = []
-    if has_changes(node.left, of):
-        terms.append(touched_by(node.left, node.right, node.on, names, of, node.kind == "left"))
-    if has_changes(node.right, of):
-        terms.append(touched_by(node.right, node.left, node.on, names, of))
-    return _or_alone(present(union(terms, names)), node, names)
+    if has_changes(node.left, inputs):
+        terms.append(derive_touched_by(node.left, node.right, node.on, names, inputs, node.kind == "left"))
+    if has_changes(node.right, inputs):
+        terms.append(derive_touched_by(node.right, node.left, node.on, names, inputs))
+    return _add_unmatched(require_term(union_terms(terms, names)), node, names)
 
 
-def either(node: Join, names: Names, of: Inputs) -> Node:
-    node = linked(node, of)
-    if not has_changes(node, of) and not set(names) <= set(columns(node.left)):
-        return select(node, names)
+def derive_either(node: Join, names: Names, inputs: Inputs) -> Node:
+    node = close_condition(node, inputs)
+    if not has_changes(node, inputs) and not set(names) <= set(list_columns(node.left)):
+        return select_columns(node, names)
     if node.kind == "full":
-        return of.either(halves(node), names)
-    if _outer(node, names) and not set(names) <= set(expressible(node.left, node.right, node.on)):
-        return _or_alone(rows_of_either(node, names, of), node, names)
-    return _or_alone(pairs_of_either(node.left, node.right, node.on, names, of), node, names)
+        return inputs.derive_either(split_full_join(node), names)
+    if _shows_unmatched(node, names) and not set(names) <= set(map_equal_columns(node.left, node.right, node.on)):
+        return _add_unmatched(select_either_rows(node, names, inputs), node, names)
+    return _add_unmatched(select_pairs_of_either(node.left, node.right, node.on, names, inputs), node, names)
 
 
-def halves(node: Join) -> UnionAll:
+def split_full_join(node: Join) -> UnionAll:
     """A full join as a left join and the rows of the right without a partner."""
     alone = SemiJoin("anti", node.right, node.left, node.on)
-    pads = project(alone, [_or_null(name, node.right) for name in columns(node)])
-    return UnionAll((replace(node, kind="left"), pads), columns(node))
+    pads = project_columns(alone, [_select_or_null(name, node.right) for name in list_columns(node)])
+    return UnionAll((replace(node, kind="left"), pads), list_columns(node))
 
 
-def _by_right(node: Join, of: Inputs) -> list[Node]:
+def _derive_by_right(node: Join, inputs: Inputs) -> list[Node]:
     if node.kind == "inner":
-        return [pairs_by_right(node, of)]
-    if is_one_partner(columns(node.left), node.right, node.on):
-        return [_with_pads(pairs_by_right(node, of), node)]
-    return replaced_by_right(node, of)
+        return [derive_pairs_by_right(node, inputs)]
+    if is_one_partner(list_columns(node.left), node.right, node.on):
+        return [_with_pads(derive_pairs_by_right(node, inputs), node)]
+    return derive_replacements_by_right(node, inputs)
 
 
 def _with_pads(pairs: Node, node: Join) -> Node:
@@ -82,42 +82,49 @@ def _with_pads(pairs: Node, node: Join) -> Node:
     exchanged for another, what comes and goes without any cancels out. The left side is read once that way.
     """
     paired = f"{_PAIRED}{MULTIPLICITY}"
-    weight = exp.case().when(column(paired), column(MULTIPLICITY)).else_(exp.Neg(this=column(MULTIPLICITY)))
-    return _and_alone(pairs, node, columns(node), paired, (MULTIPLICITY, weight))
+    weight = (
+        exp.case()
+        .when(build_column(paired), build_column(MULTIPLICITY))
+        .else_(exp.Neg(this=build_column(MULTIPLICITY)))
+    )
+    return _add_unmatched_where(pairs, node, list_columns(node), paired, (MULTIPLICITY, weight))
 
 
-def _outer(node: Join, names: Names) -> bool:
+def _shows_unmatched(node: Join, names: Names) -> bool:
     """Whether it shows in these columns that a row on the left has no partner."""
-    return node.kind == "left" and not set(names) <= set(columns(node.left))
+    return node.kind == "left" and not set(names) <= set(list_columns(node.left))
 
 
-def _or_alone(rows: Node, node: Join, names: Names) -> Node:
+def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
     """The rows, and each once more as it is without a partner, where that shows.
 
     That reads what they are made of once, whereas a union of both would read it twice, at every join anew.
     """
-    if not _outer(node, names):
+    if not _shows_unmatched(node, names):
         return rows
-    own = columns(node.left)
-    return _and_alone(rows, node, names, f"{_PAIRED}{next(name for name in names if name not in own)}")
+    own = list_columns(node.left)
+    return _add_unmatched_where(rows, node, names, f"{_PAIRED}{next(name for name in names if name not in own)}")
 
 
-def _and_alone(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
+def _add_unmatched_where(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
     """Each row as it is, where the column `paired` is true, and as it is without a partner; with `more` columns."""
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
-    own = columns(node.left)
-    return project(both, [*((name, column(name) if name in own else _if(paired, name)) for name in names), *more])
+    own = list_columns(node.left)
+    return project_columns(
+        both,
+        [*((name, build_column(name) if name in own else _build_if_paired(paired, name)) for name in names), *more],
+    )
 
 
 _PAIRED = "__arctic_paired_"
 
 
-def _if(paired: str, name: str) -> exp.Expr:
-    return exp.Case(ifs=[exp.If(this=column(paired), true=column(name))])
+def _build_if_paired(paired: str, name: str) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=build_column(paired), true=build_column(name))])
 
 
-def _or_null(name: str, node: Node) -> tuple[str, exp.Expr]:
-    return (name, column(name) if name in columns(node) else exp.null())
+def _select_or_null(name: str, node: Node) -> tuple[str, exp.Expr]:
+    return (name, build_column(name) if name in list_columns(node) else exp.null())
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

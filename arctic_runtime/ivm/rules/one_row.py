@@ -5,19 +5,19 @@ from __future__ import annotations
 from arctic_runtime.ivm.algebra.tree import Node, OneRow
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import select
+from arctic_runtime.ivm.rules.terms import select_columns
 
 
-def delta(node: OneRow, of: Inputs) -> None:
+def derive_delta(node: OneRow, inputs: Inputs) -> None:
     return None
 
 
-def touched(node: OneRow, names: Names, of: Inputs) -> None:
+def derive_touched(node: OneRow, names: Names, inputs: Inputs) -> None:
     return None
 
 
-def either(node: OneRow, names: Names, of: Inputs) -> Node:
-    return select(node, names)
+def derive_either(node: OneRow, names: Names, inputs: Inputs) -> Node:
+    return select_columns(node, names)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

@@ -12,10 +12,25 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, conjuncts, plain, replaced
-from arctic_runtime.ivm.algebra.expressions import column, used
-from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, Filter, Join, Node, Scan, SemiJoin, before, columns
-from arctic_runtime.ivm.rules.terms import project
+from arctic_runtime.ivm.algebra.conditions import (
+    build_conjunction,
+    map_plain_columns,
+    split_conjuncts,
+    substitute_columns,
+)
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
+from arctic_runtime.ivm.algebra.tree import (
+    HAS_AFTER,
+    HAS_BEFORE,
+    Filter,
+    Join,
+    Node,
+    Scan,
+    SemiJoin,
+    list_columns,
+    name_before,
+)
+from arctic_runtime.ivm.rules.terms import project_columns
 
 Kept = Literal["inner", "left"]
 Asked = Literal["semi", "anti"]
@@ -37,60 +52,64 @@ class Paired:
     reconciled: frozenset[str]
     keys: Mapping[str, str]
 
-    def settles(self, condition: exp.Expr | None) -> bool:
+    def is_same_for_both(self, condition: exp.Expr | None) -> bool:
         """Whether a condition says the same of both rows of a pair."""
-        return self.reconciled.issuperset(set(used(condition)).intersection(self.names))
+        return self.reconciled.issuperset(set(list_used_columns(condition)).intersection(self.names))
 
 
-def pair_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+def list_pair_columns(names: tuple[str, ...]) -> tuple[str, ...]:
     """The columns of pairs of rows that have these columns."""
-    return (*names, *map(before, names), *_FLAGS)
+    return (*names, *map(name_before, names), *_FLAGS)
 
 
-def scanned(node: Scan) -> Paired:
+def scan_pairs(node: Scan) -> Paired:
     own = {name: name for name in node.key or ()}
-    return Paired(replace(node, image="pair"), columns(node), frozenset(own), own)
+    return Paired(replace(node, image="pair"), list_columns(node), frozenset(own), own)
 
 
-def projected(below: Paired, expressions: tuple[tuple[str, exp.Expr], ...]) -> Paired:
-    made = [(image.named(name), image.computed(value, below.names)) for image in _IMAGES for name, value in expressions]
-    own = plain(expressions)
+def project_pairs(below: Paired, expressions: tuple[tuple[str, exp.Expr], ...]) -> Paired:
+    made = [
+        (image.named(name), image.compute_value(value, below.names)) for image in _IMAGES for name, value in expressions
+    ]
+    own = map_plain_columns(expressions)
     return Paired(
-        project(below.node, (*made, *((flag, column(flag)) for flag in _FLAGS))),
+        project_columns(below.node, (*made, *((flag, build_column(flag)) for flag in _FLAGS))),
         tuple(name for name, _ in expressions),
         frozenset(name for name, source in own.items() if source in below.reconciled),
         {name: below.keys[source] for name, source in own.items() if source in below.keys},
     )
 
 
-def filtered(below: Paired, condition: exp.Expr) -> Paired:
-    if below.settles(condition):
+def filter_pairs(below: Paired, condition: exp.Expr) -> Paired:
+    if below.is_same_for_both(condition):
         return replace(below, node=Filter(below.node, condition))
-    return _with_flags(below, {image.flag: image.holds(condition, below.names) for image in _IMAGES})
+    return _with_flags(below, {image.flag: image.build_condition(condition, below.names) for image in _IMAGES})
 
 
-def joined_once(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
+def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
     """A join whose condition settles who the partner is, so that both rows of a pair have the same one."""
-    own = columns(partner)
+    own = list_columns(partner)
     joined = Join(kind, below.node, partner, on)
-    values = {name: column(name) for name in columns(joined)} | {before(name): column(name) for name in own}
-    node = project(joined, tuple(values.items()))
+    values = {name: build_column(name) for name in list_columns(joined)} | {
+        name_before(name): build_column(name) for name in own
+    }
+    node = project_columns(joined, tuple(values.items()))
     return replace(below, node=node, names=(*below.names, *own), reconciled=below.reconciled.union(own))
 
 
-def joined_twice(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
+def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
     """A join in which each row of a pair finds a partner of its own."""
-    joined = replace(below, node=_looked_up(below, partner, on), names=(*below.names, *columns(partner)))
+    joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
     return _with_flags(joined, {image.flag: image.is_found() for image in _IMAGES} if kind == "inner" else {})
 
 
-def asked_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
+def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
     return replace(below, node=SemiJoin(kind, below.node, right, on))
 
 
-def asked_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
+def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
     """A semi or anti join with rows of which each row of a pair finds one at most."""
-    asked = replace(below, node=_looked_up(below, probe, on))
+    asked = replace(below, node=_look_up_partner(below, probe, on))
     return _with_flags(asked, {image.flag: image.is_found(kind == "semi") for image in _IMAGES})
 
 
@@ -101,63 +120,70 @@ class _Image:
     flag: str
     named: Callable[[str], str]
 
-    def of(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
+    def bind_columns(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
         """An expression of this row, which has its own columns in the place of `names`."""
-        return replaced(value, {name: column(self.named(name)) for name in names})
+        return substitute_columns(value, {name: build_column(self.named(name)) for name in names})
 
-    def computed(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
+    def compute_value(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
         """An expression of this row if there is one; what can't raise an error needs no asking."""
-        own = self.of(value, names)
+        own = self.bind_columns(value, names)
         is_safe = isinstance(own.unnest(), exp.Column | exp.Literal | exp.Boolean | exp.Null)
-        return own if is_safe else exp.case().when(column(self.flag), own)
+        return own if is_safe else exp.case().when(build_column(self.flag), own)
 
-    def holds(self, condition: exp.Expr, names: Collection[str]) -> exp.Expr:
+    def build_condition(self, condition: exp.Expr, names: Collection[str]) -> exp.Expr:
         """Whether there is such a row and a condition is true of it, never null.
 
         The flag stands behind ELSE as well, since optimizers make an AND of a CASE with `false` there, take the AND
         apart and compute the condition on its own.
         """
-        is_true = exp.Coalesce(this=self.of(condition, names), expressions=[exp.false()])
-        return exp.case().when(column(self.flag), is_true).else_(column(self.flag))
+        is_true = exp.Coalesce(this=self.bind_columns(condition, names), expressions=[exp.false()])
+        return exp.case().when(build_column(self.flag), is_true).else_(build_column(self.flag))
 
     def is_found(self, wanted: bool = True) -> exp.Expr:
         """Whether there is such a row and it has a partner; if not `wanted`, has none."""
-        is_alone = exp.Is(this=column(self.named(_FOUND)), expression=exp.null())
-        return exp.and_(column(self.flag), exp.not_(is_alone) if wanted else is_alone)
+        is_alone = exp.Is(this=build_column(self.named(_FOUND)), expression=exp.null())
+        return exp.and_(build_column(self.flag), exp.not_(is_alone) if wanted else is_alone)
 
 
-_IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, before))
+_IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, name_before))
 
 
 def _with_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
     """Pairs with new flags and no further columns, without those of which neither row is left."""
-    values = {name: flags.get(name, column(name)) for name in pair_columns(below.names)}
-    node = project(below.node, tuple(values.items()))
-    is_left = exp.or_(*(column(flag) for flag in _FLAGS))
+    values = {name: flags.get(name, build_column(name)) for name in list_pair_columns(below.names)}
+    node = project_columns(below.node, tuple(values.items()))
+    is_left = exp.or_(*(build_column(flag) for flag in _FLAGS))
     return replace(below, node=Filter(node, is_left) if flags else node)
 
 
-def _looked_up(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
+def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
     """Pairs with the one partner that each row has, and `_FOUND` where it has one."""
-    values = [*((name, column(name)) for name in columns(partner)), (_FOUND, exp.true())]
-    found = below.node
+    values = [*((name, build_column(name)) for name in list_columns(partner)), (_FOUND, exp.true())]
+    joined = below.node
     for image in _IMAGES:
-        side = project(partner, [(image.named(name), value) for name, value in values])
-        found = Join("left", found, side, _matched(below, on, image, columns(partner)))
-    return found
+        side = project_columns(partner, [(image.named(name), value) for name, value in values])
+        joined = Join("left", joined, side, _build_match_condition(below, on, image, list_columns(partner)))
+    return joined
 
 
-def _matched(below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]) -> exp.Expr | None:
+def _build_match_condition(
+    below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]
+) -> exp.Expr | None:
     """The condition of a join for one row of a pair; an equality stays one, by which an engine can hash."""
     own, names = set(below.names), (*below.names, *partner)
 
-    def matched(part: exp.Expr) -> exp.Expr:
-        if own.isdisjoint(used(part)):
-            return image.of(part, names)
+    def match_part(part: exp.Expr) -> exp.Expr:
+        if own.isdisjoint(list_used_columns(part)):
+            return image.bind_columns(part, names)
         sides = (part.left, part.right) if isinstance(part, exp.EQ | exp.NullSafeEQ) else ()
-        if not sides or any(own.intersection(used(side)) and not own.issuperset(used(side)) for side in sides):
-            return image.holds(part, names)
-        one, other = ((image.computed if own.intersection(used(side)) else image.of)(side, names) for side in sides)
+        if not sides or any(
+            own.intersection(list_used_columns(side)) and not own.issuperset(list_used_columns(side)) for side in sides
+        ):
+            return image.build_condition(part, names)
+        one, other = (
+            (image.compute_value if own.intersection(list_used_columns(side)) else image.bind_columns)(side, names)
+            for side in sides
+        )
         return type(part)(this=one, expression=other)
 
-    return conjunction(map(matched, conjuncts(on)))
+    return build_conjunction(map(match_part, split_conjuncts(on)))

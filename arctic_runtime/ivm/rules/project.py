@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Project
-from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, computed_from
-from arctic_runtime.ivm.rules.existing_rows import rows_of_either, touched_rows
+from arctic_runtime.ivm.rules.computed_rows import Read, ReadRows, select_computed
+from arctic_runtime.ivm.rules.existing_rows import derive_either_rows, derive_touched_rows
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, project, select
+from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns
 
 
-def delta(node: Project, of: Inputs) -> Node:
-    return project(present(of.delta(node.child)), (*node.expressions, (MULTIPLICITY, column(MULTIPLICITY))))
+def derive_delta(node: Project, inputs: Inputs) -> Node:
+    return project_columns(
+        require_term(inputs.derive_delta(node.child)), (*node.expressions, (MULTIPLICITY, build_column(MULTIPLICITY)))
+    )
 
 
-def touched(node: Project, names: Names, of: Inputs) -> Node:
-    return _computed(node, names, of, of.touched, touched_rows)
+def derive_touched(node: Project, names: Names, inputs: Inputs) -> Node:
+    return _derive_computed(node, names, inputs, inputs.derive_touched, derive_touched_rows)
 
 
-def either(node: Project, names: Names, of: Inputs) -> Node:
-    return _computed(node, names, of, of.either, rows_of_either)
+def derive_either(node: Project, names: Names, inputs: Inputs) -> Node:
+    return _derive_computed(node, names, inputs, inputs.derive_either, derive_either_rows)
 
 
-def _computed(node: Project, names: Names, of: Inputs, read: Read, read_rows: ReadRows) -> Node:
-    kept = [(name, value) for name, value in node.expressions if name in names]
-    below = computed_from(node.child, [value for _, value in kept], (), of, read, read_rows)
-    return select(project(below, kept), names)
+def _derive_computed(node: Project, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
+    wanted = [(name, value) for name, value in node.expressions if name in names]
+    below = select_computed(node.child, [value for _, value in wanted], (), inputs, read, read_rows)
+    return select_columns(project_columns(below, wanted), names)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arctic_runtime.ivm.algebra.expressions import used
-from arctic_runtime.ivm.algebra.tree import Filter, Node, columns
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
+from arctic_runtime.ivm.algebra.tree import Filter, Node, list_columns
 from arctic_runtime.ivm.rules.computed_rows import Read
-from arctic_runtime.ivm.rules.existing_rows import keeps
+from arctic_runtime.ivm.rules.existing_rows import keeps_condition
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, select, weighted
+from arctic_runtime.ivm.rules.terms import add_multiplicity, require_term, select_columns
 
 
-def delta(node: Filter, of: Inputs) -> Node:
-    return select(replace(node, child=present(of.delta(node.child))), weighted(columns(node)))
+def derive_delta(node: Filter, inputs: Inputs) -> Node:
+    return select_columns(
+        replace(node, child=require_term(inputs.derive_delta(node.child))), add_multiplicity(list_columns(node))
+    )
 
 
-def touched(node: Filter, names: Names, of: Inputs) -> Node:
-    return _filtered(node, names, of, of.touched)
+def derive_touched(node: Filter, names: Names, inputs: Inputs) -> Node:
+    return _derive_filtered(node, names, inputs, inputs.derive_touched)
 
 
-def either(node: Filter, names: Names, of: Inputs) -> Node:
-    return _filtered(node, names, of, of.either)
+def derive_either(node: Filter, names: Names, inputs: Inputs) -> Node:
+    return _derive_filtered(node, names, inputs, inputs.derive_either)
 
 
-def _filtered(node: Filter, names: Names, of: Inputs, read: Read) -> Node:
-    if not keeps(node, names, of):
-        return present(read(node.child, names))
-    below = present(read(node.child, tuple(dict.fromkeys((*names, *used(node.condition))))))
-    return select(Filter(below, node.condition), names)
+def _derive_filtered(node: Filter, names: Names, inputs: Inputs, read: Read) -> Node:
+    if not keeps_condition(node, names, inputs):
+        return require_term(read(node.child, names))
+    below = require_term(read(node.child, tuple(dict.fromkeys((*names, *list_used_columns(node.condition))))))
+    return select_columns(Filter(below, node.condition), names)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

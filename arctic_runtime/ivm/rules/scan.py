@@ -7,20 +7,20 @@ from dataclasses import replace
 from arctic_runtime.ivm.algebra.tree import Node, Scan
 from arctic_runtime.ivm.rules.inputs import Inputs, Names
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import at, select
+from arctic_runtime.ivm.rules.terms import read_image, select_columns
 
 
-def delta(node: Scan, of: Inputs) -> Node:
+def derive_delta(node: Scan, inputs: Inputs) -> Node:
     return replace(node, image="delta")
 
 
-def touched(node: Scan, names: Names, of: Inputs) -> Node:
+def derive_touched(node: Scan, names: Names, inputs: Inputs) -> Node:
     """All fields are read, as a row that differs in another field has changed too."""
-    return select(delta(node, of), names)
+    return select_columns(derive_delta(node, inputs), names)
 
 
-def either(node: Scan, names: Names, of: Inputs) -> Node:
-    return select(at(node, "either", of.changed), names)
+def derive_either(node: Scan, names: Names, inputs: Inputs) -> Node:
+    return select_columns(read_image(node, "either", inputs.changed), names)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

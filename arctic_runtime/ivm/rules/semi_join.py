@@ -11,70 +11,72 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.conditions import replaced
-from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, SemiJoin, before, columns
+from arctic_runtime.ivm.algebra.conditions import substitute_columns
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, SemiJoin, list_columns, name_before
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_one_partner
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes, new, old
-from arctic_runtime.ivm.rules.join_conditions import linked
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, has_changes
+from arctic_runtime.ivm.rules.join_conditions import close_condition
 from arctic_runtime.ivm.rules.partners import (
-    pairs_by_right,
-    partners_of_changed,
-    replaced_by_right,
-    touched_by,
+    derive_pairs_by_right,
+    derive_replacements_by_right,
+    derive_touched_by,
+    select_partners_of_changed,
     with_partners,
 )
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, project, select, union, weighted
+from arctic_runtime.ivm.rules.terms import add_multiplicity, project_columns, require_term, select_columns, union_terms
 
 _FOUND = "__arctic_found"
 _ACCEPTED = "__arctic_accepted"
 
 
-def delta(node: SemiJoin, of: Inputs) -> Node:
+def derive_delta(node: SemiJoin, inputs: Inputs) -> Node:
     terms: list[Node] = []
-    left = of.delta(node.left)
+    left = inputs.derive_delta(node.left)
     if left is not None:
-        right = partners_of_changed(old(node.right, of), node.left, node.on, of)
+        right = select_partners_of_changed(at_old(node.right, inputs), node.left, node.on, inputs)
         terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, of):
-        terms.extend(_by_right(node, of))
-    return present(union(terms, weighted(columns(node))))
+    if has_changes(node.right, inputs):
+        terms.extend(_derive_by_right(node, inputs))
+    return require_term(union_terms(terms, add_multiplicity(list_columns(node))))
 
 
-def _by_right(node: SemiJoin, of: Inputs) -> list[Node]:
+def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
     """A row with one partner at most comes and goes with it; in an anti join it goes and comes."""
     if has_single_row(node):
-        return [_judged_otherwise(node, of)]
-    if not is_one_partner(columns(node.left), node.right, node.on):
-        return replaced_by_right(node, of)
-    weight = column(MULTIPLICITY) if node.kind == "semi" else exp.Neg(this=column(MULTIPLICITY))
-    own = [(name, column(name)) for name in columns(node)]
-    return [project(pairs_by_right(node, of), [*own, (MULTIPLICITY, weight)])]
+        return [_derive_membership_changes(node, inputs)]
+    if not is_one_partner(list_columns(node.left), node.right, node.on):
+        return derive_replacements_by_right(node, inputs)
+    weight = build_column(MULTIPLICITY) if node.kind == "semi" else exp.Neg(this=build_column(MULTIPLICITY))
+    own = [(name, build_column(name)) for name in list_columns(node)]
+    return [project_columns(derive_pairs_by_right(node, inputs), [*own, (MULTIPLICITY, weight)])]
 
 
-def touched(node: SemiJoin, names: Names, of: Inputs) -> Node:
+def derive_touched(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
     """Rows of the left that changed, most of them whether or not they have a partner, and those whose partners did."""
-    node = linked(node, of)
-    return present(union((_by_left(node, names, of), _touched_by_right(node, names, of)), names))
+    node = close_condition(node, inputs)
+    return require_term(
+        union_terms((_derive_by_left(node, names, inputs), _derive_touched_by_right(node, names, inputs)), names)
+    )
 
 
-def _touched_by_right(node: SemiJoin, names: Names, of: Inputs) -> Node | None:
-    if not has_changes(node.right, of):
+def _derive_touched_by_right(node: SemiJoin, names: Names, inputs: Inputs) -> Node | None:
+    if not has_changes(node.right, inputs):
         return None
     if has_single_row(node):
-        return select(_judged_otherwise(node, of), names)
-    return touched_by(node.right, node.left, node.on, names, of)
+        return select_columns(_derive_membership_changes(node, inputs), names)
+    return derive_touched_by(node.right, node.left, node.on, names, inputs)
 
 
-def _by_left(node: SemiJoin, names: Names, of: Inputs) -> Node | None:
-    if node.kind == "anti" or not has_changes(node.left, of):
-        return of.touched(node.left, names)
-    return with_partners(node.left, node.right, node.on, names, of)
+def _derive_by_left(node: SemiJoin, names: Names, inputs: Inputs) -> Node | None:
+    if node.kind == "anti" or not has_changes(node.left, inputs):
+        return inputs.derive_touched(node.left, names)
+    return with_partners(node.left, node.right, node.on, names, inputs)
 
 
-def either(node: SemiJoin, names: Names, of: Inputs) -> Node:
-    return of.either(linked(node, of).left, names)
+def derive_either(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
+    return inputs.derive_either(close_condition(node, inputs).left, names)
 
 
 def is_judged_otherwise(node: Node) -> bool:
@@ -82,35 +84,43 @@ def is_judged_otherwise(node: Node) -> bool:
     return isinstance(node, Filter) and node.condition == _IS_OTHERWISE
 
 
-def _judged_otherwise(node: SemiJoin, of: Inputs) -> Node:
+def _derive_membership_changes(node: SemiJoin, inputs: Inputs) -> Node:
     """The rows that gained their first partner or lost their last one, as a Z-set.
 
     The left side is read once, as it is now.
     """
-    left = partners_of_changed(new(node.left), node.right, node.on, of)
-    rows = Join("left", left, _found(new(node.right), str), None)
-    rows = Join("left", rows, _found(old(node.right, of), before), None)
-    own = [(name, column(name)) for name in columns(node)]
-    judged = project(rows, [*own, *((named(_ACCEPTED), _accepts(node, named)) for named in (str, before))])
-    comes = column(_ACCEPTED if node.kind == "semi" else before(_ACCEPTED))
+    left = select_partners_of_changed(at_new(node.left), node.right, node.on, inputs)
+    rows = Join("left", left, _select_image_row(at_new(node.right), str), None)
+    rows = Join("left", rows, _select_image_row(at_old(node.right, inputs), name_before), None)
+    own = [(name, build_column(name)) for name in list_columns(node)]
+    judged = project_columns(
+        rows, [*own, *((named(_ACCEPTED), _build_match_condition(node, named)) for named in (str, name_before))]
+    )
+    comes = build_column(_ACCEPTED if node.kind == "semi" else name_before(_ACCEPTED))
     weight = exp.case().when(comes, exp.Literal.number(1)).else_(exp.Literal.number(-1))
-    return project(Filter(judged, _IS_OTHERWISE), [*own, (MULTIPLICITY, weight)])
+    return project_columns(Filter(judged, _IS_OTHERWISE), [*own, (MULTIPLICITY, weight)])
 
 
 _Named = Callable[[str], str]
-_IS_OTHERWISE = exp.NEQ(this=column(_ACCEPTED), expression=column(before(_ACCEPTED)))
+_IS_OTHERWISE = exp.NEQ(this=build_column(_ACCEPTED), expression=build_column(name_before(_ACCEPTED)))
 
 
-def _found(right: Node, named: _Named) -> Node:
+def _select_image_row(right: Node, named: _Named) -> Node:
     """The single row of an image, if it has one, under names of the image's own."""
-    return project(right, [*((named(name), column(name)) for name in columns(right)), (named(_FOUND), exp.true())])
+    return project_columns(
+        right, [*((named(name), build_column(name)) for name in list_columns(right)), (named(_FOUND), exp.true())]
+    )
 
 
-def _accepts(node: SemiJoin, named: _Named) -> exp.Expr:
+def _build_match_condition(node: SemiJoin, named: _Named) -> exp.Expr:
     """Whether the row of an image is a partner, never null."""
-    on = None if node.on is None else replaced(node.on, {name: column(named(name)) for name in columns(node.right)})
-    is_partner = column(named(_FOUND)) if on is None else exp.and_(column(named(_FOUND)), on)
+    on = (
+        None
+        if node.on is None
+        else substitute_columns(node.on, {name: build_column(named(name)) for name in list_columns(node.right)})
+    )
+    is_partner = build_column(named(_FOUND)) if on is None else exp.and_(build_column(named(_FOUND)), on)
     return exp.Coalesce(this=is_partner, expressions=[exp.false()])
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.algebra.tree import Node, SetOperation, columns
-from arctic_runtime.ivm.rules.by_position import either_in_inputs, touched_in_inputs
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, recomputed
+from arctic_runtime.ivm.algebra.tree import Node, SetOperation, list_columns
+from arctic_runtime.ivm.rules.by_position import derive_either_in_inputs, derive_touched_in_inputs
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, recompute_affected
 from arctic_runtime.ivm.rules.rule import Rule
 
 
-def delta(node: SetOperation, of: Inputs) -> Node:
-    return recomputed(node, columns(node), touched(node, columns(node), of), of)
+def derive_delta(node: SetOperation, inputs: Inputs) -> Node:
+    return recompute_affected(node, list_columns(node), derive_touched(node, list_columns(node), inputs), inputs)
 
 
-def touched(node: SetOperation, names: Names, of: Inputs) -> Node:
-    return touched_in_inputs(node, names, of)
+def derive_touched(node: SetOperation, names: Names, inputs: Inputs) -> Node:
+    return derive_touched_in_inputs(node, names, inputs)
 
 
-def either(node: SetOperation, names: Names, of: Inputs) -> Node:
+def derive_either(node: SetOperation, names: Names, inputs: Inputs) -> Node:
     """Rows of an intersection or a difference are rows of its left side."""
-    return either_in_inputs(node, (node.left,), names, of)
+    return derive_either_in_inputs(node, (node.left,), names, inputs)
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column, used
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.tree import (
     MULTIPLICITY,
     Image,
@@ -15,78 +15,84 @@ from arctic_runtime.ivm.algebra.tree import (
     Project,
     Scan,
     UnionAll,
-    columns,
+    list_columns,
+    list_sources,
     map_children,
-    sources,
 )
 from arctic_runtime.model.names import TableName
 
 
-def changes(node: Node, changed: frozenset[TableName]) -> bool:
+def has_changed(node: Node, changed: frozenset[TableName]) -> bool:
     """Whether anything that a tree reads has changed."""
-    return not changed.isdisjoint(sources(node))
+    return not changed.isdisjoint(list_sources(node))
 
 
-def at(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
+def read_image(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
     """The same tree over an image of what changed; old and new are the same for everything else."""
     if isinstance(node, Scan):
         return replace(node, image=image) if node.source in changed else node
-    return map_children(node, lambda child: at(child, image, changed))
+    return map_children(node, lambda child: read_image(child, image, changed))
 
 
-def select(node: Node, names: Sequence[str]) -> Node:
+def select_columns(node: Node, names: Sequence[str]) -> Node:
     """Some of a node's columns, in this order."""
-    return project(node, [(name, column(name)) for name in names])
+    return project_columns(node, [(name, build_column(name)) for name in names])
 
 
-def rename(node: Node, names: Sequence[str]) -> Node:
+def rename_columns(node: Node, names: Sequence[str]) -> Node:
     """All columns of a node under other names, by position."""
     if isinstance(node, UnionAll):
         return replace(node, names=tuple(names))
-    pairs = zip(columns(node), names, strict=True)
-    return project(node, [(name, column(own)) for own, name in pairs])
+    pairs = zip(list_columns(node), names, strict=True)
+    return project_columns(node, [(name, build_column(own)) for own, name in pairs])
 
 
-def project(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
+def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
     """A projection, without one that changes nothing, and folded into one below where it only picks columns."""
     is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
-    if is_same and tuple(name for name, _ in expressions) == columns(node):
+    if is_same and tuple(name for name, _ in expressions) == list_columns(node):
         return node
-    if isinstance(node, Project) and all(isinstance(value, exp.Column) or not used(value) for _, value in expressions):
+    if isinstance(node, Project) and all(
+        isinstance(value, exp.Column) or not list_used_columns(value) for _, value in expressions
+    ):
         below = dict(node.expressions)
         folded = ((name, below[value.name] if isinstance(value, exp.Column) else value) for name, value in expressions)
         return Project(node.child, tuple(folded))
     return Project(node, tuple(expressions))
 
 
-def signed(node: Node, weight: int) -> Node:
+def to_zset(node: Node, weight: int) -> Node:
     """The rows of a tree as a Z-set, all with the same multiplicity."""
     sign = (MULTIPLICITY, exp.Literal.number(weight))
     if isinstance(node, Project):
         return Project(node.child, (*node.expressions, sign))
-    return Project(node, (*((name, column(name)) for name in columns(node)), sign))
+    return Project(node, (*((name, build_column(name)) for name in list_columns(node)), sign))
 
 
-def weighted(names: Sequence[str]) -> tuple[str, ...]:
+def add_multiplicity(names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a Z-set."""
     return (*names, MULTIPLICITY)
 
 
-def union(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
+def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
     """All rows of the terms that there are, with these columns of each; None where there is no term."""
-    found = [select(term, names) for term in terms if term is not None]
-    flat = [part for term in found for part in _parts(term)]
+    selected = [select_columns(term, names) for term in terms if term is not None]
+    flat = [part for term in selected for part in _list_union_parts(term)]
     if len(flat) < 2:
         return flat[0] if flat else None
     return UnionAll(tuple(flat), tuple(names))
 
 
-def present(node: Node | None) -> Node:
+def require_term(node: Node | None) -> Node:
     """A term that is known to be there because something below has changed."""
     if node is None:
         raise ValueError("nothing below has changed: ask `changes` first")
     return node
 
 
-def _parts(node: Node) -> tuple[Node, ...]:
-    return tuple(part for child in node.inputs for part in _parts(child)) if isinstance(node, UnionAll) else (node,)
+def _list_union_parts(node: Node) -> tuple[Node, ...]:
+    return (
+        tuple(part for child in node.inputs for part in _list_union_parts(child))
+        if isinstance(node, UnionAll)
+        else (node,)
+    )

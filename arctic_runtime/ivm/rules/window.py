@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from arctic_runtime.ivm.algebra.tree import Node, Window, columns
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, before_and_after, both, recomputed
-from arctic_runtime.ivm.rules.restrict import restrict
+from arctic_runtime.ivm.algebra.tree import Node, Window, list_columns
+from arctic_runtime.ivm.rules.inputs import (
+    Inputs,
+    Names,
+    recompute_affected,
+    select_before_and_after,
+    select_old_and_new,
+)
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import present, select
+from arctic_runtime.ivm.rules.terms import require_term, select_columns
 
 
-def delta(node: Window, of: Inputs) -> Node:
-    return recomputed(node, node.partition, _partitions(node, of), of)
+def derive_delta(node: Window, inputs: Inputs) -> Node:
+    return recompute_affected(node, node.partition, _derive_affected_partitions(node, inputs), inputs)
 
 
-def touched(node: Window, names: Names, of: Inputs) -> Node:
+def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
     """What is asked of the rows themselves is had without computing any window."""
     if set(names) <= set(node.partition):
-        return present(of.touched(node.child, names))
-    partitions = _partitions(node, of)
-    if not set(names) <= set(columns(node.child)):
-        return before_and_after(node, node.partition, partitions, names, of)
-    rows = of.either(node.child, tuple(dict.fromkeys((*names, *node.partition))))
-    return select(restrict(rows, node.partition, partitions) if partitions else rows, names)
+        return require_term(inputs.derive_touched(node.child, names))
+    partitions = _derive_affected_partitions(node, inputs)
+    if not set(names) <= set(list_columns(node.child)):
+        return select_before_and_after(node, node.partition, partitions, names, inputs)
+    rows = inputs.derive_either(node.child, tuple(dict.fromkeys((*names, *node.partition))))
+    return select_columns(restrict_to_keys(rows, node.partition, partitions) if partitions else rows, names)
 
 
-def either(node: Window, names: Names, of: Inputs) -> Node:
-    if set(names) <= set(columns(node.child)):
-        return of.either(node.child, names)
-    return both(node, names, of)
+def derive_either(node: Window, names: Names, inputs: Inputs) -> Node:
+    if set(names) <= set(list_columns(node.child)):
+        return inputs.derive_either(node.child, names)
+    return select_old_and_new(node, names, inputs)
 
 
-def _partitions(node: Window, of: Inputs) -> Node | None:
-    return of.touched(node.child, node.partition) if node.partition else None
+def _derive_affected_partitions(node: Window, inputs: Inputs) -> Node | None:
+    return inputs.derive_touched(node.child, node.partition) if node.partition else None
 
 
-RULE = Rule(delta, touched, either)
+RULE = Rule(derive_delta, derive_touched, derive_either)

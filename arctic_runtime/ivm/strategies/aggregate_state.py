@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import (
     MULTIPLICITY,
     Aggregate,
@@ -20,27 +20,41 @@ from arctic_runtime.ivm.algebra.tree import (
     Project,
     SemiJoin,
     SpoolScan,
-    columns,
+    list_columns,
+    list_scans,
+    list_sources,
     map_children,
-    scans,
-    sources,
-    walk,
+    walk_tree,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
-from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.nullability import never_null
-from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
-from arctic_runtime.ivm.rules.apply import delta
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.rewrite.nullability import find_never_null
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rules.apply import derive_delta
 from arctic_runtime.ivm.rules.inputs import Known
-from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, reduced
-from arctic_runtime.ivm.rules.terms import at, changes, present, project, rename, signed
-from arctic_runtime.ivm.strategies.aggregates import Kept, total
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
+from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, add_runtime_filters
+from arctic_runtime.ivm.rules.terms import (
+    has_changed,
+    project_columns,
+    read_image,
+    rename_columns,
+    require_term,
+    to_zset,
+)
+from arctic_runtime.ivm.strategies.aggregates import Kept, express_by_state
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.extremes import Extreme, Values, added_and_removed, extreme_of, made_good, netted
-from arctic_runtime.ivm.strategies.invalidation import changing, why_all
+from arctic_runtime.ivm.strategies.extremes import (
+    Extreme,
+    Values,
+    build_extreme,
+    express_replaced,
+    net_rows,
+    split_added_removed,
+)
+from arctic_runtime.ivm.strategies.invalidation import explain_full_invalidation, walk_changing
 from arctic_runtime.model.names import TableName
 
 TOTALS = "__arctic_totals"
@@ -88,9 +102,9 @@ def with_state_view(result: Node, name: str) -> Node:
     return map_children(result, lambda child: with_state_view(child, name))
 
 
-def fingerprint(plan: AggregateState) -> str:
+def hash_state(plan: AggregateState) -> str:
     """A hash that changes if the columns of the aggregate state, or their order, change."""
-    return hashlib.sha256(render(plan.state).encode()).hexdigest()[:16]
+    return hashlib.sha256(render_sql(plan.state).encode()).hexdigest()[:16]
 
 
 def plan_aggregate_state(
@@ -111,24 +125,24 @@ def plan_aggregate_state(
     whole number, or a decimal with fewer than 35 fractional digits.
     """
     is_proven = is_unique(tree, key)
-    found = (
-        _followed(tree, groups, changed, types, filter_sources)
-        for groups in _candidates(tree, changed, few_row_sources)
+    plans = (
+        _plan_followed(tree, groups, changed, types, filter_sources)
+        for groups in _list_candidates(tree, changed, few_row_sources)
         if is_proven or not groups.by_group
     )
-    return next((plan for plan in found if plan is not None), None)
+    return next((plan for plan in plans if plan is not None), None)
 
 
-def possible_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
+def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
     """All plans that maintain a result by aggregate state, whichever source changes.
 
     The state depends on the groups, not on the changed source.
     """
-    found = pushed_down(tree)
-    for node in walk(found):
-        if isinstance(node, Aggregate | Distinct) and scans(node):
-            some = frozenset({scans(node)[0].source})
-            plan = _followed(found, _Groups((node,), by_group=False), some, types, NO_FILTER_SOURCES)
+    optimized = push_down_filters(tree)
+    for node in walk_tree(optimized):
+        if isinstance(node, Aggregate | Distinct) and list_scans(node):
+            some = frozenset({list_scans(node)[0].source})
+            plan = _plan_followed(optimized, _Groups((node,), by_group=False), some, types, NO_FILTER_SOURCES)
             if plan is not None:
                 yield plan
 
@@ -143,120 +157,128 @@ class _Groups:
     @property
     def first(self) -> Aggregate:
         node = self.nodes[0]
-        return Aggregate(node.child, columns(node), ()) if isinstance(node, Distinct) else node
+        return Aggregate(node.child, list_columns(node), ()) if isinstance(node, Distinct) else node
 
 
-def _candidates(tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]) -> Iterator[_Groups]:
+def _list_candidates(
+    tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]
+) -> Iterator[_Groups]:
     """Groups from which a tree can be computed; first the groups that each give result rows of their own."""
-    apart = _changed_groups(tree, changed)
+    apart = _find_changed_groups(tree, changed)
     if apart is not None:
         yield _Groups((apart,), by_group=True)
-    for node in walk(tree):
-        if isinstance(node, Aggregate | Distinct) and changes(node, changed):
-            groups = _Groups(_alike(tree, node), by_group=False)
-            rest = _over(tree, dict.fromkeys(groups.nodes, OneRow()))
-            if sources(rest) <= few_row_sources:
+    for node in walk_tree(tree):
+        if isinstance(node, Aggregate | Distinct) and has_changed(node, changed):
+            groups = _Groups(_find_alike_groups(tree, node), by_group=False)
+            rest = _replace_nodes(tree, dict.fromkeys(groups.nodes, OneRow()))
+            if list_sources(rest) <= few_row_sources:
                 yield groups
 
 
-def _changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
+def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
     """The groups that contain all changes, if each row above follows from one group and from unchanged rows."""
     match node:
         case Aggregate() | Distinct():
             return node
         case Project(child=child) | Filter(child=child):
-            return _changed_groups(child, changed)
+            return _find_changed_groups(child, changed)
         case Join(kind="inner", left=left, right=right):
-            one, other = (left, right) if changes(left, changed) else (right, left)
+            one, other = (left, right) if has_changed(left, changed) else (right, left)
         case Join(kind="left", left=one, right=other) | SemiJoin(left=one, right=other):
             pass
         case _:
             return None
-    return None if changes(other, changed) else _changed_groups(one, changed)
+    return None if has_changed(other, changed) else _find_changed_groups(one, changed)
 
 
-def _alike(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
+def _find_alike_groups(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
     """The groups, and all others that differ only in column names."""
-    wanted = _renamed(groups)
-    others = [node for node in walk(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
-    similar = (node for node in others if sources(node) == sources(groups))
-    return (groups, *(node for node in similar if _renamed(node) == wanted))
+    wanted = _rename_freshly(groups)
+    others = [node for node in walk_tree(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
+    similar = (node for node in others if list_sources(node) == list_sources(groups))
+    return (groups, *(node for node in similar if _rename_freshly(node) == wanted))
 
 
-def _renamed(node: Node) -> Node:
+def _rename_freshly(node: Node) -> Node:
     return with_fresh_attributes(Derived(node, ()), Names()).node
 
 
-def _followed(
-    tree: Node, found: _Groups, changed: frozenset[TableName], types: Mapping[str, str], filter_sources: FilterSources
+def _plan_followed(
+    tree: Node,
+    candidate: _Groups,
+    changed: frozenset[TableName],
+    types: Mapping[str, str],
+    filter_sources: FilterSources,
 ) -> AggregateState | None:
-    groups = found.first
-    if any(why_all(node, changed, types) for node in changing(groups.child, changed)):
+    groups = candidate.first
+    if any(explain_full_invalidation(node, changed, types) for node in walk_changing(groups.child, changed)):
         return None
-    moved = reduced(groups.child, filter_sources)
-    plan = _planned(tree, found, present(delta(moved, changed, filter_sources, Known(types))), changed, types)
+    moved = add_runtime_filters(groups.child, filter_sources)
+    plan = _plan_state(
+        tree, candidate, require_term(derive_delta(moved, changed, filter_sources, Known(types))), changed, types
+    )
     if plan is None or not all(is_deterministic(part, types) for part in (groups.child, plan.result)):
         return None
     return plan
 
 
-def _planned(
-    tree: Node, found: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
+def _plan_state(
+    tree: Node, candidate: _Groups, moved: Node, changed: frozenset[TableName], types: Mapping[str, str]
 ) -> AggregateState | None:
-    groups = found.first
-    kept = Kept(ROWS, types, never_null(groups.child, frozenset()), is_one=not groups.keys)
-    values = [(name, total(call, kept)) for name, call in groups.aggregates]
+    groups = candidate.first
+    kept_state = Kept(ROWS, types, find_never_null(groups.child, frozenset()), is_one=not groups.keys)
+    values = [(name, express_by_state(call, kept_state)) for name, call in groups.aggregates]
     made = tuple((name, value) for name, value in values if value is not None)
     if len(made) < len(values):
         return None
-    extremes = tuple(extreme for extreme, _ in kept.extremes.values())
-    names = (ROWS, *(name for name, _ in kept.made.values()), *(extreme.name for extreme in extremes))
+    extremes = tuple(extreme for extreme, _ in kept_state.extremes.values())
+    names = (ROWS, *(name for name, _ in kept_state.made.values()), *(extreme.name for extreme in extremes))
     kept_rows = SpoolScan(TOTALS, (*groups.keys, *names), groups.keys)
-    shown = Project(kept_rows, (*((key, column(key)) for key in groups.keys), *made))
-    result = _over(tree, {node: rename(shown, columns(node)) for node in found.nodes})
-    state = _state(signed(groups.child, 1), groups.keys, kept)
+    shown = Project(kept_rows, (*((key, build_column(key)) for key in groups.keys), *made))
+    result = _replace_nodes(tree, {node: rename_columns(shown, list_columns(node)) for node in candidate.nodes})
+    state = _build_state(to_zset(groups.child, 1), groups.keys, kept_state)
     return AggregateState(
         keys=groups.keys,
         names=names,
         state=state,
-        moved=_moved(moved, groups.keys, kept),
-        recomputed=restrict(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
+        moved=_build_state_change(moved, groups.keys, kept_state),
+        recomputed=restrict_to_keys(state, groups.keys, SpoolScan(LOST, groups.keys)) if groups.keys else state,
         result=result,
-        was=at(result, "old", changed),
-        by_group=found.by_group,
+        was=read_image(result, "old", changed),
+        by_group=candidate.by_group,
         extremes=extremes,
     )
 
 
-def _over(node: Node, made: Mapping[Node, Node]) -> Node:
+def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
     """The same tree with some nodes replaced."""
     if isinstance(node, Aggregate | Distinct) and node in made:
         return made[node]
-    return map_children(node, lambda child: _over(child, made))
+    return map_children(node, lambda child: _replace_nodes(child, made))
 
 
-def _state(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
     """The state of a Z-set by group, for rows of which none is removed."""
-    extremes = ((extreme.name, extreme_of(extreme, value)) for extreme, value in kept.extremes.values())
-    return Aggregate(rows, keys, (*_added_up(kept.made.values()), *extremes))
+    extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
+    return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
 
 
-def _moved(rows: Node, keys: tuple[str, ...], kept: Kept) -> Node:
+def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
     """What a Z-set adds to the state, by group."""
-    sums: Values = tuple(kept.made.values())
-    extremes = [extreme for extreme, _ in kept.extremes.values()]
+    sums: Values = tuple(columns_kept.made.values())
+    extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
     if not extremes:
-        return Aggregate(rows, keys, _added_up(sums))
-    values: Values = [(extreme.name, value) for extreme, value in kept.extremes.values()]
-    rows, sums, values = netted(rows, keys, sums, values)
-    ends = [added_and_removed(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
-    found = Aggregate(rows, keys, (*_added_up(sums), *(came for came, _ in ends), *(went for _, went in ends)))
-    made = {extreme.gone: made_good(extreme) for extreme in extremes}
-    return project(found, [(name, made.get(name, column(name))) for name in columns(found)])
+        return Aggregate(rows, keys, _sum_added(sums))
+    values: Values = [(extreme.name, value) for extreme, value in columns_kept.extremes.values()]
+    rows, sums, values = net_rows(rows, keys, sums, values)
+    ends = [split_added_removed(extreme, value) for extreme, (_, value) in zip(extremes, values, strict=True)]
+    grouped = Aggregate(rows, keys, (*_sum_added(sums), *(came for came, _ in ends), *(went for _, went in ends)))
+    made = {extreme.gone: express_replaced(extreme) for extreme in extremes}
+    return project_columns(grouped, [(name, made.get(name, build_column(name))) for name in list_columns(grouped)])
 
 
-def _added_up(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
+def _sum_added(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
     """The sums. The zero is a number of few digits, which makes no type any wider."""
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
-    found = ((ROWS, column(MULTIPLICITY)), *added)
-    return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in found)
+    additions = ((ROWS, build_column(MULTIPLICITY)), *added)
+    return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in additions)

@@ -8,12 +8,12 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.average import average, is_averaged
-from arctic_runtime.ivm.algebra.conditions import conjunction
+from arctic_runtime.ivm.algebra.average import build_average, is_averaged
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.exact_numbers import is_exact
-from arctic_runtime.ivm.algebra.expressions import Form, column, form
+from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY
 from arctic_runtime.ivm.rewrite.nullability import is_never_null
 from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
@@ -34,38 +34,38 @@ class Kept:
     made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
     extremes: dict[tuple[str, Form], tuple[Extreme, exp.Expr]] = field(default_factory=dict)
 
-    def count(self, condition: exp.Expr | None) -> exp.Column:
+    def add_count(self, condition: exp.Expr | None) -> exp.Column:
         """The number of rows for which a condition is true; without one, of all."""
         if condition is None:
-            return column(self.rows)
-        return self._total(exp.case().when(condition, column(MULTIPLICITY)).else_(exp.Literal.number(0)))
+            return build_column(self.rows)
+        return self._add_total(exp.case().when(condition, build_column(MULTIPLICITY)).else_(exp.Literal.number(0)))
 
-    def sum(self, value: exp.Expr) -> exp.Column:
+    def add_sum(self, value: exp.Expr) -> exp.Column:
         """The sum of what is not null; whole numbers are widened so that each has an opposite."""
         is_whole_number = is_whole(type_of(value, self.types))
         wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
-        went = exp.LT(this=column(MULTIPLICITY), expression=exp.Literal.number(0))
-        return self._total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
+        went = exp.LT(this=build_column(MULTIPLICITY), expression=exp.Literal.number(0))
+        return self._add_total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
-    def if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
+    def value_if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
         """A value of those that are counted; null where there are none."""
         if count.name == self.rows and not self.is_one:
             return value
         return exp.case().when(exp.NEQ(this=count, expression=exp.Literal.number(0)), value)
 
-    def extreme(self, kind: Literal["min", "max"], value: exp.Expr) -> exp.Column:
+    def add_extreme(self, kind: Literal["min", "max"], value: exp.Expr) -> exp.Column:
         """The least or greatest of what is not null."""
         place = len(self.extremes) + 1
         new = Extreme(f"__arctic_extreme_{place}", kind, f"__arctic_gone_{place}")
-        found, _ = self.extremes.setdefault((kind, form(value)), (new, value))
-        return column(found.name)
+        stored, _ = self.extremes.setdefault((kind, get_form(value)), (new, value))
+        return build_column(stored.name)
 
-    def _total(self, added: exp.Expr) -> exp.Column:
-        name, _ = self.made.setdefault(form(added), (f"__arctic_total_{len(self.made) + 1}", added))
-        return column(name)
+    def _add_total(self, added: exp.Expr) -> exp.Column:
+        name, _ = self.made.setdefault(get_form(added), (f"__arctic_total_{len(self.made) + 1}", added))
+        return build_column(name)
 
 
-def total(call: exp.Expr, kept: Kept) -> exp.Expr | None:
+def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
     """An aggregate as an expression over the state's columns; None if no state determines it."""
     condition = None
     if isinstance(call, exp.Filter):
@@ -74,78 +74,80 @@ def total(call: exp.Expr, kept: Kept) -> exp.Expr | None:
     parts = [part for part in (call.this, *call.expressions) if isinstance(part, exp.Expr)]
     if make is None or any(isinstance(part, _MODIFIERS) for part in parts):
         return None
-    return make(parts, condition, kept)
+    return make(parts, condition, state)
 
 
 _MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
 
 
-def _count(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
-    return kept.count(_and_not_null(parts, condition, kept))
+def _count_rows(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+    return state.add_count(_require_not_null(parts, condition, state))
 
 
-def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
-    return kept.count(conjunction((*_given(condition), *parts)))
+def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+    return state.add_count(build_conjunction((*_list_condition(condition), *parts)))
 
 
-def _sum(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
     (value,) = parts
-    size = digits(type_of(value, kept.types))
-    if is_exact(value, kept.types) is False or (size and size[1] > _MOST_BEHIND):
+    size = count_digits(type_of(value, state.types))
+    if is_exact(value, state.types) is False or (size and size[1] > _MOST_BEHIND):
         return None
-    return kept.if_any(kept.count(_and_not_null(parts, condition, kept)), kept.sum(_where(condition, value)))
+    return state.value_if_any(
+        state.add_count(_require_not_null(parts, condition, state)), state.add_sum(_filter_value(condition, value))
+    )
 
 
-def _avg(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
+def _average_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
     (value,) = parts
-    of_type = type_of(value, kept.types)
+    of_type = type_of(value, state.types)
     if of_type is None or not is_averaged(of_type):
         return None
-    count = kept.count(_and_not_null(parts, condition, kept))
-    return average(kept.sum(_where(condition, value)), kept.if_any(count, count), of_type)
+    count = state.add_count(_require_not_null(parts, condition, state))
+    return build_average(state.add_sum(_filter_value(condition, value)), state.value_if_any(count, count), of_type)
 
 
-def _min(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
-    return _extreme("min", parts, condition, kept)
+def _take_min(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+    return _take_extreme("min", parts, condition, state)
 
 
-def _max(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
-    return _extreme("max", parts, condition, kept)
+def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+    return _take_extreme("max", parts, condition, state)
 
 
-def _extreme(
-    kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept
+def _take_extreme(
+    kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: Kept
 ) -> exp.Expr | None:
     """In its own type as far as that is known, as a table may keep small whole numbers as larger ones."""
     value, *more = parts
-    of_type = type_of(value, kept.types)
-    if more or not (is_ordered(of_type) or is_exact(value, kept.types)):
+    of_type = type_of(value, state.types)
+    if more or not (is_ordered(of_type) or is_exact(value, state.types)):
         return None
-    found = kept.extreme(kind, _where(condition, value))
-    return exp.cast(found, of_type, dialect="spark") if of_type else found
+    extreme_column = state.add_extreme(kind, _filter_value(condition, value))
+    return exp.cast(extreme_column, of_type, dialect="spark") if of_type else extreme_column
 
 
 _VALUES: Mapping[type[exp.Expr], Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Expr | None]] = {
-    exp.Count: _count,
+    exp.Count: _count_rows,
     exp.CountIf: _count_if,
-    exp.Sum: _sum,
-    exp.Avg: _avg,
-    exp.Min: _min,
-    exp.Max: _max,
+    exp.Sum: _sum_values,
+    exp.Avg: _average_values,
+    exp.Min: _take_min,
+    exp.Max: _take_max,
 }
 
 _MOST_BEHIND = 35
 """Digits behind the point that a sum of decimals keeps when it stands beside a whole number of three digits."""
 
 
-def _and_not_null(parts: list[exp.Expr], condition: exp.Expr | None, kept: Kept) -> exp.Expr | None:
-    asked = [part for part in parts if not isinstance(part, exp.Star) and not is_never_null(part, kept.never_null)]
-    return conjunction((*_given(condition), *(exp.paren(part).is_(exp.null()).not_() for part in asked)))
+def _require_not_null(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
+    asked = [part for part in parts if not isinstance(part, exp.Star) and not is_never_null(part, state.never_null)]
+    return build_conjunction((*_list_condition(condition), *(exp.paren(part).is_(exp.null()).not_() for part in asked)))
 
 
-def _given(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
+def _list_condition(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     return () if condition is None else (condition,)
 
 
-def _where(condition: exp.Expr | None, value: exp.Expr) -> exp.Expr:
+def _filter_value(condition: exp.Expr | None, value: exp.Expr) -> exp.Expr:
     return value if condition is None else exp.case().when(condition, value)

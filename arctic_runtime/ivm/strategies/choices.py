@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from typing_extensions import assert_never
 
-from arctic_runtime.ivm.algebra.conditions import equalities, plain
-from arctic_runtime.ivm.algebra.expressions import used
+from arctic_runtime.ivm.algebra.conditions import list_equalities, map_plain_columns
+from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -32,14 +32,14 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.reads import function_names
-from arctic_runtime.ivm.rules.restrict import merged
-from arctic_runtime.ivm.strategies.determinism import Answers, aggregated, placed
+from arctic_runtime.ivm.frontend.reads import list_function_names
+from arctic_runtime.ivm.rules.restrict import find_merged_columns
+from arctic_runtime.ivm.strategies.determinism import Answers, classify_aggregate, classify_window
 from arctic_runtime.model.names import TableName
 
 _Unit = tuple[frozenset[str], ...]
@@ -62,28 +62,30 @@ class Choice:
     is_near: bool
     decides: bool = False
 
-    def deciding(self, *read: Iterable[str]) -> Choice:
+    def mark_deciding(self, *read: Iterable[str]) -> Choice:
         """The same where what reads these columns tells rows apart."""
         is_read = any(not self.names.isdisjoint(names) for names in read)
         return replace(self, decides=True) if is_read else self
 
-    def renamed(self, names: Mapping[str, str]) -> Choice:
+    def rename_columns(self, names: Mapping[str, str]) -> Choice:
         """The same under other names, of which it has some."""
 
-        def other(own: frozenset[str]) -> frozenset[str]:
+        def rename_set(own: frozenset[str]) -> frozenset[str]:
             return frozenset(names[name] for name in own if name in names)
 
-        return replace(self, names=other(self.names), unit=tuple(map(other, self.unit)), fixed=other(self.fixed))
+        return replace(
+            self, names=rename_set(self.names), unit=tuple(map(rename_set, self.unit)), fixed=rename_set(self.fixed)
+        )
 
-    def equated(self, equal: Mapping[str, Collection[str]]) -> Choice:
+    def add_equal_columns(self, equal: Mapping[str, Collection[str]]) -> Choice:
         """The same with what equals its columns."""
 
-        def wider(own: frozenset[str]) -> frozenset[str]:
+        def widen_set(own: frozenset[str]) -> frozenset[str]:
             return own.union(*(equal.get(name, ()) for name in own))
 
-        return replace(self, unit=tuple(map(wider, self.unit)), fixed=wider(self.fixed))
+        return replace(self, unit=tuple(map(widen_set, self.unit)), fixed=widen_set(self.fixed))
 
-    def within(self, names: Collection[str]) -> Choice:
+    def limit_to(self, names: Collection[str]) -> Choice:
         """The same where no more than these columns identify it."""
         unit = tuple(part.intersection(names) for part in self.unit)
         return replace(self, unit=unit, fixed=self.fixed.intersection(names))
@@ -96,7 +98,7 @@ class Choices:
     seen: tuple[Choice, ...]
     names: frozenset[str]
 
-    def check(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
+    def check_choices(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
         """Raises NotMaintained where a part of the rows that follow from one choice could be computed without the rest.
 
         Those with a key that is affected are computed. That is all or none where they have one key; or where nothing
@@ -105,16 +107,16 @@ class Choices:
         for choice in self.seen:
             is_shown = choice.is_near and not choice.decides
             if not is_shown and not choice.fixed.issuperset(key) and not _is_whole(choice, tree, key, changed):
-                raise NotMaintained("NOT_REPEATABLE", _because(choice))
+                raise NotMaintained("NOT_REPEATABLE", _explain_choice(choice))
 
 
-def choices(tree: Node, types: Mapping[str, str]) -> Choices:
+def collect_choices(tree: Node, types: Mapping[str, str]) -> Choices:
     """What a tree's rows depend on that may be another one if it is computed again; `types` are those of columns."""
-    found = _Choices(types)
-    return Choices(found.of(tree), frozenset(found.names))
+    collector = _Choices(types)
+    return Choices(collector.collect_from(tree), frozenset(collector.names))
 
 
-def _because(choice: Choice) -> str:
+def _explain_choice(choice: Choice) -> str:
     what = "which rows there are follows from it" if choice.decides else "rows that show it would not all be computed"
     do = "add up decimals" if choice.is_near else "order by something unique"
     return f"{choice.call} may give another result if it is recomputed, and {what}; {do}"
@@ -122,20 +124,20 @@ def _because(choice: Choice) -> str:
 
 def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> bool:
     """Whether all keys of a group's rows are affected where one of them is."""
-    inside, everywhere = (sum(scan.source in changed for scan in scans(node)) for node in (choice.origin, tree))
+    inside, everywhere = (sum(scan.source in changed for scan in list_scans(node)) for node in (choice.origin, tree))
     if inside < everywhere:
         return False
-    if _shows_all(tree, choice.origin):
+    if _keeps_all_rows(tree, choice.origin):
         return True
     return any(
-        set(key) <= set(columns(node))
-        and all(not part.isdisjoint(columns(node)) for part in choice.unit)
+        set(key) <= set(list_columns(node))
+        and all(not part.isdisjoint(list_columns(node)) for part in choice.unit)
         and is_unique(node, key)
-        for node in walk(tree)
+        for node in walk_tree(tree)
     )
 
 
-def _shows_all(node: Node, origin: Node) -> bool:
+def _keeps_all_rows(node: Node, origin: Node) -> bool:
     """Whether each row of a window is in the result, so that its key is a key of the window's rows as well."""
     while node is not origin:
         if isinstance(node, Project):
@@ -147,11 +149,11 @@ def _shows_all(node: Node, origin: Node) -> bool:
     return isinstance(origin, Window)
 
 
-def _called(value: exp.Expr) -> str:
+def _get_function_name(value: exp.Expr) -> str:
     """The name of the function of a call."""
     while isinstance(value, exp.Window | exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         value = value.this
-    return function_names(value)[0].lower() if isinstance(value, exp.Func) else value.key
+    return list_function_names(value)[0].lower() if isinstance(value, exp.Func) else value.key
 
 
 @dataclass
@@ -159,118 +161,130 @@ class _Choices:
     types: Mapping[str, str]
     names: set[str] = field(default_factory=set)
 
-    def of(self, node: Node) -> tuple[Choice, ...]:
+    def collect_from(self, node: Node) -> tuple[Choice, ...]:
         """The choices that a node's rows follow from."""
-        found = tuple(choice for choice in self._of(node) if choice.names or choice.decides)
-        self.names.update(*(choice.names for choice in found))
-        return found
+        kept_choices = tuple(choice for choice in self._derive_choices(node) if choice.names or choice.decides)
+        self.names.update(*(choice.names for choice in kept_choices))
+        return kept_choices
 
-    def _of(self, node: Node) -> Iterable[Choice]:
+    def _derive_choices(self, node: Node) -> Iterable[Choice]:
         match node:
             case Scan() | SpoolScan() | OneRow():
                 return ()
             case Project():
-                return [_projected(choice, node) for choice in self.of(node.child)]
+                return [_project_choice(choice, node) for choice in self.collect_from(node.child)]
             case Filter(child=child, condition=condition):
-                return [choice.deciding(used(condition)) for choice in self.of(child)]
+                return [choice.mark_deciding(list_used_columns(condition)) for choice in self.collect_from(child)]
             case Distinct(child=child):
-                return [choice.deciding(columns(child)) for choice in self.of(child)]
+                return [choice.mark_deciding(list_columns(child)) for choice in self.collect_from(child)]
             case Explode():
-                return [_exploded(choice, node) for choice in self.of(node.child)]
+                return [_explode_choice(choice, node) for choice in self.collect_from(node.child)]
             case Aggregate():
-                return self._aggregated(node)
+                return self._derive_aggregate(node)
             case Window():
-                return self._windowed(node)
+                return self._derive_window(node)
             case Join():
-                return self._joined(node)
+                return self._derive_join(node)
             case SemiJoin():
-                return self._asked(node)
+                return self._derive_semi_join(node)
             case UnionAll(inputs=inputs, names=names):
-                return self._by_place(inputs, names)
+                return self._derive_by_position(inputs, names)
             case SetOperation(left=left, right=right, names=names):
-                return [choice.deciding(names) for choice in self._by_place((left, right), names)]
+                return [choice.mark_deciding(names) for choice in self._derive_by_position((left, right), names)]
             case _:
                 assert_never(node)
 
-    def _by_place(self, inputs: Iterable[Node], names: tuple[str, ...]) -> Iterable[Choice]:
+    def _derive_by_position(self, inputs: Iterable[Node], names: tuple[str, ...]) -> Iterable[Choice]:
         for part in inputs:
-            own = dict(zip(columns(part), names, strict=True))
-            yield from (choice.renamed(own) for choice in self.of(part))
+            own = dict(zip(list_columns(part), names, strict=True))
+            yield from (choice.rename_columns(own) for choice in self.collect_from(part))
 
-    def _aggregated(self, node: Aggregate) -> Iterable[Choice]:
-        for below in self.of(node.child):
-            choice = below.deciding(node.keys)
+    def _derive_aggregate(self, node: Aggregate) -> Iterable[Choice]:
+        for below in self.collect_from(node.child):
+            choice = below.mark_deciding(node.keys)
             shown = {
-                name for name, call in node.aggregates if choice.decides or not choice.names.isdisjoint(used(call))
+                name
+                for name, call in node.aggregates
+                if choice.decides or not choice.names.isdisjoint(list_used_columns(call))
             }
-            yield replace(choice.within(node.keys), names=choice.names.intersection(node.keys).union(shown))
-        answers = [(name, call, aggregated(call, node, self.types)) for name, call in node.aggregates]
-        yield from _own(node, node.keys, answers)
+            yield replace(choice.limit_to(node.keys), names=choice.names.intersection(node.keys).union(shown))
+        answers = [(name, call, classify_aggregate(call, node, self.types)) for name, call in node.aggregates]
+        yield from _list_own_choices(node, node.keys, answers)
 
-    def _windowed(self, node: Window) -> Iterable[Choice]:
-        for choice in self.of(node.child):
+    def _derive_window(self, node: Window) -> Iterable[Choice]:
+        for choice in self.collect_from(node.child):
             yield choice
             is_all = choice.decides or not choice.names.isdisjoint(node.partition)
-            shown = {name for name, over in node.expressions if is_all or not choice.names.isdisjoint(used(over))}
-            yield replace(choice.within(node.partition), names=frozenset(shown), decides=False)
-        answers = [(name, over, placed(over, node, self.types)) for name, over in node.expressions]
-        yield from _own(node, node.partition, answers)
+            shown = {
+                name
+                for name, over in node.expressions
+                if is_all or not choice.names.isdisjoint(list_used_columns(over))
+            }
+            yield replace(choice.limit_to(node.partition), names=frozenset(shown), decides=False)
+        answers = [(name, over, classify_window(over, node, self.types)) for name, over in node.expressions]
+        yield from _list_own_choices(node, node.partition, answers)
 
-    def _joined(self, node: Join) -> Iterable[Choice]:
+    def _derive_join(self, node: Join) -> Iterable[Choice]:
         """Where partners are chosen, so is which rows have none; these have nothing of the other side."""
-        to_right, to_left = _equal(node)
-        read = used(node.on)
-        for below in self.of(node.left):
-            choice = below.deciding(read)
+        to_right, to_left = _map_equal_columns(node)
+        read = list_used_columns(node.on)
+        for below in self.collect_from(node.left):
+            choice = below.mark_deciding(read)
             if node.kind == "full":
-                yield choice.within(()) if choice.decides else choice
+                yield choice.limit_to(()) if choice.decides else choice
             else:
-                yield choice.equated(to_right) if node.kind == "inner" else choice
-        for below in self.of(node.right):
-            choice = below.deciding(read)
+                yield choice.add_equal_columns(to_right) if node.kind == "inner" else choice
+        for below in self.collect_from(node.right):
+            choice = below.mark_deciding(read)
             if node.kind == "inner" or not choice.decides:
-                yield choice.equated(to_left) if node.kind != "full" else choice
+                yield choice.add_equal_columns(to_left) if node.kind != "full" else choice
             else:
-                yield choice.equated(to_left).within(columns(node.left) if node.kind == "left" else ())
+                yield choice.add_equal_columns(to_left).limit_to(list_columns(node.left) if node.kind == "left" else ())
 
-    def _asked(self, node: SemiJoin) -> Iterable[Choice]:
-        _, to_left = _equal(node)
-        yield from (choice.deciding(used(node.on)) for choice in self.of(node.left))
-        for below in self.of(node.right):
-            choice = below.deciding(used(node.on)).equated(to_left).within(columns(node.left))
+    def _derive_semi_join(self, node: SemiJoin) -> Iterable[Choice]:
+        _, to_left = _map_equal_columns(node)
+        yield from (choice.mark_deciding(list_used_columns(node.on)) for choice in self.collect_from(node.left))
+        for below in self.collect_from(node.right):
+            choice = (
+                below.mark_deciding(list_used_columns(node.on))
+                .add_equal_columns(to_left)
+                .limit_to(list_columns(node.left))
+            )
             yield replace(choice, names=frozenset())
 
 
-def _own(
+def _list_own_choices(
     node: Aggregate | Window, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
 ) -> Iterable[Choice]:
     """What a node chooses itself, for each group of its keys or partition."""
     unit = tuple(frozenset((name,)) for name in keys)
-    for name, call, found in answers:
-        if found != "one":
-            yield Choice(node, _called(call), frozenset((name,)), unit, frozenset(keys), found == "near")
+    for name, call, answer in answers:
+        if answer != "one":
+            yield Choice(node, _get_function_name(call), frozenset((name,)), unit, frozenset(keys), answer == "near")
 
 
-def _projected(choice: Choice, node: Project) -> Choice:
-    names = {name for name, value in node.expressions if not choice.names.isdisjoint(used(value))}
-    own = plain(node.expressions)
+def _project_choice(choice: Choice, node: Project) -> Choice:
+    names = {name for name, value in node.expressions if not choice.names.isdisjoint(list_used_columns(value))}
+    own = map_plain_columns(node.expressions)
     unit = (frozenset(name for name, below in own.items() if below in part) for part in choice.unit)
-    fixed = {name for name, value in node.expressions if choice.fixed.issuperset(used(value))}
-    either = {name for name, pair in merged(node).items() if not choice.fixed.isdisjoint((pair.left, pair.right))}
+    fixed = {name for name, value in node.expressions if choice.fixed.issuperset(list_used_columns(value))}
+    either = {
+        name for name, pair in find_merged_columns(node).items() if not choice.fixed.isdisjoint((pair.left, pair.right))
+    }
     return replace(choice, names=frozenset(names), unit=tuple(unit), fixed=frozenset(fixed | either))
 
 
-def _exploded(choice: Choice, node: Explode) -> Choice:
-    found = choice.deciding(used(node.generator))
-    is_read = not choice.names.isdisjoint(used(node.generator))
-    return replace(found, names=found.names.union(node.names)) if is_read else found
+def _explode_choice(choice: Choice, node: Explode) -> Choice:
+    decided = choice.mark_deciding(list_used_columns(node.generator))
+    is_read = not choice.names.isdisjoint(list_used_columns(node.generator))
+    return replace(decided, names=decided.names.union(node.names)) if is_read else decided
 
 
-def _equal(node: Join | SemiJoin) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+def _map_equal_columns(node: Join | SemiJoin) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """For columns of the left those of the right that equal them in all pairs, and the other way round."""
     to_right: dict[str, set[str]] = {}
     to_left: dict[str, set[str]] = {}
-    for pair in equalities(node.on, columns(node.left), columns(node.right)):
+    for pair in list_equalities(node.on, list_columns(node.left), list_columns(node.right)):
         to_right.setdefault(pair.left, set()).add(pair.right)
         to_left.setdefault(pair.right, set()).add(pair.left)
     return to_right, to_left

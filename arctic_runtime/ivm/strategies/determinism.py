@@ -12,13 +12,13 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.collations import collates
+from arctic_runtime.ivm.algebra.collations import has_collation
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly, is_exact
-from arctic_runtime.ivm.algebra.expressions import parts
+from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, columns, expressions, walk
+from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, list_columns, list_expressions, walk_tree
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.reads import function_names
+from arctic_runtime.ivm.frontend.reads import list_function_names
 
 Answers = Literal["one", "near", "many"]
 """How many values a call may give for the same rows: one; several that differ in their last digits, as sums of floating
@@ -64,20 +64,20 @@ _MANY_ZEROS = ("float", "double", "real")
 
 def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
     """Whether the order of what is read can't matter to a tree's rows; False where that is not proven."""
-    return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk(tree))
+    return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk_tree(tree))
 
 
-def aggregated(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
+def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
     """How many answers a call of an aggregate has; ties do not matter to `max_by` where there are none."""
     if isinstance(call, exp.Filter):
-        return aggregated(call.this, node, types)
+        return classify_aggregate(call.this, node, types)
     if isinstance(call, exp.Anonymous) and call.name.upper() in _BY_ANOTHER and len(call.expressions) == 2:
         by = call.expressions[1].unnest()
         return "one" if isinstance(by, exp.Column) and is_unique(node.child, {*node.keys, by.name}) else "many"
-    return _of_set(call, types)
+    return _classify_set_aggregate(call, types)
 
 
-def placed(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
+def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
     """How many answers a window function has; ties matter to a row's place, not to its rank."""
     if not isinstance(over, exp.Window):
         return "many"
@@ -90,31 +90,31 @@ def placed(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
     call = over.this.this if isinstance(over.this, exp.IgnoreNulls | exp.RespectNulls) else over.this
     if isinstance(call, _PLACES):
         return "one" if has_no_ties else "many"
-    return _of_set(over.this, types) if has_no_ties or over.args.get("spec") is None else "many"
+    return _classify_set_aggregate(over.this, types) if has_no_ties or over.args.get("spec") is None else "many"
 
 
 def _is_collated(tree: Node, types: Mapping[str, str]) -> bool:
-    names = (name for node in walk(tree) for name in columns(node))
-    values = (value for node in walk(tree) for value in expressions(node))
+    names = (name for node in walk_tree(tree) for name in list_columns(node))
+    values = (value for node in walk_tree(tree) for value in list_expressions(node))
     return any("collate" in types.get(name, "").lower() for name in names) or any(
-        collates(part) for value in values for part in parts(value)
+        has_collation(part) for value in values for part in walk_parts(value)
     )
 
 
 def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
     match node:
         case Aggregate(aggregates=aggregates):
-            return all(aggregated(call, node, types) == "one" for _, call in aggregates)
+            return all(classify_aggregate(call, node, types) == "one" for _, call in aggregates)
         case Window(expressions=expressions):
-            return all(placed(over, node, types) == "one" for _, over in expressions)
+            return all(classify_window(over, node, types) == "one" for _, over in expressions)
         case _:
             return True
 
 
-def _of_set(call: exp.Expr, types: Mapping[str, str]) -> Answers:
+def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers:
     """The answers of an aggregate that are left if it depends on which rows there are, but not on their order."""
     if isinstance(call, exp.Filter):
-        return _of_set(call.this, types)
+        return _classify_set_aggregate(call.this, types)
     of_type = type_of(call.this, types) if isinstance(call.this, exp.Expr) else None
     match call:
         case exp.Sum() if is_exact(call.this, types) is True:
@@ -123,5 +123,5 @@ def _of_set(call: exp.Expr, types: Mapping[str, str]) -> Answers:
             return "one"
         case exp.Min() | exp.Max() if of_type is not None and not any(kind in of_type for kind in _MANY_ZEROS):
             return "one"
-    names = set(function_names(call)) if isinstance(call, exp.Func) else set()
+    names = set(list_function_names(call)) if isinstance(call, exp.Func) else set()
     return "one" if names & _OF_ANY_TYPE else "near" if names & _ADDED_UP else "many"

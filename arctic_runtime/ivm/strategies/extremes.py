@@ -12,9 +12,9 @@ from typing import Literal
 
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.numbers import digits
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Project, UnionAll, columns, walk
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.numbers import count_digits
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Project, UnionAll, list_columns, walk_tree
 
 Values = Sequence[tuple[str, exp.Expr]]
 
@@ -41,38 +41,40 @@ def is_ordered(of_type: str | None) -> bool:
 
     So it is not of floating point, which has two zeros, nor of texts with a collation.
     """
-    return digits(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
+    return count_digits(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
 
 
-def extreme_of(extreme: Extreme, value: exp.Expr) -> exp.Expr:
+def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:
     """The aggregate of all rows."""
     return _CALLS[extreme.kind](this=value.copy())
 
 
-def added_and_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
+def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
     """The extreme of the added rows of a Z-set and, as `gone`, of its removed rows."""
     zero = exp.Literal.number(0)
-    came = exp.case().when(exp.GT(this=column(MULTIPLICITY), expression=zero), value)
-    went = exp.case().when(exp.LT(this=column(MULTIPLICITY), expression=zero.copy()), value)
-    return (extreme.name, extreme_of(extreme, came)), (extreme.gone, extreme_of(extreme, went))
+    came = exp.case().when(exp.GT(this=build_column(MULTIPLICITY), expression=zero), value)
+    went = exp.case().when(exp.LT(this=build_column(MULTIPLICITY), expression=zero.copy()), value)
+    return (extreme.name, build_extreme(extreme, came)), (extreme.gone, build_extreme(extreme, went))
 
 
-def made_good(extreme: Extreme) -> exp.Expr:
+def express_replaced(extreme: Extreme) -> exp.Expr:
     """The extreme of removed rows; null where an added row is as extreme."""
-    sides = {"this": column(extreme.name), "expression": column(extreme.gone)}
+    sides = {"this": build_column(extreme.name), "expression": build_column(extreme.gone)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
-    return exp.case().when(is_as_extreme, exp.null()).else_(column(extreme.gone))
+    return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.gone))
 
 
-def netted(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
+def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
     """A Z-set without rows that are both added and removed, and sums and values in terms of its columns.
 
     If the Z-set is a union of terms, one term may add a row that another term removes, so the group has the row neither
     before nor after. Rows with equal extreme values are merged into one, which is then added or removed on the whole.
     """
-    if not any(isinstance(node, UnionAll) for node in walk(rows)):
+    if not any(isinstance(node, UnionAll) for node in walk_tree(rows)):
         return rows, sums, values
-    valued = Project(rows, (*((name, column(name)) for name in columns(rows)), *values))
-    partial = tuple((name, exp.Sum(this=value.copy())) for name, value in ((MULTIPLICITY, column(MULTIPLICITY)), *sums))
-    held = Aggregate(valued, (*keys, *(name for name, _ in values)), partial)
-    return held, [(name, column(name)) for name, _ in sums], [(name, column(name)) for name, _ in values]
+    valued = Project(rows, (*((name, build_column(name)) for name in list_columns(rows)), *values))
+    partial = tuple(
+        (name, exp.Sum(this=value.copy())) for name, value in ((MULTIPLICITY, build_column(MULTIPLICITY)), *sums)
+    )
+    summed = Aggregate(valued, (*keys, *(name for name, _ in values)), partial)
+    return summed, [(name, build_column(name)) for name, _ in sums], [(name, build_column(name)) for name, _ in values]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, children
+from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, list_children
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
 from arctic_runtime.ivm.frontend.limits import is_number_of_limit
 from arctic_runtime.ivm.rules.partners import has_link
-from arctic_runtime.ivm.rules.terms import changes
+from arctic_runtime.ivm.rules.terms import has_changed
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
 from arctic_runtime.model.names import TableName
 
@@ -16,20 +16,20 @@ _NO_LINK = "what changed is joined, or asked for by IN or EXISTS, without an equ
 _UNSURE = "a single row that others are compared to has changed, and may not be the same when it is computed again"
 
 
-def changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
+def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
     """The operators whose changes are followed, from the top down.
 
     A single row that others are judged by is computed as it is and as it was, so what is below it is not followed.
     """
-    if not changes(node, changed):
+    if not has_changed(node, changed):
         return
     yield node
     is_judged = isinstance(node, SemiJoin) and has_single_row(node)
-    for child in children(node)[: 1 if is_judged else None]:
-        yield from changing(child, changed)
+    for child in list_children(node)[: 1 if is_judged else None]:
+        yield from walk_changing(child, changed)
 
 
-def why_all(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> str | None:
+def explain_full_invalidation(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> str | None:
     """Why any change below this operator is one of all rows; None if it is not. `types` are those of columns."""
     match node:
         case Aggregate(keys=()):
@@ -39,17 +39,17 @@ def why_all(node: Node, changed: frozenset[TableName], types: Mapping[str, str])
         case Window(partition=()):
             return "a window over all rows has changed, one without PARTITION BY"
         case SemiJoin(right=right) if has_single_row(node):
-            is_open = changes(right, changed) and not is_deterministic(right, types)
+            is_open = has_changed(right, changed) and not is_deterministic(right, types)
             return _UNSURE if is_open else None
         case SemiJoin(left=left, right=right, on=on) | Join(kind="left", left=left, right=right, on=on):
-            is_open = changes(right, changed) and not has_link(left, right, on)
+            is_open = has_changed(right, changed) and not has_link(left, right, on)
             return _NO_LINK if is_open else None
         case Join(kind="full", left=left, right=right, on=on):
             return None if has_link(left, right, on) else _NO_LINK
         case Join(left=left, right=right, on=on):
             if has_link(left, right, on):
                 return None
-            is_open = any(changes(side, changed) and is_unique(side, ()) for side in (left, right))
+            is_open = any(has_changed(side, changed) and is_unique(side, ()) for side in (left, right))
             return "a single row that all others are joined to has changed" if is_open else None
         case _:
             return None

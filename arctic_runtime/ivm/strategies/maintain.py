@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Distinct, Filter, Join, Node, Project, Scan, SemiJoin, SpoolScan
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
-from arctic_runtime.ivm.rules.apply import delta, touched
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
 from arctic_runtime.ivm.rules.inputs import Known
-from arctic_runtime.ivm.rules.restrict import is_whole, restrict
-from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, reduced
-from arctic_runtime.ivm.rules.terms import changes, present
+from arctic_runtime.ivm.rules.restrict import is_whole, restrict_to_keys
+from arctic_runtime.ivm.rules.runtime_filters import NO_FILTER_SOURCES, FilterSources, add_runtime_filters
+from arctic_runtime.ivm.rules.terms import has_changed, require_term
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, plan_aggregate_state
-from arctic_runtime.ivm.strategies.choices import choices
+from arctic_runtime.ivm.strategies.choices import collect_choices
 from arctic_runtime.ivm.strategies.determinism import is_deterministic
-from arctic_runtime.ivm.strategies.invalidation import changing, why_all
-from arctic_runtime.ivm.strategies.pairs import Pairs, pairs
+from arctic_runtime.ivm.strategies.invalidation import explain_full_invalidation, walk_changing
+from arctic_runtime.ivm.strategies.pairs import Pairs, plan_pairs
 from arctic_runtime.model.names import TableName
 
 AFFECTED = "__arctic_affected"
@@ -66,7 +66,7 @@ class Facts:
     filter_sources: FilterSources = field(default_factory=lambda: NO_FILTER_SOURCES)
 
 
-def maintain(
+def plan_maintenance(
     tree: Node, key: tuple[str, ...], changed: frozenset[TableName], facts: Facts | None = None
 ) -> Maintenance:
     """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree, some perhaps twice.
@@ -74,52 +74,56 @@ def maintain(
     The strategy is aggregate state for sums and counts over few groups; pairs or deltas if the operators allow them and
     the key is proven to be unique; else affected keys. Raises NotMaintained if a change could affect all rows.
     """
-    if not changes(tree, changed):
+    if not has_changed(tree, changed):
         raise NotMaintained("NOTHING_NEW", "no upstream has changed")
     key = tuple(dict.fromkeys(key))
-    found = pushed_down(tree)
+    optimized = push_down_filters(tree)
     known = facts or Facts()
     by_state = (
-        plan_aggregate_state(found, key, changed, known.types, known.filter_sources, known.few_row_sources)
+        plan_aggregate_state(optimized, key, changed, known.types, known.filter_sources, known.few_row_sources)
         if known.few_rows
         else None
     )
     if by_state is not None:
         return by_state
-    _refuse(key)
+    _refuse_single_row(key)
     # Pairs and deltas compute removed rows again; these have to equal the rows that were added before.
-    is_known = not is_whole(found) or is_deterministic(found, known.types)
-    paired = pairs(found, key, changed, known.paired, known.small) if is_known else None
+    is_known = not is_whole(optimized) or is_deterministic(optimized, known.types)
+    paired = plan_pairs(optimized, key, changed, known.paired, known.small) if is_known else None
     if paired is not None:
         return paired
-    followed = tuple(changing(found, changed))
+    followed = tuple(walk_changing(optimized, changed))
     for node in followed:
         _refuse_everything(node, changed, known.types)
-    if is_known and all(map(_is_linear, followed)) and is_unique(found, key):
-        return Deltas(present(delta(found, changed, known.filter_sources, Known(known.types))))
-    chosen = choices(found, known.types)
-    chosen.check(found, key, changed)
+    if is_known and all(map(_is_linear, followed)) and is_unique(optimized, key):
+        return Deltas(require_term(derive_delta(optimized, changed, known.filter_sources, Known(known.types))))
+    chosen = collect_choices(optimized, known.types)
+    chosen.check_choices(optimized, key, changed)
     columns_known = Known(known.types, chosen.names)
-    affected = present(touched(reduced(found, known.filter_sources), key, changed, known.filter_sources, columns_known))
-    return AffectedKeys(Distinct(affected), restrict(found, key, SpoolScan(AFFECTED, key)))
+    affected = require_term(
+        derive_touched(
+            add_runtime_filters(optimized, known.filter_sources), key, changed, known.filter_sources, columns_known
+        )
+    )
+    return AffectedKeys(Distinct(affected), restrict_to_keys(optimized, key, SpoolScan(AFFECTED, key)))
 
 
-def touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
+def derive_touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
     """The keys of all rows of a result that the changed rows of its sources are part of, or were, and perhaps others.
 
     None where the result depends on none of the changed sources. Raises NotMaintained where the result has no key.
     """
-    _refuse(key)
-    return touched(pushed_down(tree), tuple(dict.fromkeys(key)), changed)
+    _refuse_single_row(key)
+    return derive_touched(push_down_filters(tree), tuple(dict.fromkeys(key)), changed)
 
 
-def _refuse(key: tuple[str, ...]) -> None:
+def _refuse_single_row(key: tuple[str, ...]) -> None:
     if not key:
         raise NotMaintained("ONE_ROW", "the table has a single row, which depends on all rows of its upstreams")
 
 
 def _refuse_everything(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> None:
-    because = why_all(node, changed, types)
+    because = explain_full_invalidation(node, changed, types)
     if because is not None:
         raise NotMaintained("EVERYTHING_AFFECTED", because)
 

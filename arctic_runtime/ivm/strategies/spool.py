@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from arctic_runtime.ivm.algebra.tree import Node, SpoolScan, children, columns, map_children, scans
+from arctic_runtime.ivm.algebra.tree import Node, SpoolScan, list_children, list_columns, list_scans, map_children
 from arctic_runtime.ivm.rules.partners import is_narrowed
 
 
@@ -19,30 +19,30 @@ class Spool:
 
     @property
     def scan(self) -> SpoolScan:
-        return SpoolScan(self.name, columns(self.rows))
+        return SpoolScan(self.name, list_columns(self.rows))
 
 
 def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
     """The tree with a spool for each subtree that it reads several times, and the spools. They read only changes."""
-    times = Counter(_narrowed(tree))
+    times = Counter(_list_shareable(tree))
     several = [node for node, count in times.items() if count > 1]
     made = {node: Spool(f"__arctic_shared_{number}", node) for number, node in enumerate(several)}
-    return _over(tree, made), tuple(made.values())
+    return _replace_nodes(tree, made), tuple(made.values())
 
 
-def _narrowed(node: Node) -> Iterator[Node]:
+def _list_shareable(node: Node) -> Iterator[Node]:
     if _is_shareable(node):
         yield node
     else:
-        for child in children(node):
-            yield from _narrowed(child)
+        for child in list_children(node):
+            yield from _list_shareable(child)
 
 
 def _is_shareable(node: Node) -> bool:
-    return is_narrowed(node) and not any(scan.reads_rows for scan in scans(children(node)[0]))
+    return is_narrowed(node) and not any(scan.reads_rows for scan in list_scans(list_children(node)[0]))
 
 
-def _over(node: Node, made: Mapping[Node, Spool]) -> Node:
+def _replace_nodes(node: Node, made: Mapping[Node, Spool]) -> Node:
     if _is_shareable(node):
         return made[node].scan if node in made else node
-    return map_children(node, lambda child: _over(child, made))
+    return map_children(node, lambda child: _replace_nodes(child, made))

@@ -14,13 +14,13 @@ from starlette.routing import Route
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.guard import OPEN_PATHS, Guard
-from arctic_runtime.service.http.operation_routes import operation_routes
-from arctic_runtime.service.http.page_files import page_paths, serve_page
+from arctic_runtime.service.http.operation_routes import build_operation_routes
+from arctic_runtime.service.http.page_files import list_page_paths, serve_page
 from arctic_runtime.service.http.problems import PROBLEM_SCHEMA, PROBLEM_TYPE, add_problems
-from arctic_runtime.service.http.routes import service_routes
-from arctic_runtime.service.http.schema import component, schemas_of
+from arctic_runtime.service.http.routes import build_service_routes
+from arctic_runtime.service.http.schema import build_reference, build_schemas
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.service.http.threads import in_thread
+from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.live import Job, LiveService, ServiceState, TableOverview, Upkeep
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
@@ -30,7 +30,7 @@ ReadMetrics = Callable[[str], tuple[bytes, str]]
 """The metrics of a service in a format that an Accept header names, and their content type."""
 
 
-def application(
+def build_application(
     service: LiveService,
     settings: HttpSettings,
     metrics: ReadMetrics | None = None,
@@ -41,13 +41,13 @@ def application(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        feed.open()
+        feed.open_feed()
         yield
-        feed.close()
+        feed.close_streams()
 
     app = FastAPI(
         title="dbt-arctic",
-        version=service.state().version,
+        version=service.get_state().version,
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -55,14 +55,14 @@ def application(
         lifespan=lifespan,
     )
     app.state.feed = feed
-    app.include_router(service_routes(service, feed, settings, thresholds))
-    app.include_router(operation_routes(service))
+    app.include_router(build_service_routes(service, feed, settings, thresholds))
+    app.include_router(build_operation_routes(service))
     _add_health(app, service)
     if metrics is not None:
         _add_metrics(app, metrics)
-    files = page_paths()
+    files = list_page_paths()
     app.router.routes.extend(Route(path, serve_page) for path in files)
-    app.openapi = lambda: _described(app, bool(settings.token))  # type: ignore[method-assign]
+    app.openapi = lambda: _describe_interface(app, bool(settings.token))  # type: ignore[method-assign]
     add_problems(app)
     public = {*OPEN_PATHS, *files}
     app.add_middleware(Guard, settings=settings, is_public=public.__contains__)
@@ -75,7 +75,7 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
 
     async def ready() -> Response:
         # Parts that fail are no reason to hide the page that says so.
-        state = service.state()
+        state = service.get_state()
         is_ready = state.role != "ending" and state.looked_at is not None
         return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)
 
@@ -92,7 +92,7 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
 
 def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
     async def read(request: Request) -> Response:
-        text, kind = await in_thread(metrics, request.headers.get("accept", ""))
+        text, kind = await run_in_thread(metrics, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": kind})
 
     content = {"text/plain": {"schema": {"type": "string"}}}
@@ -105,23 +105,23 @@ def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
     )
 
 
-def _described(app: FastAPI, has_token: bool) -> dict[str, Any]:
+def _describe_interface(app: FastAPI, has_token: bool) -> dict[str, Any]:
     """The description of the interface, made once."""
     if app.openapi_schema is None:
-        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        schemas = found.setdefault("components", {}).setdefault("schemas", {})
+        description = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        schemas = description.setdefault("components", {}).setdefault("schemas", {})
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        schemas |= {**schemas_of(SHOWN), "Problem": PROBLEM_SCHEMA}
+        schemas |= {**build_schemas(SHOWN), "Problem": PROBLEM_SCHEMA}
         if has_token:
-            found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            found["security"] = [{"token": []}]
+            description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            description["security"] = [{"token": []}]
             for path in OPEN_PATHS:
-                found["paths"][path]["get"]["security"] = []
-        refused = {"description": "An error", "content": {PROBLEM_TYPE: {"schema": component("Problem")}}}
-        for methods in found["paths"].values():
+                description["paths"][path]["get"]["security"] = []
+        refused = {"description": "An error", "content": {PROBLEM_TYPE: {"schema": build_reference("Problem")}}}
+        for methods in description["paths"].values():
             for described in methods.values():
                 described["responses"].pop("422", None)
                 described["responses"]["default"] = refused
-        app.openapi_schema = found
+        app.openapi_schema = description
     return app.openapi_schema

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.event_log import EventLog
-from arctic_runtime.service.http.encoding import encoded
+from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.live import TableOverview
 from arctic_runtime.thresholds import HttpThresholds
 
@@ -28,15 +28,17 @@ class Bytes:
     tag: str
 
 
-def answer(request: Request, found: Bytes, media_type: str = "application/json", cache: str = "no-cache") -> Response:
+def answer_request(
+    request: Request, content: Bytes, media_type: str = "application/json", cache: str = "no-cache"
+) -> Response:
     """The body as the client can read it, or that it is the one that the client has."""
-    headers = {"etag": found.tag, "cache-control": cache, "vary": "accept-encoding, authorization"}
+    headers = {"etag": content.tag, "cache-control": cache, "vary": "accept-encoding, authorization"}
     known = request.headers.get("if-none-match", "")
-    if known and found.tag in (of.strip().removeprefix("W/") for of in known.split(",")):
+    if known and content.tag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
         return Response(status_code=304, headers=headers)
-    body = found.body
-    if found.compressed and "gzip" in request.headers.get("accept-encoding", ""):
-        body = found.compressed
+    body = content.body
+    if content.compressed and "gzip" in request.headers.get("accept-encoding", ""):
+        body = content.compressed
         headers["content-encoding"] = "gzip"
     return Response(body, 200, headers, media_type)
 
@@ -56,19 +58,19 @@ class Cached:
         self._number = -1
         self._until = 0.0
 
-    def get(self) -> Bytes:
+    def get_body(self) -> Bytes:
         """The body of the state that holds now."""
         with self._lock:
             number = self._events.last
             if number != self._number or time.monotonic() >= self._until:
                 body = self._build(number)
                 if body != self._found.body:
-                    self._found = Bytes(body, self._compressed(body), f'"{secrets.token_hex(8)}"')
+                    self._found = Bytes(body, self._compress_body(body), f'"{secrets.token_hex(8)}"')
                 self._number = number
                 self._until = time.monotonic() + self._thresholds.state_seconds
             return self._found
 
-    def _compressed(self, body: bytes) -> bytes:
+    def _compress_body(self, body: bytes) -> bytes:
         if len(body) < self._thresholds.compressed_bytes:
             return b""
         return gzip.compress(body, self._thresholds.compression_level, mtime=0)
@@ -80,14 +82,16 @@ class TableTexts:
     def __init__(self) -> None:
         self._known: dict[TableName, tuple[TableOverview, bytes]] = {}
 
-    def joined(self, tables: Sequence[TableOverview]) -> bytes:
+    def join_tables(self, tables: Sequence[TableOverview]) -> bytes:
         """All of them as a JSON array."""
         known = self._known
-        self._known = {of.table: self._text(of, known) for of in tables}
+        self._known = {overview.table: self._encode_table(overview, known) for overview in tables}
         return b"[" + b",".join(text for _, text in self._known.values()) + b"]"
 
-    def _text(
-        self, of: TableOverview, known: dict[TableName, tuple[TableOverview, bytes]]
+    def _encode_table(
+        self, overview: TableOverview, known: dict[TableName, tuple[TableOverview, bytes]]
     ) -> tuple[TableOverview, bytes]:
-        found = known.get(of.table)
-        return found if found is not None and found[0] is of else (of, encoded(of))
+        cached_text = known.get(overview.table)
+        return (
+            cached_text if cached_text is not None and cached_text[0] is overview else (overview, encode_json(overview))
+        )

@@ -9,7 +9,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
-def limited_protocol(head_seconds: float) -> type[asyncio.Protocol]:
+def build_limited_protocol(head_seconds: float) -> type[asyncio.Protocol]:
     """A protocol for uvicorn, which itself waits for ever for the rest of a head that has begun."""
 
     class LimitedProtocol(H11Protocol):

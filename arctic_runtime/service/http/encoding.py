@@ -15,12 +15,12 @@ from arctic_runtime.model.names import TableName
 _NAME_PARTS = frozenset(("catalog", "schema", "name"))
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """A value as JSON, in ASCII."""
-    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(to_plain(value), separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A value in the types of JSON. What JSON has no type for becomes text, and a number that is none becomes null."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -29,27 +29,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, TableName):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
+        return {name: to_plain(getattr(value, name)) for name in _list_field_names(type(value))}
     if isinstance(value, datetime):
-        return in_utc(value)
+        return format_utc(value)
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Mapping):
         # How `asdict` leaves a name in the data of an answer.
         if value.keys() == _NAME_PARTS:
             return ".".join(str(value[part]) for part in ("catalog", "schema", "name"))
-        return {str(name): plain(of) for name, of in value.items()}
+        return {str(name): to_plain(of) for name, of in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
-        return [plain(of) for of in value]
+        return [to_plain(of) for of in value]
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 
-def in_utc(at: datetime) -> str:
+def format_utc(at: datetime) -> str:
     """A time as ISO 8601 in UTC; one without a zone is in UTC already."""
     known = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
     return known.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @cache
-def _field_names(of: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(of))
+def _list_field_names(record_class: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(record_class))

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from arctic_runtime.service.http.problems import problem, unexpected
+from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
 from arctic_runtime.service.http.settings import HttpSettings
 
 EVENTS_PATH = "/api/events"
@@ -72,11 +72,11 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
-            await self._guarded(scope, receive, _Sender(send))
+            await self._guard_request(scope, receive, _Sender(send))
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _guarded(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _guard_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         headers = Headers(scope=scope)
         for check in self._checks:
             if (refused := check(self._settings, scope, headers)) is not None:
@@ -85,21 +85,21 @@ class Guard:
         limit = None if scope["path"] == EVENTS_PATH else self._settings.request_seconds
         started = time.monotonic()
         with anyio.move_on_after(limit) as time_limit:
-            await self._answered(scope, receive, send)
+            await self._answer_request(scope, receive, send)
         if time_limit.cancelled_caught and not send.has_started:
             seconds = time.monotonic() - started
             detail = f"The request was given up after {seconds:.0f} seconds.\n  what to do: try again later"
-            await problem(504, detail)(scope, receive, send)
+            await build_problem(504, detail)(scope, receive, send)
 
-    async def _answered(self, scope: Scope, receive: Receive, send: _Sender) -> None:
+    async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         try:
             if scope["method"] not in SAFE_METHODS:
-                receive = await _whole_body(receive, self._settings.body_bytes)
+                receive = await _read_whole_body(receive, self._settings.body_bytes)
             await self._app(scope, receive, send)
         except _TooLarge:
-            await _too_large(self._settings)(scope, receive, send)
+            await _build_too_large_response(self._settings)(scope, receive, send)
         except Exception as error:
-            answer = unexpected(error)
+            answer = to_unexpected_problem(error)
             if not send.has_started:
                 await answer(scope, receive, send)
 
@@ -122,7 +122,7 @@ class _TooLarge(Exception):
     """The body of a request is longer than allowed."""
 
 
-async def _whole_body(receive: Receive, most_bytes: int) -> Receive:
+async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
     """Reads the body, and returns what gives it once more; raises _TooLarge."""
     body, has_more = bytearray(), True
     while has_more:
@@ -135,18 +135,18 @@ async def _whole_body(receive: Receive, most_bytes: int) -> Receive:
             raise _TooLarge
     messages: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
-    async def again() -> Message:
+    async def receive_again() -> Message:
         return messages.pop() if messages else await receive()
 
-    return again
+    return receive_again
 
 
 def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
     """Refuses foreign names: a page elsewhere could let its own name resolve to this machine."""
-    host = _without_port(headers.get("host", ""))
+    host = _strip_port(headers.get("host", ""))
     if host and settings.allows_host(host):
         return None
-    return problem(
+    return build_problem(
         421,
         f"This service is not known as {host!r}.\n"
         "  expected: localhost, the address it is served on, or a name in its `allowed_hosts`\n"
@@ -162,7 +162,7 @@ def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response |
     is_own = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
     if is_own and site in (None, "same-origin", "none"):
         return None
-    return problem(
+    return build_problem(
         403,
         f"A page of {origin or site} may change nothing here.\n"
         "  what to do: use the page that this service has, or a program outside of browsers",
@@ -177,7 +177,7 @@ def _check_token(settings: HttpSettings, headers: Headers) -> Response | None:
     if is_same and scheme.lower() == "bearer":
         return None
     detail = "This needs the token of the service.\n  what to do: send the header `Authorization: Bearer TOKEN`"
-    return problem(401, detail, headers={"www-authenticate": "Bearer"})
+    return build_problem(401, detail, headers={"www-authenticate": "Bearer"})
 
 
 def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
@@ -185,20 +185,20 @@ def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Re
         return None
     length = headers.get("content-length", "0")
     if length.isdecimal() and int(length) > settings.body_bytes:
-        return _too_large(settings)
+        return _build_too_large_response(settings)
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if scope["method"] == "DELETE" or kind == "application/json":
         return None
-    return problem(
+    return build_problem(
         415, f"The body must be JSON; its content type is {kind or 'missing'}.\n  expected: application/json"
     )
 
 
-def _too_large(settings: HttpSettings) -> Response:
-    return problem(413, f"The body has more than {settings.body_bytes:,} bytes, which is the limit.")
+def _build_too_large_response(settings: HttpSettings) -> Response:
+    return build_problem(413, f"The body has more than {settings.body_bytes:,} bytes, which is the limit.")
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     """The name or address in a Host header; empty where it can't be one."""
     try:
         return urlsplit(f"//{host}").hostname or ""

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Argument, JsonType, Operation
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.service.http.encoding import encoded
-from arctic_runtime.service.http.schema import component, list_of, record
-from arctic_runtime.service.http.threads import in_thread
+from arctic_runtime.service.http.encoding import encode_json
+from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
+from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.live import LiveService
 
 TABLES_HELP: Mapping[str, str] = {
@@ -24,7 +24,7 @@ TABLES_HELP: Mapping[str, str] = {
     "named_or_all": "the tables; none where the argument `all` is set",
 }
 
-OPERATION_SCHEMA = record(
+OPERATION_SCHEMA = build_record_schema(
     name={"type": "string"},
     description={"type": "string"},
     tables={"type": "string", "enum": list(TABLES_HELP)},
@@ -33,7 +33,7 @@ OPERATION_SCHEMA = record(
     has_plan={"type": "boolean"},
     is_answered_at_once={"type": "boolean"},
     arguments=list_of(
-        record(
+        build_record_schema(
             name={"type": "string"},
             description={"type": "string"},
             type={"type": "string"},
@@ -47,7 +47,7 @@ OPERATION_SCHEMA = record(
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def _flag(value: Any) -> Any:
+def _parse_flag(value: Any) -> Any:
     """True or false as a query writes it."""
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
@@ -59,13 +59,13 @@ _IN_BODY: Mapping[JsonType, Any] = {
     "array": list[str],
     "object": dict[str, str],
 }
-_IN_QUERY: Mapping[JsonType, Any] = {**_IN_BODY, "boolean": Annotated[bool, BeforeValidator(_flag)]}
+_IN_QUERY: Mapping[JsonType, Any] = {**_IN_BODY, "boolean": Annotated[bool, BeforeValidator(_parse_flag)]}
 
 
-def operation_routes(service: LiveService) -> APIRouter:
+def build_operation_routes(service: LiveService) -> APIRouter:
     """GET for what is answered at once and changes nothing, and for plans; POST for what becomes a job."""
     router = APIRouter(prefix="/api/operations", tags=["operations"])
-    texts = encoded([_described(operation) for operation in OPERATIONS])
+    texts = encode_json([_describe_operation(operation) for operation in OPERATIONS])
 
     async def operations() -> Response:
         return Response(texts, media_type="application/json")
@@ -76,16 +76,20 @@ def operation_routes(service: LiveService) -> APIRouter:
         methods=["GET"],
         summary="All operations with their arguments",
         response_class=Response,
-        responses=_answered("Operations", list_of(OPERATION_SCHEMA)),
+        responses=_describe_answer("Operations", list_of(OPERATION_SCHEMA)),
     )
     for operation in OPERATIONS:
         if _is_answered_at_once(operation):
-            _add_question(router, f"/{operation.name}", operation, _question(service, operation, plan=False))
+            _add_question(
+                router, f"/{operation.name}", operation, _build_question_endpoint(service, operation, plan=False)
+            )
         else:
-            _add_start(router, operation, _start(service, operation))
+            _add_start(router, operation, _build_start_endpoint(service, operation))
         if operation.plan is not None:
             path = f"/{operation.name}/plan"
-            _add_question(router, path, operation, _question(service, operation, plan=True), "What this would do: ")
+            _add_question(
+                router, path, operation, _build_question_endpoint(service, operation, plan=True), "What this would do: "
+            )
     return router
 
 
@@ -93,7 +97,7 @@ def _is_answered_at_once(operation: Operation) -> bool:
     return not operation.needs_spark and not operation.changes
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe_operation(operation: Operation) -> dict[str, Any]:
     return {
         "name": operation.name,
         "description": operation.description,
@@ -119,15 +123,17 @@ def _described(operation: Operation) -> dict[str, Any]:
 # Questions
 
 
-def _question(service: LiveService, operation: Operation, plan: bool) -> Callable[..., Awaitable[Response]]:
+def _build_question_endpoint(
+    service: LiveService, operation: Operation, plan: bool
+) -> Callable[..., Awaitable[Response]]:
     repeatable = {"table", *(argument.name for argument in operation.arguments if argument.json_type == "array")}
 
     async def ask(request: Request, query: BaseModel) -> Response:
         _check_once(request, repeatable)
-        given = query.model_dump(exclude_unset=True)
-        tables: list[str] = given.pop("table", [])
-        answer = await in_thread(service.ask, operation, tables, given, plan)
-        return Response(await in_thread(encoded, answer), media_type="application/json")
+        values = query.model_dump(exclude_unset=True)
+        tables: list[str] = values.pop("table", [])
+        answer = await run_in_thread(service.answer_operation, operation, tables, values, plan)
+        return Response(await run_in_thread(encode_json, answer), media_type="application/json")
 
     ask.__annotations__["query"] = Annotated[_query_model(operation), Query()]
     return ask
@@ -155,35 +161,38 @@ def _add_question(
         summary=f"{before}{operation.description}",
         operation_id=path.strip("/").replace("/", "_"),
         response_class=Response,
-        responses=_answered("The answer", component("Answer")),
+        responses=_describe_answer("The answer", build_reference("Answer")),
     )
 
 
 def _query_model(operation: Operation) -> type[BaseModel]:
-    tables: tuple[Any, Any] = (list[str], Field(description=TABLES_HELP[operation.tables], **_count(operation)))
-    arguments = _fields(operation.arguments, _IN_QUERY)
+    tables: tuple[Any, Any] = (
+        list[str],
+        Field(description=TABLES_HELP[operation.tables], **_build_count_limits(operation)),
+    )
+    arguments = _build_fields(operation.arguments, _IN_QUERY)
     config = ConfigDict(extra="forbid")
-    return _model(f"{operation.name}_query", config, {"table": tables, **arguments})
+    return _build_model(f"{operation.name}_query", config, {"table": tables, **arguments})
 
 
 # Jobs
 
 
-def _start(service: LiveService, operation: Operation) -> Callable[..., Awaitable[Response]]:
+def _build_start_endpoint(service: LiveService, operation: Operation) -> Callable[..., Awaitable[Response]]:
     async def start(body: BaseModel) -> Response:
-        given = body.model_dump(exclude_unset=True)
-        if operation.needs_confirmation and not given.get("confirm"):
+        values = body.model_dump(exclude_unset=True)
+        if operation.needs_confirmation and not values.get("confirm"):
             raise ConfigError(
                 f"{operation.name} must be confirmed: {operation.description}.\n"
                 f"  what to do: see what it would do by /api/operations/{operation.name}/plan, "
                 "then send it with `confirm` true"
             )
-        tables, arguments = given.get("tables", []), given.get("arguments", {})
-        operation.read(arguments)
-        job = await in_thread(service.submit, operation, tables, arguments)
-        return Response(encoded(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
+        tables, arguments = values.get("tables", []), values.get("arguments", {})
+        operation.read_values(arguments)
+        job = await run_in_thread(service.submit_operation, operation, tables, arguments)
+        return Response(encode_json(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
 
-    start.__annotations__["body"] = Annotated[_body_model(operation), Body()]
+    start.__annotations__["body"] = Annotated[_build_body_model(operation), Body()]
     return start
 
 
@@ -196,39 +205,42 @@ def _add_start(router: APIRouter, operation: Operation, start: Callable[..., Awa
         summary=operation.description,
         operation_id=operation.name,
         response_class=Response,
-        responses=_answered("The job that does it", component("Job"), 202),
+        responses=_describe_answer("The job that does it", build_reference("Job"), 202),
     )
 
 
-def _body_model(operation: Operation) -> type[BaseModel]:
-    tables: tuple[Any, Any] = (list[str], Field(description=TABLES_HELP[operation.tables], **_count(operation)))
+def _build_body_model(operation: Operation) -> type[BaseModel]:
+    tables: tuple[Any, Any] = (
+        list[str],
+        Field(description=TABLES_HELP[operation.tables], **_build_count_limits(operation)),
+    )
     fields: dict[str, tuple[Any, Any]] = {"tables": tables}
     if operation.arguments:
-        arguments = _model(f"{operation.name}_arguments", _STRICT, _fields(operation.arguments, _IN_BODY))
+        arguments = _build_model(f"{operation.name}_arguments", _STRICT, _build_fields(operation.arguments, _IN_BODY))
         is_required = any(argument.is_required for argument in operation.arguments)
         fields["arguments"] = (arguments, ...) if is_required else (arguments, Field(default_factory=arguments))
     if operation.needs_confirmation:
         fields["confirm"] = (bool, Field(False, description="must be true, for it can't be undone"))
-    return _model(f"{operation.name}_request", _STRICT, fields)
+    return _build_model(f"{operation.name}_request", _STRICT, fields)
 
 
-def _model(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
+def _build_model(name: str, config: ConfigDict, fields: Mapping[str, Any]) -> type[BaseModel]:
     definitions: Any = fields
     made: type[BaseModel] = create_model(name, __config__=config, **definitions)
     return made
 
 
-def _count(operation: Operation) -> dict[str, Any]:
+def _build_count_limits(operation: Operation) -> dict[str, Any]:
     if operation.tables == "one":
         return {"min_length": 1, "max_length": 1}
     return {"default_factory": list}
 
 
-def _fields(arguments: Sequence[Argument], types: Mapping[JsonType, Any]) -> dict[str, tuple[Any, Any]]:
-    return {argument.name: _field(argument, types) for argument in arguments}
+def _build_fields(arguments: Sequence[Argument], types: Mapping[JsonType, Any]) -> dict[str, tuple[Any, Any]]:
+    return {argument.name: _build_field(argument, types) for argument in arguments}
 
 
-def _field(argument: Argument, types: Mapping[JsonType, Any]) -> tuple[Any, Any]:
+def _build_field(argument: Argument, types: Mapping[JsonType, Any]) -> tuple[Any, Any]:
     written = Literal[argument.choices] if argument.choices else types[argument.json_type]
     if argument.is_required:
         return written, Field(description=argument.help)
@@ -239,5 +251,5 @@ def _field(argument: Argument, types: Mapping[JsonType, Any]) -> tuple[Any, Any]
     return written, Field(default, description=argument.help)
 
 
-def _answered(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
+def _describe_answer(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arctic_runtime.service import page
-from arctic_runtime.service.http.cached import Bytes, answer
+from arctic_runtime.service.http.cached import Bytes, answer_request
 
 FOLDER = Path(page.__file__).parent
 
@@ -27,7 +27,7 @@ _TYPES: Mapping[str, str] = {
 
 
 @cache
-def page_paths() -> Mapping[str, Path]:
+def list_page_paths() -> Mapping[str, Path]:
     """The files by the paths under which they are served; `/` is the page."""
     files = {
         f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
@@ -36,12 +36,12 @@ def page_paths() -> Mapping[str, Path]:
 
 
 @cache
-def _bytes(file: Path) -> Bytes:
+def _read_page_file(file: Path) -> Bytes:
     body = file.read_bytes()
     return Bytes(body, gzip.compress(body, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
 
 
 async def serve_page(request: Request) -> Response:
     """A file of the page; the route leads here only for paths that there are."""
-    file = page_paths()[request.url.path]
-    return answer(request, _bytes(file), _TYPES[file.suffix])
+    file = list_page_paths()[request.url.path]
+    return answer_request(request, _read_page_file(file), _TYPES[file.suffix])

@@ -54,7 +54,7 @@ _STATUSES: Mapping[type[ArcticError], int] = {
 }
 
 
-def problem(status: int, detail: str, kind: str = "", headers: Mapping[str, str] | None = None) -> Response:
+def build_problem(status: int, detail: str, kind: str = "", headers: Mapping[str, str] | None = None) -> Response:
     """An error's response; `kind` is the name of its class where it has one."""
     body = {
         "type": f"urn:dbt-arctic:problem:{kind}" if kind else "about:blank",
@@ -65,35 +65,37 @@ def problem(status: int, detail: str, kind: str = "", headers: Mapping[str, str]
     return Response(json.dumps(body), status, headers, PROBLEM_TYPE)
 
 
-def problem_of(error: ArcticError) -> Response:
+def to_problem(error: ArcticError) -> Response:
     """The response to a request that ended in one of our errors."""
-    kind = next((of for of in type(error).__mro__ if of in _STATUSES), ArcticError)
-    return problem(_STATUSES.get(kind, 500), str(error), kind.__name__)
+    kind = next((error_class for error_class in type(error).__mro__ if error_class in _STATUSES), ArcticError)
+    return build_problem(_STATUSES.get(kind, 500), str(error), kind.__name__)
 
 
-def unexpected(error: BaseException) -> Response:
+def to_unexpected_problem(error: BaseException) -> Response:
     """The response to an error that nobody raises on purpose; its text may have secrets, so only the log has it."""
     number = secrets.token_hex(4)
     _LOG.error("unexpected error %s", number, exc_info=error)
-    return problem(500, f"An unexpected error.\n  what to do: look for {number} in the log of the service")
+    return build_problem(500, f"An unexpected error.\n  what to do: look for {number} in the log of the service")
 
 
 def add_problems(app: FastAPI) -> None:
     """Turns the errors of an application into problems."""
 
-    async def ours(_: Request, error: Exception) -> Response:
+    async def answer_known_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, ArcticError)
-        return problem_of(error)
+        return to_problem(error)
 
-    async def invalid(_: Request, error: Exception) -> Response:
+    async def answer_invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        lines = [f"{'.'.join(map(str, of['loc']))}: {of['msg']}" for of in error.errors()]
-        return problem(422, "\n".join(("The request can't be used.", *(f"  {line}" for line in lines))), "ConfigError")
+        lines = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
+        return build_problem(
+            422, "\n".join(("The request can't be used.", *(f"  {line}" for line in lines))), "ConfigError"
+        )
 
-    async def of_http(_: Request, error: Exception) -> Response:
+    async def answer_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return problem(error.status_code, str(error.detail), headers=error.headers)
+        return build_problem(error.status_code, str(error.detail), headers=error.headers)
 
-    app.add_exception_handler(ArcticError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, of_http)
+    app.add_exception_handler(ArcticError, answer_known_error)
+    app.add_exception_handler(RequestValidationError, answer_invalid_request)
+    app.add_exception_handler(HTTPException, answer_http_error)

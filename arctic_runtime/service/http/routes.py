@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from arctic_runtime.service.http.cached import Cached, TableTexts, answer
-from arctic_runtime.service.http.encoding import encoded
+from arctic_runtime.service.http.cached import Cached, TableTexts, answer_request
+from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.feed import EventFeed
-from arctic_runtime.service.http.schema import component, list_of, record
+from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.service.http.threads import in_thread
+from arctic_runtime.service.http.threads import run_in_thread
 from arctic_runtime.service.live import LiveService
 from arctic_runtime.thresholds import HttpThresholds
 
@@ -36,12 +36,12 @@ class Pause(Tables):
     upkeep_only: bool = False
 
 
-def shown(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
+def describe_response(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
     """The response of a route, for the description of the interface."""
     return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 
-def service_routes(
+def build_service_routes(
     service: LiveService, feed: EventFeed, settings: HttpSettings, thresholds: HttpThresholds
 ) -> APIRouter:
     """Everything under /api but the operations."""
@@ -52,83 +52,106 @@ def service_routes(
     _add_events(router, feed, settings)
 
     async def state() -> Response:
-        return as_json({"event": service.events.last, "service": service.state()})
+        return as_json({"event": service.events.last, "service": service.get_state()})
 
     async def upkeep() -> Response:
-        return as_json(service.upkeep())
+        return as_json(service.list_upkeep())
 
-    _get(router, "/service", state, "The service itself", record(event=_NUMBER, service=component("ServiceState")))
-    _get(router, "/upkeep", upkeep, "The upkeep that is planned, what comes next first", list_of(component("Upkeep")))
+    _add_get_route(
+        router,
+        "/service",
+        state,
+        "The service itself",
+        build_record_schema(event=_NUMBER, service=build_reference("ServiceState")),
+    )
+    _add_get_route(
+        router,
+        "/upkeep",
+        upkeep,
+        "The upkeep that is planned, what comes next first",
+        list_of(build_reference("Upkeep")),
+    )
     return router
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    return Response(encoded(value), status, {"cache-control": "no-store"}, "application/json")
+    return Response(encode_json(value), status, {"cache-control": "no-store"}, "application/json")
 
 
 def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresholds) -> None:
     texts = TableTexts()
 
     def all_texts(number: int) -> bytes:
-        return b'{"event":%d,"tables":%s}' % (number, texts.joined(service.tables()))
+        return b'{"event":%d,"tables":%s}' % (number, texts.join_tables(service.list_tables()))
 
     tables = Cached(service.events, all_texts, thresholds)
-    graph = Cached(service.events, lambda number: encoded(_graph(service, number)), thresholds)
+    graph = Cached(service.events, lambda number: encode_json(_build_graph(service, number)), thresholds)
 
     async def all_tables(request: Request) -> Response:
-        return answer(request, tables.get())
+        return answer_request(request, tables.get_body())
 
     async def one_table(table: Annotated[str, Path(min_length=1)]) -> Response:
-        found = service.table(table)
-        if found is None:
+        overview = service.find_table(table)
+        if overview is None:
             raise HTTPException(404, f"There is no table {table!r}.\n  what to do: see /api/tables for those there are")
-        return as_json({"event": service.events.last, "table": found})
+        return as_json({"event": service.events.last, "table": overview})
 
     async def whole_graph(request: Request) -> Response:
-        return answer(request, graph.get())
+        return answer_request(request, graph.get_body())
 
-    overview = component("TableOverview")
-    node = record(table=_TEXT, kind=_TEXT, state=_TEXT, layer={"type": "integer"})
-    edge = record(source=_TEXT, target=_TEXT)
-    all_nodes = record(event=_NUMBER, nodes=list_of(node), edges=list_of(edge))
-    _get(router, "/tables", all_tables, "All tables, layer by layer", record(event=_NUMBER, tables=list_of(overview)))
-    _get(router, "/tables/{table}", one_table, "One table", record(event=_NUMBER, table=overview))
-    _get(router, "/graph", whole_graph, "Which table reads which", all_nodes)
+    overview = build_reference("TableOverview")
+    node = build_record_schema(table=_TEXT, kind=_TEXT, state=_TEXT, layer={"type": "integer"})
+    edge = build_record_schema(source=_TEXT, target=_TEXT)
+    all_nodes = build_record_schema(event=_NUMBER, nodes=list_of(node), edges=list_of(edge))
+    _add_get_route(
+        router,
+        "/tables",
+        all_tables,
+        "All tables, layer by layer",
+        build_record_schema(event=_NUMBER, tables=list_of(overview)),
+    )
+    _add_get_route(
+        router, "/tables/{table}", one_table, "One table", build_record_schema(event=_NUMBER, table=overview)
+    )
+    _add_get_route(router, "/graph", whole_graph, "Which table reads which", all_nodes)
 
 
-def _graph(service: LiveService, number: int) -> dict[str, Any]:
-    tables = service.tables()
+def _build_graph(service: LiveService, number: int) -> dict[str, Any]:
+    tables = service.list_tables()
     return {
         "event": number,
-        "nodes": [{"table": of.table, "kind": of.kind, "state": of.state, "layer": of.layer} for of in tables],
-        "edges": [{"source": above, "target": of.table} for of in tables for above in of.reads],
+        "nodes": [
+            {"table": overview.table, "kind": overview.kind, "state": overview.state, "layer": overview.layer}
+            for overview in tables
+        ],
+        "edges": [{"source": above, "target": overview.table} for overview in tables for above in overview.reads],
     }
 
 
 def _add_jobs(router: APIRouter, service: LiveService) -> None:
     async def jobs() -> Response:
-        return as_json({"event": service.events.last, "jobs": service.jobs()})
+        return as_json({"event": service.events.last, "jobs": service.list_jobs()})
 
     async def job(number: str) -> Response:
-        return as_json(_known(service.job(number), number))
+        return as_json(_require_known(service.find_job(number), number))
 
     async def cancel(number: str) -> Response:
-        return as_json(_known(await in_thread(service.cancel, number), number))
+        return as_json(_require_known(await run_in_thread(service.cancel_job, number), number))
 
-    schema = record(event=_NUMBER, jobs=list_of(component("Job")))
-    _get(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
-    _get(router, "/jobs/{number}", job, "One job", component("Job"))
+    schema = build_record_schema(event=_NUMBER, jobs=list_of(build_reference("Job")))
+    _add_get_route(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
+    _add_get_route(router, "/jobs/{number}", job, "One job", build_reference("Job"))
     router.add_api_route(
         "/jobs/{number}",
         cancel,
         methods=["DELETE"],
         summary="Cancels a job",
         response_class=Response,
-        responses=shown("The job", component("Job")),
+        responses=describe_response("The job", build_reference("Job")),
     )
 
 
-def _known(job: Any, number: str) -> Any:
+def _require_known(job: Any, number: str) -> Any:
     if job is None:
         raise HTTPException(404, f"There is no job {number!r}; those that ended long ago are forgotten.")
     return job
@@ -136,18 +159,18 @@ def _known(job: Any, number: str) -> Any:
 
 def _add_changes(router: APIRouter, service: LiveService) -> None:
     async def refresh(body: Annotated[Tables, Body()]) -> Response:
-        await in_thread(service.refresh, body.tables)
-        return as_json({"event": service.events.last, "service": service.state()}, 202)
+        await run_in_thread(service.refresh_tables, body.tables)
+        return as_json({"event": service.events.last, "service": service.get_state()}, 202)
 
     async def pause(body: Annotated[Pause, Body()]) -> Response:
-        await in_thread(service.pause, body.tables, body.upkeep_only)
-        return as_json({"event": service.events.last, "service": service.state()})
+        await run_in_thread(service.pause_tables, body.tables, body.upkeep_only)
+        return as_json({"event": service.events.last, "service": service.get_state()})
 
     async def resume(body: Annotated[Tables, Body()]) -> Response:
-        await in_thread(service.resume, body.tables)
-        return as_json({"event": service.events.last, "service": service.state()})
+        await run_in_thread(service.resume_tables, body.tables)
+        return as_json({"event": service.events.last, "service": service.get_state()})
 
-    state = record(event=_NUMBER, service=component("ServiceState"))
+    state = build_record_schema(event=_NUMBER, service=build_reference("ServiceState"))
     for path, endpoint, status, summary in (
         ("/refresh", refresh, 202, "Looks at models at once, whatever lag they may have"),
         ("/pause", pause, 200, "Leaves tables or their upkeep alone"),
@@ -160,7 +183,7 @@ def _add_changes(router: APIRouter, service: LiveService) -> None:
             status_code=status,
             summary=summary,
             response_class=Response,
-            responses=shown("The service", state, status),
+            responses=describe_response("The service", state, status),
         )
 
 
@@ -173,7 +196,7 @@ def _add_events(router: APIRouter, feed: EventFeed, settings: HttpSettings) -> N
             raise HTTPException(503, f"{feed.streams} clients follow events already, which is the limit.")
         number = after if last_event_id is None else int(last_event_id)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(feed.follow(number), 200, headers, "text/event-stream")
+        return StreamingResponse(feed.follow_events(number), 200, headers, "text/event-stream")
 
     router.add_api_route(
         "/events",
@@ -185,7 +208,14 @@ def _add_events(router: APIRouter, feed: EventFeed, settings: HttpSettings) -> N
     )
 
 
-def _get(router: APIRouter, path: str, endpoint: Callable[..., Any], summary: str, schema: dict[str, Any]) -> None:
+def _add_get_route(
+    router: APIRouter, path: str, endpoint: Callable[..., Any], summary: str, schema: dict[str, Any]
+) -> None:
     router.add_api_route(
-        path, endpoint, methods=["GET"], summary=summary, response_class=Response, responses=shown(summary, schema)
+        path,
+        endpoint,
+        methods=["GET"],
+        summary=summary,
+        response_class=Response,
+        responses=describe_response(summary, schema),
     )

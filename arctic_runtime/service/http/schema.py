@@ -24,50 +24,50 @@ _PLAIN: Mapping[Any, Schema] = {
 }
 
 
-def component(name: str) -> Schema:
+def build_reference(name: str) -> Schema:
     """A reference to a schema that the description of the interface has by this name."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def schemas_of(classes: Sequence[type]) -> dict[str, Schema]:
+def build_schemas(classes: Sequence[type]) -> dict[str, Schema]:
     """The schemas of dataclasses and of all that they have, by the names of classes."""
-    found: dict[str, Schema] = {}
-    for of in classes:
-        _add(of, found)
-    return found
+    schemas: dict[str, Schema] = {}
+    for record_class in classes:
+        _add_schema(record_class, schemas)
+    return schemas
 
 
 def list_of(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def record(**properties: Schema) -> Schema:
+def build_record_schema(**properties: Schema) -> Schema:
     """An object that has all of these."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _add(of: type, found: dict[str, Schema]) -> Schema:
-    if of.__name__ not in found:
-        hints = get_type_hints(of)
-        found[of.__name__] = {}
-        properties = {field.name: _schema(hints[field.name], found) for field in fields(of)}
-        summary = (of.__doc__ or "").split("\n\n")[0]
-        found[of.__name__] = {**record(**properties), "description": summary}
-    return component(of.__name__)
+def _add_schema(record_class: type, schemas: dict[str, Schema]) -> Schema:
+    if record_class.__name__ not in schemas:
+        hints = get_type_hints(record_class)
+        schemas[record_class.__name__] = {}
+        properties = {field.name: _build_schema(hints[field.name], schemas) for field in fields(record_class)}
+        summary = (record_class.__doc__ or "").split("\n\n")[0]
+        schemas[record_class.__name__] = {**build_record_schema(**properties), "description": summary}
+    return build_reference(record_class.__name__)
 
 
-def _schema(hint: Any, found: dict[str, Schema]) -> Schema:
+def _build_schema(hint: Any, schemas: dict[str, Schema]) -> Schema:
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
     if isinstance(hint, type) and is_dataclass(hint):
-        return _add(hint, found)
+        return _add_schema(hint, schemas)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [_schema(of, found) for of in arguments]}
+        return {"anyOf": [_build_schema(argument, schemas) for argument in arguments]}
     if origin is not None and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": _schema(arguments[1], found)}
+        return {"type": "object", "additionalProperties": _build_schema(arguments[1], schemas)}
     if origin is not None and issubclass(origin, Sequence):
-        return list_of(_schema(arguments[0], found))
+        return list_of(_build_schema(arguments[0], schemas))
     raise TypeError(f"no JSON Schema is known for {hint}")

@@ -11,8 +11,8 @@ import uvicorn
 from typing_extensions import Self
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.service.http.application import ReadMetrics, application
-from arctic_runtime.service.http.connection import limited_protocol
+from arctic_runtime.service.http.application import ReadMetrics, build_application
+from arctic_runtime.service.http.connection import build_limited_protocol
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.live import LiveService
 from arctic_runtime.thresholds import SHIPPED, HttpThresholds
@@ -30,17 +30,17 @@ class HttpServer:
     ) -> None:
         self._settings = settings
         self._thresholds = thresholds
-        self._app = application(service, settings, metrics, thresholds)
+        self._app = build_application(service, settings, metrics, thresholds)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._port = settings.port
 
     def __enter__(self) -> Self:
-        self.start()
+        self.start_server()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop_server()
 
     @property
     def url(self) -> str:
@@ -49,23 +49,23 @@ class HttpServer:
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{self._port}"
 
-    def start(self) -> None:
+    def start_server(self) -> None:
         """Begins to serve; raises ConfigError where the address or the certificate can't be used."""
-        bound = self._bind()
+        bound = self._bind_socket()
         self._port = bound.getsockname()[1]
         try:
-            self._server = uvicorn.Server(self._config())
+            self._server = uvicorn.Server(self._build_config())
         except (OSError, ssl.SSLError) as error:
             bound.close()
             raise ConfigError(
                 f"the certificate {self._settings.certificate_file} and the key {self._settings.key_file} can't be "
                 f"used: {error}.\n  expected: two files in PEM format that belong together"
             ) from error
-        self._thread = threading.Thread(target=self._run, args=(self._server, bound), name="http", daemon=True)
+        self._thread = threading.Thread(target=self._run_server, args=(self._server, bound), name="http", daemon=True)
         self._thread.start()
-        self._server_started(self._server, self._thread)
+        self._wait_until_started(self._server, self._thread)
 
-    def stop(self) -> None:
+    def stop_server(self) -> None:
         """Ends streams, lets other requests end, and then the server."""
         if self._server is None or self._thread is None:
             return
@@ -74,7 +74,7 @@ class HttpServer:
         self._thread.join()
         self._server = self._thread = None
 
-    def _bind(self) -> socket.socket:
+    def _bind_socket(self) -> socket.socket:
         settings = self._settings
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         # Without its protocol asyncio lets connections wait for 40 ms between the head of a response and its body.
@@ -91,7 +91,7 @@ class HttpServer:
             ) from error
         return bound
 
-    def _config(self) -> uvicorn.Config:
+    def _build_config(self) -> uvicorn.Config:
         config = uvicorn.Config(
             self._app,
             log_config=None,
@@ -100,7 +100,7 @@ class HttpServer:
             server_header=False,
             proxy_headers=False,
             ws="none",
-            http=limited_protocol(self._thresholds.head_seconds),
+            http=build_limited_protocol(self._thresholds.head_seconds),
             ssl_certfile=self._settings.certificate_file or None,
             ssl_keyfile=self._settings.key_file or None,
             timeout_graceful_shutdown=self._thresholds.stop_seconds,
@@ -109,11 +109,11 @@ class HttpServer:
         return config
 
     @staticmethod
-    def _run(server: uvicorn.Server, bound: socket.socket) -> None:
+    def _run_server(server: uvicorn.Server, bound: socket.socket) -> None:
         with closing(bound):
             server.run(sockets=[bound])
 
-    def _server_started(self, server: uvicorn.Server, thread: threading.Thread) -> None:
+    def _wait_until_started(self, server: uvicorn.Server, thread: threading.Thread) -> None:
         """Waits until requests are answered."""
         waiting, left = threading.Event(), self._thresholds.start_seconds
         while not server.started and thread.is_alive() and left > 0:

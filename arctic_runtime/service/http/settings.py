@@ -67,7 +67,11 @@ class HttpSettings:
         An address is always allowed: only names can be made to resolve to this machine by somebody else.
         """
         name = host.lower().removeprefix("[").removesuffix("]")
-        if name in {*_LOOPBACK_NAMES, self.host.lower(), *(of.lower() for of in self.allowed_hosts)}:
+        if name in {
+            *_LOOPBACK_NAMES,
+            self.host.lower(),
+            *(allowed_host.lower() for allowed_host in self.allowed_hosts),
+        }:
             return True
         return not self.is_loopback and _is_address(name)
 

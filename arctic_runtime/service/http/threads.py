@@ -12,6 +12,6 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-async def in_thread(call: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
+async def run_in_thread(call: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs) -> Result:
     """The result of a call; a request that is given up does not wait for its end."""
-    return await to_thread.run_sync(partial(call, *given, **named), abandon_on_cancel=True)
+    return await to_thread.run_sync(partial(call, *arguments, **named), abandon_on_cancel=True)

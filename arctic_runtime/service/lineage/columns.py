@@ -28,7 +28,7 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
+    list_columns,
 )
 from arctic_runtime.model.names import TableName
 
@@ -62,7 +62,7 @@ class Use:
     def is_direct(self) -> bool:
         return self.kind in _DIRECT
 
-    def over(self, inner: Use) -> Use:
+    def compose_with(self, inner: Use) -> Use:
         """The use of a column where this use is one of a value that came from it by `inner`."""
         if not self.is_direct:
             return self
@@ -86,14 +86,14 @@ class ColumnLineage:
     rows: Uses
 
 
-def column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> ColumnLineage:
+def compute_column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> ColumnLineage:
     """The lineage of an analysed query, whose `outputs` are names of columns and the tree's columns.
 
     Other values in a column that is no origin change nothing in the result. Columns whose names Spark makes up are left
     out.
     """
-    found = _lineage(tree)
-    return ColumnLineage({name: found.columns[made] for name, made in outputs if name}, found.rows)
+    lineage = _compute_lineage(tree)
+    return ColumnLineage({name: lineage.columns[made] for name, made in outputs if name}, lineage.rows)
 
 
 _Found = ColumnLineage
@@ -102,93 +102,99 @@ _Found = ColumnLineage
 _AS_IT_IS = Use("IDENTITY")
 
 
-def _lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
+def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operator
     match node:
         case Scan(source=source, fields=fields):
             own: dict[str, Uses] = {name: {Origin(source, field): frozenset({_AS_IT_IS})} for name, field in fields}
-            return _Found({name: own.get(name, {}) for name in columns(node)}, {})
+            return _Found({name: own.get(name, {}) for name in list_columns(node)}, {})
         case SpoolScan(names=names):
             return _Found({name: {} for name in names}, {})
         case OneRow():
             return _Found({}, {})
         case Project(child=child, expressions=expressions):
-            below = _lineage(child)
-            return _Found({name: _made(below, value) for name, value in expressions}, below.rows)
+            below = _compute_lineage(child)
+            return _Found({name: _compute_expression_uses(below, value) for name, value in expressions}, below.rows)
         case Filter(child=child, condition=condition):
-            below = _lineage(child)
-            return _deciding(below, "FILTER", _made(below, condition))
+            below = _compute_lineage(child)
+            return _add_deciding_uses(below, "FILTER", _compute_expression_uses(below, condition))
         case Join(left=left, right=right, on=on):
-            both = _side_by_side(_lineage(left), _lineage(right))
-            return both if on is None else _deciding(both, "JOIN", _made(both, on))
+            both = _combine_sides(_compute_lineage(left), _compute_lineage(right))
+            return both if on is None else _add_deciding_uses(both, "JOIN", _compute_expression_uses(both, on))
         case SemiJoin(left=left, right=right, on=on):
-            both = _side_by_side(_lineage(left), _lineage(right))
-            kept = _Found({name: both.columns[name] for name in columns(left)}, both.rows)
-            return kept if on is None else _deciding(kept, "JOIN", _made(both, on))
+            both = _combine_sides(_compute_lineage(left), _compute_lineage(right))
+            left_lineage = _Found({name: both.columns[name] for name in list_columns(left)}, both.rows)
+            return (
+                left_lineage
+                if on is None
+                else _add_deciding_uses(left_lineage, "JOIN", _compute_expression_uses(both, on))
+            )
         case Aggregate(child=child, keys=keys, aggregates=aggregates):
-            below = _lineage(child)
-            made = {name: _made(below, value) for name, value in aggregates}
+            below = _compute_lineage(child)
+            made = {name: _compute_expression_uses(below, value) for name, value in aggregates}
             groups = {key: below.columns[key] for key in keys}
-            return _deciding(_Found({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
+            return _add_deciding_uses(_Found({**groups, **made}, below.rows), "GROUP_BY", *groups.values())
         case Window(child=child, expressions=expressions):
-            below = _lineage(child)
-            windows = {name: _made(below, value) for name, value in expressions}
+            below = _compute_lineage(child)
+            windows = {name: _compute_expression_uses(below, value) for name, value in expressions}
             return _Found({**below.columns, **windows}, below.rows)
         case Explode(child=child, generator=generator, names=names):
-            below = _lineage(child)
-            rows = _made(below, generator)
-            return _deciding(_Found({**below.columns, **dict.fromkeys(names, rows)}, below.rows), "JOIN", rows)
+            below = _compute_lineage(child)
+            rows = _compute_expression_uses(below, generator)
+            return _add_deciding_uses(_Found({**below.columns, **dict.fromkeys(names, rows)}, below.rows), "JOIN", rows)
         case Distinct(child=child):
-            below = _lineage(child)
-            return _deciding(below, "GROUP_BY", *below.columns.values())
+            below = _compute_lineage(child)
+            return _add_deciding_uses(below, "GROUP_BY", *below.columns.values())
         case UnionAll(inputs=inputs, names=names):
-            parts = [_positional(part, names) for part in inputs]
-            together = {name: _merged(part.columns[name] for part in parts) for name in names}
-            return _Found(together, _merged(part.rows for part in parts))
+            parts = [_compute_positional_lineage(part, names) for part in inputs]
+            together = {name: _merge_uses(part.columns[name] for part in parts) for name in names}
+            return _Found(together, _merge_uses(part.rows for part in parts))
         case SetOperation(left=left, right=right, names=names):
-            kept, other = (_positional(part, names) for part in (left, right))
-            found = _Found(kept.columns, _merged((kept.rows, other.rows)))
-            return _deciding(found, "FILTER", *kept.columns.values(), *other.columns.values())
+            left_lineage, other = (_compute_positional_lineage(part, names) for part in (left, right))
+            lineage = _Found(left_lineage.columns, _merge_uses((left_lineage.rows, other.rows)))
+            return _add_deciding_uses(lineage, "FILTER", *left_lineage.columns.values(), *other.columns.values())
         case _:
             assert_never(node)
 
 
-def _positional(node: Node, names: tuple[str, ...]) -> _Found:
+def _compute_positional_lineage(node: Node, names: tuple[str, ...]) -> _Found:
     """The lineage of a query whose columns get these names."""
-    found = _lineage(node)
+    lineage = _compute_lineage(node)
     return _Found(
-        {name: found.columns[of] for name, of in zip(names, columns(node), strict=True)},
-        found.rows,
+        {name: lineage.columns[tree_name] for name, tree_name in zip(names, list_columns(node), strict=True)},
+        lineage.rows,
     )
 
 
-def _side_by_side(left: _Found, right: _Found) -> _Found:
-    return _Found({**left.columns, **right.columns}, _merged((left.rows, right.rows)))
+def _combine_sides(left: _Found, right: _Found) -> _Found:
+    return _Found({**left.columns, **right.columns}, _merge_uses((left.rows, right.rows)))
 
 
-def _deciding(found: _Found, kind: Kind, *decided_by: Uses) -> _Found:
+def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
     """The same columns, where these uses decide which rows there are."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
-    return replace(found, rows=_merged((found.rows, decides)))
+    return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
 
 
-def _merged(parts: Iterable[Uses]) -> Uses:
-    found: dict[Origin, frozenset[Use]] = {}
+def _merge_uses(parts: Iterable[Uses]) -> Uses:
+    uses_by_origin: dict[Origin, frozenset[Use]] = {}
     for part in parts:
         for origin, uses in part.items():
-            found[origin] = found.get(origin, frozenset()) | uses
-    return found
+            uses_by_origin[origin] = uses_by_origin.get(origin, frozenset()) | uses
+    return uses_by_origin
 
 
-def _made(below: _Found, expression: exp.Expr) -> Uses:
+def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
     """The uses that make an expression over the columns below."""
-    found: dict[Origin, frozenset[Use]] = {}
-    for name, use in _read(expression):
+    uses_by_origin: dict[Origin, frozenset[Use]] = {}
+    for name, use in _walk_column_uses(expression):
         for origin, uses in below.columns[name].items():
-            found[origin] = found.get(origin, frozenset()) | {use.over(inner) for inner in uses}
-    return found
+            uses_by_origin[origin] = uses_by_origin.get(origin, frozenset()) | {
+                use.compose_with(inner) for inner in uses
+            }
+    return uses_by_origin
 
 
-def _read(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
+def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
     """The columns that an expression reads, and how."""
     waiting = [(expression, _AS_IT_IS)]
     while waiting:
@@ -196,15 +202,15 @@ def _read(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
         if isinstance(part, exp.Column):
             yield part.name, use
         else:
-            waiting += [(below, use.over(inner)) for below, inner in _parts(part)]
+            waiting += [(below, use.compose_with(inner)) for below, inner in _list_argument_uses(part)]
 
 
-def _parts(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
+def _list_argument_uses(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
     """The arguments of an operator, and how it uses them."""
     own = _use_by(part)
-    for name, held in part.args.items():
+    for name, value in part.args.items():
         kind = _INDIRECT.get((type(part), name))
-        for below in held if isinstance(held, list) else [held]:
+        for below in value if isinstance(value, list) else [value]:
             if isinstance(below, exp.Expr):
                 yield below, own if kind is None else Use(kind)
 

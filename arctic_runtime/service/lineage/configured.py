@@ -22,7 +22,7 @@ _FILE = "openlineage.yml"
 DEFAULT_NAMESPACE = "dbt-arctic"
 
 
-def lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[str], None]) -> LineageEmitter | None:
+def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[str], None]) -> LineageEmitter | None:
     """An emitter where the environment, or an `openlineage.yml` here or in `~/.openlineage`, configures OpenLineage.
 
     `project` comes before the names of models. The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`.

@@ -23,38 +23,42 @@ class DatasetName:
     name: str
 
 
-def by_location(location: str) -> DatasetName:
+def name_by_location(location: str) -> DatasetName:
     """The name of what is stored at a location, such as `s3://bucket/warehouse/ods/orders`."""
-    found = urlsplit(location)
-    if found.scheme in ("", "file"):
-        return DatasetName("file", "/" + found.path.strip("/"))
-    scheme = _SCHEMES.get(found.scheme, found.scheme)
-    return DatasetName(f"{scheme}://{found.netloc}", found.path.strip("/") or "/")
+    url = urlsplit(location)
+    if url.scheme in ("", "file"):
+        return DatasetName("file", "/" + url.path.strip("/"))
+    scheme = _SCHEMES.get(url.scheme, url.scheme)
+    return DatasetName(f"{scheme}://{url.netloc}", url.path.strip("/") or "/")
 
 
-def by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
+def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
     """The name of a table in a catalog with these properties, without what may be secret in them."""
-    return DatasetName(_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
+    return DatasetName(_build_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
 
 
-def _catalog_namespace(properties: Mapping[str, str]) -> str:
+def _build_catalog_namespace(properties: Mapping[str, str]) -> str:
     warehouse, uri = properties.get("warehouse", ""), properties.get("uri", "")
     match properties.get("type", ""):
         case "rest" | "nessie":
-            return _without_user(uri)
+            return _strip_user(uri)
         case "hive":
             return f"hive://{urlsplit(uri).netloc.rpartition('@')[2]}"
         case _ if warehouse:
-            found = by_location(warehouse)
-            return f"{found.namespace}:{found.name}" if found.namespace == "file" else _joined(found)
+            dataset_name = name_by_location(warehouse)
+            return (
+                f"{dataset_name.namespace}:{dataset_name.name}"
+                if dataset_name.namespace == "file"
+                else _join_name(dataset_name)
+            )
         case _:
             return ""
 
 
-def _joined(name: DatasetName) -> str:
+def _join_name(name: DatasetName) -> str:
     return name.namespace if name.name == "/" else f"{name.namespace}/{name.name}"
 
 
-def _without_user(uri: str) -> str:
-    found = urlsplit(uri)
-    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}{found.path.rstrip('/')}"
+def _strip_user(uri: str) -> str:
+    url = urlsplit(uri)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"

@@ -14,7 +14,7 @@ from typing_extensions import Self
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.lineage.events import ENDS, JobPlace, refresh_events
+from arctic_runtime.service.lineage.events import ENDS, JobPlace, build_refresh_events
 from arctic_runtime.service.lineage.observed import ModelLineage
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.task import Report
@@ -56,14 +56,14 @@ class LineageEmitter:
         self._reports: Queue[Report | None] = Queue(thresholds.queued_reports)
         self._known: dict[TableName, tuple[FollowedModel, float, ModelLineage]] = {}
         self._is_failing = False
-        self._thread = threading.Thread(target=self._work, name="lineage", daemon=True)
+        self._thread = threading.Thread(target=self._send_reports, name="lineage", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.close_emitter()
 
     def __call__(self, report: Report) -> None:
         """Takes a report; only those of refreshes that changed something, or failed, are sent."""
@@ -72,9 +72,9 @@ class LineageEmitter:
         try:
             self._reports.put_nowait(report)
         except Full:
-            self._tell(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
+            self._warn_once(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
 
-    def close(self) -> None:
+    def close_emitter(self) -> None:
         """Sends what waits, for some seconds at most; what is left then is lost."""
         until = time.monotonic() + self._thresholds.close_seconds
         try:
@@ -85,36 +85,36 @@ class LineageEmitter:
         if not self._thread.is_alive():
             self._client.close(max(0.0, until - time.monotonic()))
 
-    def _work(self) -> None:
+    def _send_reports(self) -> None:
         while (report := self._reports.get()) is not None:
             try:
-                for event in refresh_events(self._place, report, self._lineage(report)):
+                for event in build_refresh_events(self._place, report, self._get_lineage(report)):
                     self._client.emit(event)
             except Exception as error:
-                self._tell(f"{type(error).__name__}: {error}")
+                self._warn_once(f"{type(error).__name__}: {error}")
             else:
                 self._is_failing = False
 
-    def _lineage(self, report: Report) -> ModelLineage:
+    def _get_lineage(self, report: Report) -> ModelLineage:
         """What the model reads and makes; looked at anew when its query has changed, and from time to time."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()
         if known is not None and known[0] == followed and now < known[1] + self._thresholds.observed_seconds:
             return known[2]
-        found = self._observed(followed)
-        if found.output is not None:
-            self._known[followed.table] = (followed, now, found)
-        return found
+        observed = self._observe_if_possible(followed)
+        if observed.output is not None:
+            self._known[followed.table] = (followed, now, observed)
+        return observed
 
-    def _observed(self, followed: FollowedModel) -> ModelLineage:
+    def _observe_if_possible(self, followed: FollowedModel) -> ModelLineage:
         """A failed refresh is told even where the catalog does not answer, but without tables."""
         try:
             return self._observe(followed)
         except ArcticError:
             return ModelLineage()
 
-    def _tell(self, what: str) -> None:
+    def _warn_once(self, what: str) -> None:
         if not self._is_failing:
             self._is_failing = True
             self._warn(

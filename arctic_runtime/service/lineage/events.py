@@ -21,7 +21,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.uuid import generate_static_uuid
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.profile import masked_text
+from arctic_runtime.profile import mask_text
 from arctic_runtime.service.lineage.columns import ColumnLineage, Origin, Use, Uses
 from arctic_runtime.service.lineage.observed import Dataset, ModelLineage
 from arctic_runtime.service.task import Report, Status
@@ -38,19 +38,19 @@ class JobPlace:
     namespace: str
     project: str
 
-    def job(self, table: TableName) -> str:
+    def format_job_name(self, table: TableName) -> str:
         return f"{self.project}.{table.schema}.{table.name}"
 
 
-def refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
+def build_refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
     """The start and the end of a refresh. The same report makes the same run, whoever asks."""
-    job = _job(place, report)
+    job = _build_job(place, report)
     instant = report.began.astimezone(timezone.utc)
     run_id = str(generate_static_uuid(instant, f"{job.namespace}/{job.name}".encode()))
-    inputs = [_input(source, found, report) for source, found in sorted(lineage.inputs.items())]
-    outputs = [] if lineage.output is None else [_output(lineage.output, report, lineage)]
+    inputs = [_build_input(source, dataset, report) for source, dataset in sorted(lineage.inputs.items())]
+    outputs = [] if lineage.output is None else [_build_output(lineage.output, report, lineage)]
     started = RunEvent(
-        eventTime=_time(instant),
+        eventTime=_format_time(instant),
         eventType=RunState.START,
         run=Run(run_id),
         job=job,
@@ -59,9 +59,9 @@ def refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tu
         producer=PRODUCER,
     )
     ended = RunEvent(
-        eventTime=_time(instant + timedelta(seconds=report.seconds)),
+        eventTime=_format_time(instant + timedelta(seconds=report.seconds)),
         eventType=ENDS[report.status],
-        run=Run(run_id, facets=_failure(report)),
+        run=Run(run_id, facets=_build_failure_facet(report)),
         job=job,
         inputs=inputs,
         outputs=outputs,
@@ -70,11 +70,11 @@ def refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tu
     return started, ended
 
 
-def _time(at: datetime) -> str:
+def _format_time(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
 
 
-def _job(place: JobPlace, report: Report) -> Job:
+def _build_job(place: JobPlace, report: Report) -> Job:
     model = report.followed.model
     facets: dict[str, Any] = {
         "jobType": job_type_job.JobTypeJobFacet(
@@ -83,21 +83,21 @@ def _job(place: JobPlace, report: Report) -> Job:
     }
     if model.sql:
         facets["sql"] = sql_job.SQLJobFacet(query=model.sql, dialect="spark", producer=PRODUCER)
-    return Job(place.namespace, place.job(model.table), facets=facets)
+    return Job(place.namespace, place.format_job_name(model.table), facets=facets)
 
 
-def _failure(report: Report) -> dict[str, Any]:
+def _build_failure_facet(report: Report) -> dict[str, Any]:
     if not report.error:
         return {}
     return {
         "errorMessage": error_message_run.ErrorMessageRunFacet(
-            message=masked_text(report.error), programmingLanguage="python", producer=PRODUCER
+            message=mask_text(report.error), programmingLanguage="python", producer=PRODUCER
         )
     }
 
 
-def _facets(dataset: Dataset, version: int | None) -> dict[str, Any]:
-    fields = [schema_dataset.SchemaDatasetFacetFields(name=of.name, type=of.type) for of in dataset.columns]
+def _build_dataset_facets(dataset: Dataset, version: int | None) -> dict[str, Any]:
+    fields = [schema_dataset.SchemaDatasetFacetFields(name=column.name, type=column.type) for column in dataset.columns]
     alias = symlinks_dataset.Identifier(namespace=dataset.alias.namespace, name=dataset.alias.name, type="TABLE")
     facets: dict[str, Any] = {
         "schema": schema_dataset.SchemaDatasetFacet(fields=fields, producer=PRODUCER),
@@ -110,20 +110,20 @@ def _facets(dataset: Dataset, version: int | None) -> dict[str, Any]:
     return facets
 
 
-def _input(source: TableName, dataset: Dataset, report: Report) -> InputDataset:
+def _build_input(source: TableName, dataset: Dataset, report: Report) -> InputDataset:
     consumed = {} if report.done is None else report.done.refreshed.outcome.consumed
     return InputDataset(
         namespace=dataset.name.namespace,
         name=dataset.name.name,
-        facets=_facets(dataset, consumed.get(str(source))),
+        facets=_build_dataset_facets(dataset, consumed.get(str(source))),
     )
 
 
-def _output(dataset: Dataset, report: Report, lineage: ModelLineage) -> OutputDataset:
+def _build_output(dataset: Dataset, report: Report, lineage: ModelLineage) -> OutputDataset:
     outcome = None if report.done is None else report.done.refreshed.outcome
-    facets = _facets(dataset, None if outcome is None else outcome.version)
+    facets = _build_dataset_facets(dataset, None if outcome is None else outcome.version)
     if lineage.columns is not None:
-        facets["columnLineage"] = _column_lineage(lineage.columns, lineage.inputs)
+        facets["columnLineage"] = _build_column_lineage_facet(lineage.columns, lineage.inputs)
     statistics: dict[str, Any] = {}
     if outcome is not None:
         statistics["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
@@ -134,21 +134,21 @@ def _output(dataset: Dataset, report: Report, lineage: ModelLineage) -> OutputDa
     )
 
 
-def _column_lineage(found: ColumnLineage, inputs: Mapping[TableName, Dataset]) -> Any:
+def _build_column_lineage_facet(lineage: ColumnLineage, inputs: Mapping[TableName, Dataset]) -> Any:
     fields = {
-        name: column_lineage_dataset.Fields(inputFields=_input_fields(uses, inputs))
-        for name, uses in found.columns.items()
+        name: column_lineage_dataset.Fields(inputFields=_build_input_fields(uses, inputs))
+        for name, uses in lineage.columns.items()
     }
     return column_lineage_dataset.ColumnLineageDatasetFacet(
-        fields=fields, dataset=_input_fields(found.rows, inputs), producer=PRODUCER
+        fields=fields, dataset=_build_input_fields(lineage.rows, inputs), producer=PRODUCER
     )
 
 
-def _input_fields(uses: Uses, inputs: Mapping[TableName, Dataset]) -> list[Any]:
-    return [_input_field(origin, sorted(kinds), inputs[origin.table]) for origin, kinds in sorted(uses.items())]
+def _build_input_fields(uses: Uses, inputs: Mapping[TableName, Dataset]) -> list[Any]:
+    return [_build_input_field(origin, sorted(kinds), inputs[origin.table]) for origin, kinds in sorted(uses.items())]
 
 
-def _input_field(origin: Origin, kinds: list[Use], dataset: Dataset) -> Any:
+def _build_input_field(origin: Origin, kinds: list[Use], dataset: Dataset) -> Any:
     transformations = [
         column_lineage_dataset.Transformation(
             type="DIRECT" if use.is_direct else "INDIRECT", subtype=use.kind, description="", masking=use.is_masking

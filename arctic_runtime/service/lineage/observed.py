@@ -9,14 +9,14 @@ from arctic_runtime.catalog.observe import observe_readable
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
-from arctic_runtime.model.columns import RESERVED, Column, find_column, plain_columns
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.model.columns import RESERVED, Column, find_column, strip_change_columns
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.increment import Upstreams, analysis
-from arctic_runtime.service.lineage.columns import ColumnLineage, Origin, Uses, column_lineage
-from arctic_runtime.service.lineage.datasets import DatasetName, by_catalog, by_location
+from arctic_runtime.plan.increment import Upstreams, analyse_model
+from arctic_runtime.service.lineage.columns import ColumnLineage, Origin, Uses, compute_column_lineage
+from arctic_runtime.service.lineage.datasets import DatasetName, name_by_catalog, name_by_location
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 
@@ -51,48 +51,54 @@ def observe_lineage(reader: CatalogReader, followed: FollowedModel) -> ModelLine
     if not upstreams.reads.parsed or not model.sql:
         others = (observe_readable(reader, name) for name in sorted(followed.declared - known))
         states += [state for state in others if state is not None]
-    inputs = {state.name: _dataset(reader, state) for state in states}
+    inputs = {state.name: _build_dataset(reader, state) for state in states}
     own = observe_readable(reader, model.table)
-    output = None if own is None else _dataset(reader, own)
-    return ModelLineage(inputs, output, _columns(model, upstreams, output))
+    output = None if own is None else _build_dataset(reader, own)
+    return ModelLineage(inputs, output, _compute_columns(model, upstreams, output))
 
 
-def _dataset(reader: CatalogReader, state: SourceState) -> Dataset:
+def _build_dataset(reader: CatalogReader, state: SourceState) -> Dataset:
     holder = state.base or state.name
     location = reader.load_table(holder.schema, holder.name).location()
-    alias = by_catalog(state.name, reader.profile.catalog_properties)
-    return Dataset(by_location(location), alias, plain_columns(state.columns))
+    alias = name_by_catalog(state.name, reader.profile.catalog_properties)
+    return Dataset(name_by_location(location), alias, strip_change_columns(state.columns))
 
 
-def _columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
+def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
     """The lineage of the query's columns, by the names that the table has for them."""
-    sources = {state.name: plain_columns(state.columns) for state in upstreams.states.values() if state is not None}
+    sources = {
+        state.name: strip_change_columns(state.columns) for state in upstreams.states.values() if state is not None
+    }
     is_of_events = model.config.input == "changes"
     try:
-        analysed = _over_events(model, sources) if is_of_events else analysis(model, upstreams)[0]
-        found = column_lineage(analysed.tree, analysed.outputs)
+        analysed = _analyse_over_events(model, sources) if is_of_events else analyse_model(model, upstreams)[0]
+        lineage = compute_column_lineage(analysed.tree, analysed.outputs)
     except (ArcticError, NotMaintained, RecursionError):
         return None
-    of_views = {_changes_of(model, source): source for source in sources} if is_of_events else {}
+    of_views = {_name_changes(model, source): source for source in sources} if is_of_events else {}
 
-    def known(uses: Uses) -> Uses:
+    def select_known_uses(uses: Uses) -> Uses:
         """The uses of columns that the sources have; events have further ones, which tell of the change."""
-        named = {Origin(of_views.get(of.table, of.table), of.column): kinds for of, kinds in uses.items()}
-        return {of: kinds for of, kinds in named.items() if find_column(sources[of.table], of.column)}
+        named = {
+            Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
+        }
+        return {origin: kinds for origin, kinds in named.items() if find_column(sources[origin.table], origin.column)}
 
-    columns = {name: known(uses) for name, uses in found.columns.items()}
+    columns = {name: select_known_uses(uses) for name, uses in lineage.columns.items()}
     if output is not None:
         shown = ((find_column(output.columns, name), uses) for name, uses in columns.items())
         columns = {column.name: uses for column, uses in shown if column is not None}
-    return ColumnLineage(columns, known(found.rows))
+    return ColumnLineage(columns, select_known_uses(lineage.rows))
 
 
-def _over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
+def _analyse_over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
     """The query of a model that reads the new rows of its sources, each under the name of a view of its own."""
     further = tuple(Column(name, "string") for name in RESERVED)
-    relations = {str(_changes_of(model, source)): Relation((*columns, *further)) for source, columns in sources.items()}
-    return analyse(model.sql, relations, {}, model.table.catalog, model.table.schema)
+    relations = {
+        str(_name_changes(model, source)): Relation((*columns, *further)) for source, columns in sources.items()
+    }
+    return analyse_query(model.sql, relations, {}, model.table.catalog, model.table.schema)
 
 
-def _changes_of(model: Model, source: TableName) -> TableName:
-    return model.table.sibling(changes_view(source))
+def _name_changes(model: Model, source: TableName) -> TableName:
+    return model.table.with_name(format_changes_view(source))

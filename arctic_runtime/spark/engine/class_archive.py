@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.jvm import class_path
+from arctic_runtime.spark.engine.jvm import list_class_path
 from arctic_runtime.spark.engine.process import PROCESS, Spark
 from arctic_runtime.spark.engine.session import SparkEnvironment
 
@@ -39,30 +39,30 @@ def record_archive() -> Path:
     A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
     its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.
     """
-    java, classes = jars.find_java(), class_path({})
-    archive = jars.archive_path(java, classes)
-    if jars.recorded_archive(java, classes):
+    java, classes = jars.find_java(), list_class_path({})
+    archive = jars.get_archive_path(java, classes)
+    if jars.find_archive(java, classes):
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-", dir=archive.parent) as scratch:
         recorded = Path(scratch) / archive.name
         option = f"-XX:ArchiveClassesAtExit={shlex.quote(str(recorded))}"
-        profile = Profile.embedded(
+        profile = Profile.for_embedded(
             Path(scratch) / "warehouse", master="local[2]", settings={"spark.driver.extraJavaOptions": option}
         )
-        _rehearse(SparkEnvironment(profile))
+        _rehearse_start(SparkEnvironment(profile))
         if recorded.exists():
             recorded.replace(archive)
     return archive
 
 
-def _rehearse(environment: SparkEnvironment) -> None:
-    session = environment.session()
+def _rehearse_start(environment: SparkEnvironment) -> None:
+    session = environment.new_session()
     for statement in _REHEARSAL:
         session.sql(statement).collect()
     frame = session.table("lake.rehearsal.t").where("id = 7")
     frame.writeTo("lake.rehearsal.t").option("snapshot-property.k", "v").append()
     assert PROCESS.jvm is not None
     running = Spark(session, PROCESS.jvm, PROCESS.log)
-    environment.stop()
-    running.end(environment.profile.thresholds.engine)
+    environment.stop_spark()
+    running.end_java(environment.profile.thresholds.engine)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, fixed
+from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _CONNECT_PORT = 15002
 
 
-def join(profile: Profile) -> SparkSession:
+def join_server(profile: Profile) -> SparkSession:
     """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
     thresholds = profile.thresholds.engine
-    kept = server.ensure(profile) if profile.is_kept else None
-    url = kept.url if kept else profile.url or ""
-    reach(url, thresholds)
-    session = connect(url, {}, thresholds)
+    server_kept = server.ensure_server(profile) if profile.is_kept else None
+    url = server_kept.url if server_kept else profile.url or ""
+    check_reachable(url, thresholds)
+    session = connect_session(url, {}, thresholds)
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
         session.stop()
@@ -37,13 +37,13 @@ def join(profile: Profile) -> SparkSession:
             f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
             "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
         )
-    PROCESS.server, PROCESS.log = url, Path(kept.log) if kept else Path()
+    PROCESS.server, PROCESS.log = url, Path(server_kept.log) if server_kept else Path()
     PROCESS.thresholds = thresholds
-    atexit.register(release)
+    atexit.register(release_sessions)
     return session
 
 
-def reach(url: str, thresholds: EngineThresholds) -> None:
+def check_reachable(url: str, thresholds: EngineThresholds) -> None:
     """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
     parts = urlsplit(url)
     try:
@@ -57,7 +57,7 @@ def reach(url: str, thresholds: EngineThresholds) -> None:
         ) from error
 
 
-def connect(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
+def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
     """A session of its own on a server, given its SQL settings by one request.
 
     It gives up half a minute after the server died, where pyspark by itself would try for ten.
@@ -65,7 +65,7 @@ def connect(url: str, settings: Mapping[str, str], thresholds: EngineThresholds)
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
-    lasting = fixed(settings)
+    lasting = select_fixed_settings(settings)
     wanted: dict[str, bool | float | int | str | None] = {k: v for k, v in settings.items() if k not in lasting}
     session: SparkSession = SparkSession.builder.remote(url).config(map=wanted).create()
     patience = DefaultPolicy(max_retries=thresholds.connect_retries, max_backoff=thresholds.connect_backoff_millis)
@@ -74,10 +74,10 @@ def connect(url: str, settings: Mapping[str, str], thresholds: EngineThresholds)
     return session
 
 
-def release() -> None:
+def release_sessions() -> None:
     """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
     with suppress(Exception):
         if PROCESS.lent and PROCESS.thresholds is not None:
-            reach(PROCESS.server, PROCESS.thresholds)
+            check_reachable(PROCESS.server, PROCESS.thresholds)
         while PROCESS.lent:
             PROCESS.lent.pop().stop()

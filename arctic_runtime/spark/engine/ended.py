@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from arctic_runtime.errors import ConfigError, SparkEnded
-from arctic_runtime.spark.engine.connection import reach
+from arctic_runtime.spark.engine.connection import check_reachable
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -33,7 +33,7 @@ class End:
     log: Path
 
 
-def how_spark_ended(patience_seconds: float = 0.0) -> End | None:
+def find_spark_end(patience_seconds: float = 0.0) -> End | None:
     """How the Java, or the server, that this process works with has ended; None while it is there.
 
     `patience_seconds` is how long Java may take to end.
@@ -42,7 +42,7 @@ def how_spark_ended(patience_seconds: float = 0.0) -> End | None:
         return None
     if PROCESS.settings.get(METHOD, "").startswith("connect"):
         try:
-            reach(PROCESS.server, PROCESS.thresholds)
+            check_reachable(PROCESS.server, PROCESS.thresholds)
         except ConfigError:
             parts = urlsplit(PROCESS.server)
             return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", PROCESS.log)
@@ -56,20 +56,20 @@ def how_spark_ended(patience_seconds: float = 0.0) -> End | None:
     return None
 
 
-def spark_ended(error: BaseException) -> SparkEnded | None:
+def to_spark_ended(error: BaseException) -> SparkEnded | None:
     """The error to raise in the place of another one that came of Spark's end; None where Spark is still there.
 
     Whoever watches Spark learns of it too.
     """
-    limits, causes = PROCESS.thresholds, list(_causes(error))
+    limits, causes = PROCESS.thresholds, list(_walk_causes(error))
     end = None
     if limits is not None and any(map(_is_lost_connection, causes)):
-        end = how_spark_ended(limits.jvm_exit_code_seconds)
+        end = find_spark_end(limits.jvm_exit_code_seconds)
     elif any(map(_is_stopped_context, causes)):
         end = End("the Spark context of this process", "it was stopped, or lost its cluster", PROCESS.log)
     if end is None:
         return None
-    PROCESS.ended = _error_of(end)
+    PROCESS.ended = _build_error(end)
     return PROCESS.ended
 
 
@@ -81,17 +81,17 @@ def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], Non
     """
     leaving, earlier = threading.Event(), PROCESS.ended
 
-    def watch() -> None:
+    def watch_until_end() -> None:
         was_gone = False
         while not leaving.wait(thresholds.spark_watch_seconds):
-            end = how_spark_ended()
-            error = _error_of(end) if end is not None and was_gone else PROCESS.ended
+            end = find_spark_end()
+            error = _build_error(end) if end is not None and was_gone else PROCESS.ended
             if error is not None and error is not earlier:
                 on_end(error)
                 return
             was_gone = end is not None
 
-    watching = threading.Thread(target=watch, name="spark", daemon=True)
+    watching = threading.Thread(target=watch_until_end, name="spark", daemon=True)
     watching.start()
     try:
         yield
@@ -99,17 +99,17 @@ def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], Non
         leaving.set()
 
 
-def _error_of(end: End) -> SparkEnded:
+def _build_error(end: End) -> SparkEnded:
     shown = 0 if PROCESS.thresholds is None else PROCESS.thresholds.shown_log_lines
     return SparkEnded(
         f"Spark is gone.\n  where: {end.where}\n  expected: Spark answers\n  found: {end.how}"
-        f"{_last_words(end.log, shown)}\n"
+        f"{_read_last_lines(end.log, shown)}\n"
         "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
         "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
     )
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -127,7 +127,7 @@ def _is_stopped_context(error: BaseException) -> bool:
     return False
 
 
-def _last_words(log: Path, count: int) -> str:
+def _read_last_lines(log: Path, count: int) -> str:
     if not log.is_file():
         return ""
     lines = [line for line in log.read_text(errors="replace").splitlines() if not line.lstrip().startswith("at ")]

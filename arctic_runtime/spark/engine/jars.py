@@ -171,7 +171,7 @@ _IN_SPARK = (
 )
 
 
-def home() -> Path:
+def get_cache_directory() -> Path:
     """The cache directory, which may be deleted at any time and is then made anew."""
     chosen = os.environ.get("DBT_ARCTIC_HOME")
     if chosen:
@@ -181,30 +181,32 @@ def home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dbt-arctic"
 
 
-def jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
+def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
     """The files of JARs, by default of those that every Spark needs, resolved where one is missing or incomplete.
 
     Raises ConfigError where they can't be resolved or aren't what was recorded.
     """
     wanted = JARS if wanted is None else wanted
-    paths = tuple(_path(jar) for jar in wanted)
+    paths = tuple(_get_jar_path(jar) for jar in wanted)
     if not all(_has_size(path, jar.size) for path, jar in zip(paths, wanted, strict=True)):
-        _resolve(wanted)
+        _resolve_jars(wanted)
     return paths
 
 
 def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files of the groups that settings choose; raises ConfigError as `jar_paths` does, and for unknown groups."""
+    """Files of the groups that settings choose; raises ConfigError for unknown groups and as `resolve_jar_paths`."""
     names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
         raise ConfigError(f"{JARS_SETTING} names {', '.join(unknown)}; expected some of {', '.join(GROUPS)}")
-    return tuple(path for name in names for path in jar_paths(GROUPS[name]))
+    return tuple(path for name in names for path in resolve_jar_paths(GROUPS[name]))
 
 
 def verify_jars() -> tuple[JarCheck, ...]:
     """Compare every JAR's SHA-256 with the recorded one; resolves and repairs nothing."""
-    return tuple(JarCheck(jar.coordinates, _path(jar), jar.sha256, _sha256(_path(jar))) for jar in JARS)
+    return tuple(
+        JarCheck(jar.coordinates, _get_jar_path(jar), jar.sha256, _hash_file(_get_jar_path(jar))) for jar in JARS
+    )
 
 
 def find_java() -> Java:
@@ -215,16 +217,16 @@ def find_java() -> Java:
     """
     fitting: list[Java] = []
     others: list[Java] = []
-    for java in _installed_javas():
-        if _major(java.version) in JAVA_VERSIONS:
+    for java in _list_installed_javas():
+        if _parse_major_version(java.version) in JAVA_VERSIONS:
             return java
-        (fitting if JAVA_OLDEST <= _major(java.version) <= JAVA_NEWEST else others).append(java)
+        (fitting if JAVA_OLDEST <= _parse_major_version(java.version) <= JAVA_NEWEST else others).append(java)
     if fitting:
         return fitting[0]
-    raise _no_java(others)
+    raise _build_no_java_error(others)
 
 
-def _installed_javas() -> Iterator[Java]:
+def _list_installed_javas() -> Iterator[Java]:
     """Each Java of this machine once, by the order of the places where one may be."""
     home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
     places = [Path(home) / "bin"] if home else []
@@ -236,10 +238,10 @@ def _installed_javas() -> Iterator[Java]:
         executable = (place / "java").resolve()
         if executable not in seen and os.access(executable, os.X_OK) and executable.is_file():
             seen.add(executable)
-            yield Java(executable, _java_version(executable))
+            yield Java(executable, _read_java_version(executable))
 
 
-def java_command() -> str:
+def format_install_command() -> str:
     """The one command that installs a Java on this system."""
     for manager, command in JAVA_COMMANDS.items():
         if shutil.which(manager):
@@ -263,30 +265,30 @@ def install_java() -> None:
     )
 
 
-def archive_path(java: Java, class_path: Sequence[str]) -> Path:
+def get_archive_path(java: Java, class_path: Sequence[str]) -> Path:
     """Where the class-data archive for exactly this Java and these JARs is kept, if there is one."""
     parts = [java.version, str(java.executable), *class_path, *(jar.sha256 for jar in JARS)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return home() / "archives" / f"{key}.jsa"
+    return get_cache_directory() / "archives" / f"{key}.jsa"
 
 
-def recorded_archive(java: Java, class_path: Sequence[str]) -> Path | None:
+def find_archive(java: Java, class_path: Sequence[str]) -> Path | None:
     """The class-data archive of a start, marked as in use so that pruning takes others first; None without one."""
-    archive = archive_path(java, class_path)
+    archive = get_archive_path(java, class_path)
     with contextlib.suppress(OSError):
         os.utime(archive)
     return archive if archive.exists() else None
 
 
-def prune(directory: Path, pattern: str, keep: int) -> None:
+def prune_files(directory: Path, pattern: str, keep: int) -> None:
     """Delete the least recently used files of a cache until `keep` are left; another process may do the same."""
     files = [(path.stat().st_mtime, path) for path in directory.glob(pattern) if path.exists()]
     for _, path in sorted(files)[:-keep]:
         path.unlink(missing_ok=True)
 
 
-def _path(jar: Jar) -> Path:
-    return home() / "jars" / jar.file_name
+def _get_jar_path(jar: Jar) -> Path:
+    return get_cache_directory() / "jars" / jar.file_name
 
 
 def _has_size(path: Path, size: int) -> bool:
@@ -296,7 +298,7 @@ def _has_size(path: Path, size: int) -> bool:
         return False
 
 
-def _sha256(path: Path) -> str | None:
+def _hash_file(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
             digest = hashlib.sha256()
@@ -307,26 +309,26 @@ def _sha256(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _resolve(wanted: Sequence[Jar]) -> None:
+def _resolve_jars(wanted: Sequence[Jar]) -> None:
     """Let Spark resolve the JARs into a directory of our own, and move in those that are as recorded.
 
     Moving is atomic and the contents are known, so any number of processes may resolve at once.
     """
-    target = home() / "jars"
+    target = get_cache_directory() / "jars"
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_resolve(wanted, f"the directory can't be written ({error.strerror})") from error
+        raise _build_resolve_error(wanted, f"the directory can't be written ({error.strerror})") from error
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="resolving-") as scratch:
         output = run_resolution(Path(scratch), wanted)
         for jar in wanted:
             resolved = Path(scratch) / "jars" / jar.file_name
-            found = _sha256(resolved)
-            if found is None:
-                raise _cannot_resolve(wanted, f"no {jar.coordinates}; Spark said:\n{output}")
-            if found != jar.sha256:
-                raise _cannot_resolve(wanted, f"{jar.coordinates} with SHA-256 {found} in place of {jar.sha256}")
-            resolved.replace(_path(jar))
+            digest = _hash_file(resolved)
+            if digest is None:
+                raise _build_resolve_error(wanted, f"no {jar.coordinates}; Spark said:\n{output}")
+            if digest != jar.sha256:
+                raise _build_resolve_error(wanted, f"{jar.coordinates} with SHA-256 {digest} in place of {jar.sha256}")
+            resolved.replace(_get_jar_path(jar))
 
 
 def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
@@ -356,35 +358,35 @@ def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
     return "\n".join(f"    {line}" for line in result.stdout.splitlines()[-25:])
 
 
-def _cannot_resolve(wanted: Sequence[Jar], found: str) -> ConfigError:
+def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
     return ConfigError(
         "The JARs that Spark needs could not be resolved.\n"
-        f"  where: {home() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
+        f"  where: {get_cache_directory() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
         f"  expected: {', '.join(jar.coordinates for jar in wanted)}, as recorded\n"
-        f"  found: {found}\n"
+        f"  found: {reason}\n"
         "  what to do: run `python -m arctic_runtime.spark.jars` once with access to a Maven repository"
     )
 
 
-def _no_java(others: Sequence[Java]) -> ConfigError:
+def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
     """The error for a machine with none of the versions that fit."""
     home = os.environ.get("JAVA_HOME")
-    found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
+    versions_found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
         f"{'No installed Java can run Spark' if others else 'Java is missing'}.\n"
         f"  where: {f'JAVA_HOME={home}, ' if home else ''}PATH and the usual places\n"
         f"  expected: Java {_JAVA_NEEDED}: Spark needs {JAVA_OLDEST} at least, and does not start with one newer than "
-        f"{JAVA_NEWEST}\n  found: {found}\n"
-        f"  what to do: {java_command()}; it is taken beside another Java"
+        f"{JAVA_NEWEST}\n  found: {versions_found}\n"
+        f"  what to do: {format_install_command()}; it is taken beside another Java"
     )
 
 
-def _major(version: str) -> int:
+def _parse_major_version(version: str) -> int:
     number = re.match(r"(?:1\.)?(\d+)", version)
     return int(number.group(1)) if number else 0
 
 
-def _java_version(executable: Path) -> str:
+def _read_java_version(executable: Path) -> str:
     """From the installation's `release` file, which is there without starting a JVM, or else by asking."""
     release = executable.parent.parent / "release"
     try:
@@ -394,8 +396,8 @@ def _java_version(executable: Path) -> str:
     if stated:
         return stated.group(1)
     asked = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
-    said = re.search(r'version "([^"]+)"', asked.stderr)
-    return said.group(1) if said else ""
+    version_match = re.search(r'version "([^"]+)"', asked.stderr)
+    return version_match.group(1) if version_match else ""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -405,13 +407,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if "--install-java" in arguments:
             _ensure_java()
-        jar_paths()
+        resolve_jar_paths()
         group_paths({JARS_SETTING: ",".join(name for name in arguments if not name.startswith("-"))})
         archive = record_archive()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    prune(archive.parent, "*.jsa", keep=EngineThresholds().kept_archives)
+    prune_files(archive.parent, "*.jsa", keep=EngineThresholds().kept_archives)
     return 0
 
 

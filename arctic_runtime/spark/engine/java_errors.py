@@ -52,7 +52,7 @@ class _Rule:
     classes: re.Pattern[str]
     signs: tuple[str, ...] = ()
 
-    def matches(self, exception: JavaException) -> bool:
+    def matches_exception(self, exception: JavaException) -> bool:
         is_class = self.classes.fullmatch(exception.simple_name) is not None
         return is_class and (not self.signs or any(sign in exception.message for sign in self.signs))
 
@@ -92,19 +92,19 @@ _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "S
 """Spark's own errors name a condition. Of all conditions these alone mean that another writer was faster."""
 
 
-def failure_of(error: Exception) -> Failure | None:
+def classify_failure(error: Exception) -> Failure | None:
     """What an error of Spark or Iceberg means for a commit; None where it means none of the failures."""
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
-        return Failure("conflict", _first_line(str(error))) if is_conflict else None
-    exceptions = [one for one in java_exceptions(error) if not one.name.startswith(_SPARK_PACKAGE)]
+        return Failure("conflict", _get_first_line(str(error))) if is_conflict else None
+    exceptions = [one for one in walk_java_exceptions(error) if not one.name.startswith(_SPARK_PACKAGE)]
     for rule in _RULES:
-        if any(rule.matches(one) for one in exceptions):
-            return Failure(rule.kind, _first_line(_text(error)))
+        if any(rule.matches_exception(one) for one in exceptions):
+            return Failure(rule.kind, _get_first_line(_get_text(error)))
     return None
 
 
-SPARK = Engine(SPARK_ERRORS, failure_of)
+SPARK = Engine(SPARK_ERRORS, classify_failure)
 """How Spark fails, embedded or over Spark Connect."""
 
 
@@ -113,20 +113,24 @@ def was_too_large_to_broadcast(error: Exception) -> bool:
     return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
 
 
-def lacks_views(error: Exception) -> bool:
+def is_view_refusal(error: Exception) -> bool:
     """Whether a catalog refused a view since it keeps none."""
     if isinstance(error, PySparkException) and error.getCondition() in _NO_VIEWS_IN_SPARK:
         return True
-    is_named = ("view" in of.message.lower() for of in java_exceptions(error) if of.simple_name == _UNSUPPORTED)
+    is_named = (
+        "view" in exception.message.lower()
+        for exception in walk_java_exceptions(error)
+        if exception.simple_name == _UNSUPPORTED
+    )
     return any(is_named)
 
 
-def java_exceptions(error: Exception) -> Iterator[JavaException]:
+def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:
     """A Java exception and its causes, outermost first, as far as Python gets to know them."""
     if isinstance(error, Py4JJavaError):
-        yield from _thrown(error.java_exception)
+        yield from _walk_thrown(error.java_exception)
         return
-    message = _first_line(str(error))
+    message = _get_first_line(str(error))
     sent = _CONNECT_CLASS.match(message)
     yield JavaException(sent[1], sent[2]) if sent else JavaException(type(error).__name__, message)
     if isinstance(error, _Traced):
@@ -141,15 +145,15 @@ class _Traced(Protocol):
     def getStackTrace(self) -> str | None: ...  # noqa: N802 - PySpark's name
 
 
-def _thrown(exception: JavaObject | None) -> Iterator[JavaException]:
+def _walk_thrown(exception: JavaObject | None) -> Iterator[JavaException]:
     while exception is not None:
-        yield JavaException(exception.getClass().getName(), _first_line(exception.getMessage() or ""))
+        yield JavaException(exception.getClass().getName(), _get_first_line(exception.getMessage() or ""))
         exception = exception.getCause()
 
 
-def _text(error: Exception) -> str:
+def _get_text(error: Exception) -> str:
     return str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error) or type(error).__name__
 
 
-def _first_line(text: str) -> str:
+def _get_first_line(text: str) -> str:
     return text.strip().partition("\n")[0]

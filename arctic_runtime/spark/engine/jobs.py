@@ -17,17 +17,17 @@ def describe_jobs(session: SparkSession, text: str) -> None:
 
 
 @contextmanager
-def cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], None]]:
+def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], None]]:
     """While this lasts, jobs that this thread starts can be cancelled, from any thread, by what it gives.
 
     `tag` must be no other work's.
     """
     session.addTag(tag)
     try:
-        yield lambda: _ignore(session.interruptTag(tag))
+        yield lambda: _ignore_result(session.interruptTag(tag))
     finally:
         session.removeTag(tag)
 
 
-def _ignore(_: object) -> None:
+def _ignore_result(_: object) -> None:
     """Which operations ended is told by the jobs themselves."""

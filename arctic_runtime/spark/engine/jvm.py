@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.private_files import arguments_text, properties_text, write_private
+from arctic_runtime.spark.engine.private_files import format_arguments, format_properties, write_private
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -85,15 +85,15 @@ _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "1310
 """Threads share what the C library keeps of memory that they gave back."""
 
 
-def launch(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
+def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
     """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
         connection = Path(scratch) / "connection"
-        jvm = spawn(settings, connection, log, thresholds)
+        jvm = spawn_jvm(settings, connection, log, thresholds)
         import pyspark.sql  # noqa: F401
         from pyspark.java_gateway import launch_gateway
 
-        port, secret = _connection(jvm, connection, Path(log.name), thresholds)
+        port, secret = _wait_for_connection(jvm, connection, Path(log.name), thresholds)
         PROCESS.jvm, PROCESS.log = jvm, Path(log.name)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
@@ -103,16 +103,16 @@ def launch(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGat
             del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
-def submit(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
+def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
     """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
-    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _new_log(thresholds) as log:
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
         PROCESS.log = Path(log.name)
         before = os.environ.get(_SUBMIT_ARGUMENTS)
-        options = {key: shlex.quote(of) for key, of in _options_by_file(settings, Path(scratch)).items()}
-        ours = shlex.join(_by_file({**settings, **options}, Path(scratch)))
+        options = {key: shlex.quote(value) for key, value in _write_option_files(settings, Path(scratch)).items()}
+        ours = shlex.join(_write_properties_file({**settings, **options}, Path(scratch)))
         os.environ[_SUBMIT_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
         try:
             gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})
@@ -123,20 +123,23 @@ def submit(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGat
         return gateway
 
 
-def _options_by_file(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
     """The driver's Java options, each setting's in a file that Java reads when it starts."""
-    given = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
-    files = {key: write_private(scratch / key, arguments_text(shlex.split(options))) for key, options in given.items()}
+    java_options = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
+    files = {
+        key: write_private(scratch / key, format_arguments(shlex.split(options)))
+        for key, options in java_options.items()
+    }
     return {key: f"@{file}" for key, file in files.items()}
 
 
-def _by_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
+def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
     """Arguments that give settings to `SparkSubmit` besides those of the machine's own `spark-defaults.conf`."""
-    file = write_private(scratch / "spark.properties", properties_text(settings))
+    file = write_private(scratch / "spark.properties", format_properties(settings))
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
-def collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
+def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
     """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one.
 
     If Spark goes on for days, by `lasting`, its heap is also kept as small as what is in it allows.
@@ -147,10 +150,10 @@ def collector_options(settings: Mapping[str, str], lasting: EngineThresholds | N
     )
     if chosen:
         return []
-    return ["-XX:+UseParallelGC", *(_lasting_options(settings, lasting) if lasting else ())]
+    return ["-XX:+UseParallelGC", *(_choose_heap_options(settings, lasting) if lasting else ())]
 
 
-def _lasting_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
+def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
     """A heap whose space for new objects is limited: by itself Java fills a third of the largest heap with garbage."""
     size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
     if size is None:
@@ -159,13 +162,13 @@ def _lasting_options(settings: Mapping[str, str], thresholds: EngineThresholds) 
     return [*_SMALL_HEAP, f"-Xmn{young}", f"-Xms{2 * young}"]
 
 
-def spawn(
+def spawn_jvm(
     settings: Mapping[str, str], connection: Path, log: IO[bytes], thresholds: EngineThresholds
 ) -> subprocess.Popen[bytes]:
     """The JVM; it ends when this process ends, however that happens, because its standard input does."""
     java = jars.find_java()
-    classes = class_path(settings)
-    archive = jars.recorded_archive(java, classes)
+    classes = list_class_path(settings)
+    archive = jars.find_archive(java, classes)
     command = [
         str(java.executable),
         "-cp",
@@ -173,16 +176,16 @@ def spawn(
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
         *JVM_OPTIONS,
-        *collector_options(settings, thresholds if PROCESS.is_lasting else None),
-        *_options_by_file(settings, connection.parent).values(),
+        *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
+        *_write_option_files(settings, connection.parent).values(),
         "org.apache.spark.deploy.SparkSubmit",
-        *_by_file(_early(settings), connection.parent),
+        *_write_properties_file(_select_early_settings(settings), connection.parent),
         "pyspark-shell",
     ]
     environment = {
         **(_LASTING_ENVIRONMENT if PROCESS.is_lasting else {}),
         **os.environ,
-        "SPARK_HOME": str(spark_home()),
+        "SPARK_HOME": str(find_spark_home()),
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
@@ -193,65 +196,68 @@ def spawn(
     )
 
 
-def _connection(jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds) -> tuple[int, str]:
+def _wait_for_connection(
+    jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds
+) -> tuple[int, str]:
     """Port and secret that the JVM writes down once it listens."""
     deadline = time.monotonic() + thresholds.jvm_start_seconds
     while not file.exists():
         if jvm.poll() is not None:
-            raise did_not_start(f"Java ended with code {jvm.returncode}", log)
+            raise build_start_error(f"Java ended with code {jvm.returncode}", log)
         if time.monotonic() > deadline:
             jvm.kill()
-            raise did_not_start(f"no answer within {thresholds.jvm_start_seconds:.0f} s", log)
+            raise build_start_error(f"no answer within {thresholds.jvm_start_seconds:.0f} s", log)
         time.sleep(thresholds.jvm_start_poll_seconds)
     content = file.read_bytes()
     port, length = struct.unpack_from(">ii", content)
     return port, content[8 : 8 + length].decode()
 
 
-def did_not_start(found: str, log: Path) -> ConfigError:
+def build_start_error(reason: str, log: Path) -> ConfigError:
     lines = log.read_text(errors="replace").splitlines()
-    said = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
+    log_text = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
     return ConfigError(
-        f"Spark did not start.\n  where: {log}\n  expected: Spark answers\n  found: {found}{said}\n"
+        f"Spark did not start.\n  where: {log}\n  expected: Spark answers\n  found: {reason}{log_text}\n"
         "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
     )
 
 
-def class_path(settings: Mapping[str, str]) -> list[str]:
-    configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.jar_paths()))
+def list_class_path(settings: Mapping[str, str]) -> list[str]:
+    configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.resolve_jar_paths()))
     directories = [os.environ.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
-    return [configured, *filter(None, directories), str(spark_home() / "jars" / "*")]
+    return [configured, *filter(None, directories), str(find_spark_home() / "jars" / "*")]
 
 
-def jar_settings(profile: Profile) -> dict[str, str]:
+def build_jar_settings(profile: Profile) -> dict[str, str]:
     """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them.
 
     Groups of further JARs come last on that path, where the class-data archive holds with and without them.
     """
     paths = [
-        str(path) for path in (*jars.jar_paths(), *(() if profile.is_local else jars.group_paths(profile.settings)))
+        str(path)
+        for path in (*jars.resolve_jar_paths(), *(() if profile.is_local else jars.group_paths(profile.settings)))
     ]
     name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
     return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
 
 
-def _early(settings: Mapping[str, str]) -> dict[str, str]:
+def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """What Spark acts on before it has a context; the rest is the context's, and ends with it."""
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
-def spark_home() -> Path:
+def find_spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
     return Path(spec.origin).parent
 
 
-def _new_log(thresholds: EngineThresholds) -> IO[bytes]:
+def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
     """What Spark and Hadoop print goes here and not between dbt's lines."""
-    directory = jars.home() / "logs"
+    directory = jars.get_cache_directory() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
-    jars.prune(directory, "spark-*.log", keep=thresholds.kept_logs)
+    jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)
     log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     log.touch(mode=0o600)
     return log.open("ab")

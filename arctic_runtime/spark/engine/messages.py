@@ -18,21 +18,21 @@ _CLOCK_ADVICE = (
 )
 
 
-def message_of(error: BaseException) -> str:
+def get_message(error: BaseException) -> str:
     """What Spark or Iceberg said, and the innermost cause where that says something else.
 
     Where Iceberg says only that times are out of order, what that means is added.
     """
-    message = _told(error)
+    message = _extract_message(error)
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
 
 
-def _told(error: BaseException) -> str:
+def _extract_message(error: BaseException) -> str:
     text = _CALL.sub("", str(error).strip())
     causes = [_JAVA_CLASS.sub("", cause).strip() for cause in _CAUSE.findall(text)]
     text = text.split("\n\nJVM stacktrace:")[0]
-    told = text[: match.start()] if (match := _CAUSE.search(text)) else text
-    lines = [line for line in told.splitlines() if not _TRACE_LINE.match(line)]
+    text_before_cause = text[: match.start()] if (match := _CAUSE.search(text)) else text
+    lines = [line for line in text_before_cause.splitlines() if not _TRACE_LINE.match(line)]
     message = _JAVA_CLASS.sub("", "\n".join(lines).strip())
     message = _PLAN.sub(lambda plan: plan.group(1) or "", message).strip()
     innermost = causes[-1] if causes else ""

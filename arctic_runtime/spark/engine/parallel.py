@@ -27,13 +27,13 @@ class Parallel:
         """Waits for all; raises what an action raised, unless the block raised something itself."""
         self._pool.shutdown()
         if error is None:
-            self.wait()
+            self.wait_for_all()
 
-    def begin(self, action: Callable[[], object]) -> None:
+    def submit_action(self, action: Callable[[], object]) -> None:
         """Does an action beside what follows."""
         self._begun.append(self._pool.submit(inheritable_thread_target(self._spark)(action)))
 
-    def wait(self) -> None:
+    def wait_for_all(self) -> None:
         """Returns when all is done; raises what the first action that failed raised."""
         while self._begun:
             self._begun.pop(0).result()

@@ -18,15 +18,17 @@ def write_private(file: Path, text: str) -> Path:
     return file
 
 
-def properties_text(settings: Mapping[str, str]) -> str:
+def format_properties(settings: Mapping[str, str]) -> str:
     """Settings in the form that `spark-submit --properties-file` reads."""
-    return "".join(f"{_escaped(key, _OF_KEYS)}={_escaped(value, _SEPARATORS)}\n" for key, value in settings.items())
+    return "".join(
+        f"{_escape_text(key, _OF_KEYS)}={_escape_text(value, _SEPARATORS)}\n" for key, value in settings.items()
+    )
 
 
-def arguments_text(arguments: Sequence[str]) -> str:
+def format_arguments(arguments: Sequence[str]) -> str:
     """Arguments in the form that `java @FILE` reads."""
-    return "".join(f'"{_escaped(argument, _IN_QUOTES)}"\n' for argument in arguments)
+    return "".join(f'"{_escape_text(argument, _IN_QUOTES)}"\n' for argument in arguments)
 
 
-def _escaped(text: str, escapes: Mapping[str, str]) -> str:
+def _escape_text(text: str, escapes: Mapping[str, str]) -> str:
     return "".join(escapes.get(character, character) for character in text)

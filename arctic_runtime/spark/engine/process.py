@@ -55,7 +55,7 @@ class Spark:
     def is_alive(self) -> bool:
         return self.java.poll() is None
 
-    def end(self, thresholds: EngineThresholds) -> None:
+    def end_java(self, thresholds: EngineThresholds) -> None:
         """Ends Java, and returns when it is gone."""
         if self.java.stdin is not None:
             self.java.stdin.close()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.profile import Profile, fixed, masked
+from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import server
 from arctic_runtime.spark.engine.process import PROCESS, Spark
 from arctic_runtime.spark.engine.server import Server
@@ -34,23 +34,23 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
     place = server.take_place(directory, thresholds)
     if place is None:
         return 0
-    port, token = _free_port(), secrets.token_urlsafe(32)
+    port, token = _find_free_port(), secrets.token_urlsafe(32)
     PROCESS.is_lasting = True
     try:
-        spark = start_spark(profile, _served(profile, port, token))
+        spark = start_spark(profile, _build_server_settings(profile, port, token))
     except ArcticError as error:
         print(error, file=sys.stderr)
         return 2
-    ready = _described(profile, spark, port, token)
-    address = server.publish(directory, ready)
+    ready = _describe_server(profile, spark, port, token)
+    address = server.publish_server(directory, ready)
     while spark.is_alive() and server.is_wanted(directory, ready):
         time.sleep(thresholds.server_watch_seconds)
     address.close()
-    spark.end(thresholds)
+    spark.end_java(thresholds)
     return 0
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     """A port that nobody listens on. Where somebody takes it meanwhile Spark does not start, and says so."""
     while True:
         port = random.SystemRandom().randrange(*_PORTS)
@@ -59,7 +59,7 @@ def _free_port() -> int:
             return port
 
 
-def _served(profile: Profile, port: int, token: str) -> dict[str, str]:
+def _build_server_settings(profile: Profile, port: int, token: str) -> dict[str, str]:
     others = [name for name in profile.settings.get("spark.plugins", "").split(",") if name]
     return {
         "spark.plugins": ",".join([_PLUGIN, *others]),
@@ -69,7 +69,7 @@ def _served(profile: Profile, port: int, token: str) -> dict[str, str]:
     }
 
 
-def _described(profile: Profile, spark: Spark, port: int, token: str) -> Server:
+def _describe_server(profile: Profile, spark: Spark, port: int, token: str) -> Server:
     now = datetime.datetime.now().astimezone()
     return Server(
         pid=os.getpid(),
@@ -77,8 +77,8 @@ def _described(profile: Profile, spark: Spark, port: int, token: str) -> Server:
         token=token,
         since=now.isoformat(timespec="seconds"),
         log=str(spark.log),
-        settings=masked(fixed(profile.spark_settings())),
-        fingerprint=server.fingerprint(profile),
+        settings=mask_secrets(select_fixed_settings(profile.build_spark_settings())),
+        fingerprint=server.hash_profile(profile),
     )
 
 

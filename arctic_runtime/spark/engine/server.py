@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import Profile, fixed, masked
+from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import jars
 from arctic_runtime.thresholds import EngineThresholds
 
@@ -49,7 +49,7 @@ class Server:
     def url(self) -> str:
         return f"sc://localhost:{self.port}/;token={self.token}"
 
-    def shown(self) -> dict[str, object]:
+    def to_public_dict(self) -> dict[str, object]:
         """What people and programs may see of it."""
         return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
 
@@ -57,34 +57,34 @@ class Server:
         return f"Server(pid={self.pid}, port={self.port})"
 
 
-def directory_of(profile: Profile) -> Path:
+def get_directory(profile: Profile) -> Path:
     """Where the server of a profile's catalog keeps its lock and its address; one per user and catalog."""
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
-    return jars.home() / "servers" / f"{os.getuid()}-{key}"
+    return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
 
 
-def find(profile: Profile) -> Server | None:
+def find_server(profile: Profile) -> Server | None:
     """The server that runs for a profile's catalog; None where there is none, or none that is ready."""
-    address = directory_of(profile) / _ADDRESS
-    return _read(address) if _is_held(address) else None
+    address = get_directory(profile) / _ADDRESS
+    return _read_server(address) if _is_held(address) else None
 
 
-def ensure(profile: Profile) -> Server:
+def ensure_server(profile: Profile) -> Server:
     """The server for a profile's catalog, started where there is none.
 
     Raises ConfigError where it can't be started, or runs with other settings than the profile's.
     """
-    server = find(profile) or _start(profile)
-    if server.fingerprint != fingerprint(profile):
+    server = find_server(profile) or _start_server(profile)
+    if server.fingerprint != hash_profile(profile):
         raise _has_others(server, profile)
     return server
 
 
-def stop(profile: Profile) -> Server | None:
+def stop_server(profile: Profile) -> Server | None:
     """Ends the server of a profile's catalog and waits until it is gone; None where there was none."""
-    directory, thresholds = directory_of(profile), profile.thresholds.engine
-    server, seconds = find(profile), thresholds.server_stop_seconds
+    directory, thresholds = get_directory(profile), profile.thresholds.engine
+    server, seconds = find_server(profile), thresholds.server_stop_seconds
 
     def is_gone() -> bool:
         (directory / _ADDRESS).unlink(missing_ok=True)
@@ -99,16 +99,16 @@ def stop(profile: Profile) -> Server | None:
     return server
 
 
-def fingerprint(profile: Profile) -> str:
+def hash_profile(profile: Profile) -> str:
     """The same for profiles that one running server can serve; of settings, secrets too, and of what is installed."""
     from importlib.metadata import version
 
-    settings = sorted(fixed(profile.started.spark_settings()).items())
+    settings = sorted(select_fixed_settings(profile.started.build_spark_settings()).items())
     made_of = [f"pyspark {version('pyspark')}", *(jar.coordinates for jar in jars.JARS)]
     return hashlib.sha256(json.dumps([settings, made_of]).encode()).hexdigest()
 
 
-def publish(directory: Path, server: Server) -> IO[str]:
+def publish_server(directory: Path, server: Server) -> IO[str]:
     """Tells clients of a server that is ready, for as long as what is returned stays open.
 
     Nobody else can read the file, since it has the server's token.
@@ -125,7 +125,7 @@ def publish(directory: Path, server: Server) -> IO[str]:
 
 def is_wanted(directory: Path, server: Server) -> bool:
     """Whether the address that clients find is still this server's."""
-    return _read(directory / _ADDRESS) == server
+    return _read_server(directory / _ADDRESS) == server
 
 
 def take_place(directory: Path, thresholds: EngineThresholds) -> IO[str] | None:
@@ -159,35 +159,35 @@ def _is_held(file: Path) -> bool:
     return False
 
 
-def _read(address: Path) -> Server | None:
+def _read_server(address: Path) -> Server | None:
     try:
         return Server(**json.loads(address.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _start(profile: Profile) -> Server:
+def _start_server(profile: Profile) -> Server:
     """Starts the server and waits for it, or for the one that somebody else has started meanwhile.
 
     A process that found the place taken has ended in peace; where it was by a server that was about to end, the next
     one gets it.
     """
-    directory, thresholds = directory_of(profile), profile.thresholds.engine
-    _make(directory)
-    child = _spawn(profile, directory)
+    directory, thresholds = get_directory(profile), profile.thresholds.engine
+    _make_directory(directory)
+    child = _spawn_process(profile, directory)
     deadline = time.monotonic() + thresholds.server_start_seconds
     while time.monotonic() < deadline:
-        if server := find(profile):
+        if server := find_server(profile):
             return server
         if child.poll() is not None and not _is_held(directory / _LOCK):
             if child.returncode:
                 break
-            child = _spawn(profile, directory)
+            child = _spawn_process(profile, directory)
         time.sleep(thresholds.server_poll_seconds)
     raise _did_not_start(directory, thresholds)
 
 
-def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
+def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
     """A process that outlives this one; it reads what to start from its standard input, which nobody else can read."""
     started = profile.started
     wanted = {
@@ -214,7 +214,7 @@ def _spawn(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
     return child
 
 
-def _make(directory: Path) -> None:
+def _make_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
         raise ConfigError(
@@ -232,7 +232,7 @@ def _wait_for(condition: Callable[[], bool], seconds: float, poll_seconds: float
 
 
 def _has_others(server: Server, profile: Profile) -> ConfigError:
-    wanted = masked(fixed(profile.started.spark_settings()))
+    wanted = mask_secrets(select_fixed_settings(profile.started.build_spark_settings()))
     keys = [key for key in sorted({*wanted, *server.settings}) if wanted.get(key) != server.settings.get(key)]
     there, here = (
         ", ".join(f"{key}={side.get(key, '(unset)')}" for key in keys) or "as it was started"
@@ -248,9 +248,9 @@ def _has_others(server: Server, profile: Profile) -> ConfigError:
 def _did_not_start(directory: Path, thresholds: EngineThresholds) -> ConfigError:
     output = directory / _OUTPUT
     lines = output.read_text(errors="replace").splitlines() if output.exists() else []
-    said = "".join(f"\n    {line}" for line in lines[-30:])
+    log_lines = "".join(f"\n    {line}" for line in lines[-30:])
     return ConfigError(
         f"The Spark server did not start.\n  where: {output}\n  expected: a server that is ready within "
-        f"{thresholds.server_start_seconds:.0f} s\n  found: none{said}\n"
+        f"{thresholds.server_start_seconds:.0f} s\n  found: none{log_lines}\n"
         "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
     )

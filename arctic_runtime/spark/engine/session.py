@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
-from arctic_runtime.profile import Profile, fixed, masked
-from arctic_runtime.spark.engine.connection import connect, join, release
-from arctic_runtime.spark.engine.jvm import LASTING_SETTINGS, did_not_start, jar_settings, launch, submit
+from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
+from arctic_runtime.spark.engine.connection import connect_session, join_server, release_sessions
+from arctic_runtime.spark.engine.jvm import (
+    LASTING_SETTINGS,
+    build_jar_settings,
+    build_start_error,
+    launch_jvm,
+    submit_driver,
+)
 from arctic_runtime.spark.engine.process import METHOD, PROCESS, Spark
 
 if TYPE_CHECKING:
@@ -31,34 +37,38 @@ class SparkEnvironment:
         self._prepared = False
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         """Whether a session can be had without starting or connecting anything."""
-        return PROCESS.root is not None and fixed(PROCESS.settings) == fixed(_wanted(self.profile))
+        return PROCESS.root is not None and select_fixed_settings(PROCESS.settings) == select_fixed_settings(
+            _list_wanted_settings(self.profile)
+        )
 
-    def session(self) -> SparkSession:
+    def new_session(self) -> SparkSession:
         """A new session whose settings, temporary views and current namespace nobody else sees.
 
         Raises ConfigError where Java or the JARs are missing, or no server answers, CatalogError where the warehouse
         can't be used.
         """
         with PROCESS.lock:
-            root = self._root()
+            root = self._get_root()
         if self.profile.method == "connect":
-            return connect(PROCESS.server, self.profile.session_settings(), self.profile.thresholds.engine)
-        return _configured(root.newSession(), PROCESS.settings, _wanted(self.profile))
+            return connect_session(
+                PROCESS.server, self.profile.build_session_settings(), self.profile.thresholds.engine
+            )
+        return _configure_session(root.newSession(), PROCESS.settings, _list_wanted_settings(self.profile))
 
-    def discard(self, session: SparkSession) -> None:
+    def discard_session(self, session: SparkSession) -> None:
         """Lets a session go that nobody will use again; a server would keep it for an hour."""
         if self.profile.method == "connect":
             PROCESS.lent.discard(session)
             with suppress(Exception):  # The server may be gone, and the session with it.
                 session.stop()
 
-    def versions(self) -> dict[str, str]:
+    def list_versions(self) -> dict[str, str]:
         """The versions of `spark`, `iceberg`, `java` and `python` that do the work."""
         from pyspark.sql import functions as F
 
-        session = self.session()
+        session = self.new_session()
         java = F.reflect(F.lit("java.lang.System"), F.lit("getProperty"), F.lit("java.version"))
         iceberg = F.call_function(f"{self.profile.catalog}.system.iceberg_version")
         row = session.range(1).select(java.alias("java"), iceberg.alias("iceberg")).first()
@@ -71,28 +81,28 @@ class SparkEnvironment:
             "python": platform.python_version(),
         }
 
-    def stop(self) -> None:
+    def stop_spark(self) -> None:
         """Stop Spark, for everybody in this process; the next `session` starts it again.
 
         The JVM stays, and with it the memory and the Java options that it was started with. Of a server only the
         sessions of this process end.
         """
         with PROCESS.lock:
-            if PROCESS.root is not None and self.started:
-                release()
+            if PROCESS.root is not None and self.is_started:
+                release_sessions()
                 PROCESS.root.stop()
                 PROCESS.root, PROCESS.settings = None, {}
 
-    def _root(self) -> SparkSession:
+    def _get_root(self) -> SparkSession:
         if not self._prepared:
             prepare_warehouse(self.profile)
             self._prepared = True
         if PROCESS.root is None:
-            start = _start if self.profile.method == "session" else join
+            start = _start_root if self.profile.method == "session" else join_server
             PROCESS.root, PROCESS.ended = start(self.profile), None
-            PROCESS.settings = _wanted(self.profile)
-        elif not self.started:
-            raise _another_runs(self.profile)
+            PROCESS.settings = _list_wanted_settings(self.profile)
+        elif not self.is_started:
+            raise _build_conflict_error(self.profile)
         return PROCESS.root
 
 
@@ -100,20 +110,24 @@ def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
     """Starts a Spark in this process, which has none, for clients whose sessions bring the profile's catalog along."""
     prepare_warehouse(profile)
     own = f"spark.sql.catalog.{profile.catalog}"
-    settings = {**profile.spark_settings(), **more}
+    settings = {**profile.build_spark_settings(), **more}
     shared = {key: value for key, value in settings.items() if key != own and not key.startswith(f"{own}.")}
     del shared["spark.sql.defaultCatalog"]
-    session = _start(profile, shared)
+    session = _start_root(profile, shared)
     assert PROCESS.jvm is not None
     return Spark(session, PROCESS.jvm, PROCESS.log)
 
 
-def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
+def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSession:
     lasting = LASTING_SETTINGS if PROCESS.is_lasting else {}
-    settings = {**lasting, **(profile.spark_settings() if wanted is None else wanted), **jar_settings(profile)}
+    settings = {
+        **lasting,
+        **(profile.build_spark_settings() if wanted is None else wanted),
+        **build_jar_settings(profile),
+    }
     thresholds = PROCESS.thresholds = profile.thresholds.engine
     if PROCESS.gateway is None:
-        PROCESS.gateway = (launch if profile.is_local else submit)(settings, thresholds)
+        PROCESS.gateway = (launch_jvm if profile.is_local else submit_driver)(settings, thresholds)
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -124,11 +138,11 @@ def _start(profile: Profile, wanted: Mapping[str, str] | None = None) -> SparkSe
         SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=PROCESS.gateway)
     except Py4JJavaError as error:
         reason = str(error.java_exception).splitlines()[0]
-        raise did_not_start(reason, PROCESS.log) from None
+        raise build_start_error(reason, PROCESS.log) from None
     return SparkSession.builder.getOrCreate()
 
 
-def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
+def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
     """Give a session the SQL settings that it lacks, and take away those it shouldn't have."""
     for key in sorted({*has, *wanted}):
         if key.startswith("spark.sql.") and has.get(key) != wanted.get(key):
@@ -139,15 +153,15 @@ def _configured(session: SparkSession, has: Mapping[str, str], wanted: Mapping[s
     return session
 
 
-def _wanted(profile: Profile) -> dict[str, str]:
-    return {**profile.spark_settings(), METHOD: f"{profile.method} {profile.url or ''}".strip()}
+def _list_wanted_settings(profile: Profile) -> dict[str, str]:
+    return {**profile.build_spark_settings(), METHOD: f"{profile.method} {profile.url or ''}".strip()}
 
 
-def _another_runs(profile: Profile) -> ConfigError:
-    running, wanted = fixed(PROCESS.settings), fixed(_wanted(profile))
+def _build_conflict_error(profile: Profile) -> ConfigError:
+    running, wanted = select_fixed_settings(PROCESS.settings), select_fixed_settings(_list_wanted_settings(profile))
     changed = [key for key in sorted({*running, *wanted}) if running.get(key) != wanted.get(key)]
     there, here = (
-        ", ".join(f"{key}={value}" for key, value in masked({k: side.get(k, "(unset)") for k in changed}).items())
+        ", ".join(f"{key}={value}" for key, value in mask_secrets({k: side.get(k, "(unset)") for k in changed}).items())
         for side in (running, wanted)
     )
     return ConfigError(

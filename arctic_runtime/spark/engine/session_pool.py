@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,26 +27,26 @@ class SessionPool:
         self._idle: list[tuple[SparkSession, float]] = []
         self._lock = threading.Lock()
 
-    def take(self) -> SparkSession:
+    def take_session(self) -> SparkSession:
         oldest = time.monotonic() - self.environment.profile.thresholds.engine.session_idle_seconds
         with self._lock:
-            if not self.environment.started:
+            if not self.environment.is_started:
                 self._idle.clear()
             while self._idle:
                 session, since = self._idle.pop()
                 if since >= oldest:
                     return session
-                self.discard(session)
-        return self.environment.session()
+                self.discard_session(session)
+        return self.environment.new_session()
 
     def give_back(self, session: SparkSession) -> None:
         """The session is lent again, so it must have no temporary views and no settings of its borrower."""
         with self._lock:
             self._idle.append((session, time.monotonic()))
 
-    def discard(self, session: SparkSession) -> None:
+    def discard_session(self, session: SparkSession) -> None:
         """For a session that has kept something of its borrower."""
-        self.environment.discard(session)
+        self.environment.discard_session(session)
 
 
 class LentSession:
@@ -58,10 +58,10 @@ class LentSession:
 
     def __call__(self) -> SparkSession:
         if self._session is None:
-            self._session = self._pool.take()
+            self._session = self._pool.take_session()
         return self._session
 
-    def end(self, failed: bool) -> None:
+    def end_loan(self, failed: bool) -> None:
         """Gives the session back without its temporary views, or lets it go after a failure."""
         session, self._session = self._session, None
         if session is None:
@@ -73,34 +73,34 @@ class LentSession:
             # What was done in the session is done; only its next borrower would be affected.
             failed = True
         if failed:
-            self._pool.discard(session)
+            self._pool.discard_session(session)
         else:
             self._pool.give_back(session)
 
 
 @contextmanager
-def lent(pool: SessionPool) -> Iterator[LentSession]:
+def lend_session(pool: SessionPool) -> Iterator[LentSession]:
     """A session for as long as this lasts."""
     session = LentSession(pool)
     try:
         yield session
     except BaseException:
-        session.end(failed=True)
+        session.end_loan(failed=True)
         raise
-    session.end(failed=False)
+    session.end_loan(failed=False)
 
 
 def drop_temporary_views(session: SparkSession) -> None:
     for view in session.sql("SHOW VIEWS IN spark_catalog.default").collect():
         if view.isTemporary and not view.namespace:
-            session.sql(str(statement("DROP VIEW {view}", view=name(view.viewName))))
+            session.sql(str(fill_statement("DROP VIEW {view}", view=quote_name(view.viewName))))
 
 
 _pools: list[SessionPool] = []
 _pools_lock = threading.Lock()
 
 
-def pool_of(profile: Profile) -> SessionPool:
+def get_pool(profile: Profile) -> SessionPool:
     """The process-wide pool of a profile; making one starts nothing."""
     with _pools_lock:
         for pool in _pools:
@@ -114,5 +114,5 @@ def stop_all() -> None:
     """Stops every Spark of this process."""
     with _pools_lock:
         for pool in _pools:
-            pool.environment.stop()
+            pool.environment.stop_spark()
         _pools.clear()

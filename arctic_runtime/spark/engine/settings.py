@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 @contextmanager
-def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+def override_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Settings of this session for a while; each thread has a session of its own, so they can't leak."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():
@@ -17,5 +17,5 @@ def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for key, kept in before.items():
-            spark.conf.unset(key) if kept is None else spark.conf.set(key, kept)
+        for key, earlier in before.items():
+            spark.conf.unset(key) if earlier is None else spark.conf.set(key, earlier)

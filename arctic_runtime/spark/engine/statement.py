@@ -12,8 +12,8 @@ from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.spark_sql import write
-from arctic_runtime.model.types import quoted_name, read_type, type_text
+from arctic_runtime.model.spark_sql import write_sql
+from arctic_runtime.model.types import quote_field, read_type, type_text
 
 
 class Sql(str):
@@ -22,7 +22,7 @@ class Sql(str):
     __slots__ = ()
 
 
-def name(*parts: str) -> Sql:
+def quote_name(*parts: str) -> Sql:
     """A name of one or more levels, each quoted; raises ConfigError for one that Spark would change."""
     for part in parts:
         if "${" in part:
@@ -30,19 +30,19 @@ def name(*parts: str) -> Sql:
                 f"{part!r} is not a valid name: Spark substitutes `${{…}}` even inside quotes.\n"
                 "  what to do: choose a name without `${`"
             )
-    return Sql(".".join(map(quoted_name, parts)))
+    return Sql(".".join(map(quote_field, parts)))
 
 
 def type_name(kind: str) -> Sql:
     """A type, every name of a field in it quoted; raises ValueError for a text that is none."""
-    return Sql(type_text(read_type(kind), name))
+    return Sql(type_text(read_type(kind), quote_name))
 
 
-def number(value: int) -> Sql:
+def quote_number(value: int) -> Sql:
     return Sql(int(value))
 
 
-def text(value: str) -> Sql:
+def quote_text(value: str) -> Sql:
     """A string literal; whatever the value holds, it ends at its own quote."""
     return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
 
@@ -60,31 +60,31 @@ _ESCAPES = {
 }
 
 
-def expression(of: exp.Expr) -> Sql:
+def write_expression(tree: exp.Expr) -> Sql:
     """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
-    return Sql(write(of))
+    return Sql(write_sql(tree))
 
 
-def own_query(sql: str) -> Sql:
+def trust_query(sql: str) -> Sql:
     """The query of a model or of a view, or a check of a contract, which is SQL as it stands."""
     return Sql(sql)
 
 
-def properties(values: Iterable[tuple[str, str]]) -> Sql:
+def write_properties(values: Iterable[tuple[str, str]]) -> Sql:
     """`'key' = 'value'` pairs, comma-separated."""
-    return Sql(", ".join(f"{text(key)} = {text(value)}" for key, value in values))
+    return Sql(", ".join(f"{quote_text(key)} = {quote_text(value)}" for key, value in values))
 
 
-def aliased(value: Sql, alias: str) -> Sql:
+def alias_as(value: Sql, alias: str) -> Sql:
     """A value as a column of that name."""
-    return statement("{value} AS {alias}", value=value, alias=name(alias))
+    return fill_statement("{value} AS {alias}", value=value, alias=quote_name(alias))
 
 
-def listed(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
+def join_parts(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
     return Sql(by.join(parts))
 
 
-def statement(template: LiteralString, **parts: Sql) -> Sql:
+def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
     """Fills a constant template; raises TypeError for a part that did not quote itself."""
     for key, part in parts.items():
         if not isinstance(part, Sql):

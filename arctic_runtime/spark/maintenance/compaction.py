@@ -28,12 +28,12 @@ from arctic_runtime.model.compaction import (
     describe_compaction,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.state import TableState, built, check_built
+from arctic_runtime.model.state import TableState, check_built, require_built
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.compaction import compaction, done_by, is_worth_a_look, may_be_due
-from arctic_runtime.plan.reconcile import stale_branches
-from arctic_runtime.plan.split import split as split_alone
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.plan.compaction import is_worth_a_look, list_rewritten_groups, may_be_due, plan_file_compaction
+from arctic_runtime.plan.reconcile import plan_branch_cleanup
+from arctic_runtime.plan.split import plan_split as split_alone
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
 Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
@@ -57,37 +57,39 @@ def plan_compaction(
     session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
 ) -> tuple[TableState, CompactionPlan]:
     """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
-    state, model = session.observe(), session.model
+    state, model = session.observe_state(), session.model
     check_built(state, model.table)
-    tables = _observed(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
+    tables = _observe_tables(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
     begun = observe_partial_progress(session.reader, model.base)
-    return state, compaction(model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
+    return state, plan_file_compaction(model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
 
 
 def is_due(session: TableSession) -> bool:
     """Whether a compaction in the mode `auto` has something to do; most of the time counts alone decide."""
-    plan = _due(session, is_worth_a_look)
+    plan = _plan_due(session, is_worth_a_look)
     return plan is not None and bool(plan.steps)
 
 
-def due_compaction(session: TableSession) -> CompactionPlan | None:
+def find_due_compaction(session: TableSession) -> CompactionPlan | None:
     """What a compaction in the mode `auto` would do, without Spark; None where counts alone say that there is nothing.
 
     For those who look now and then; `is_due` is for a look after each commit.
     """
-    plan = _due(session, may_be_due)
+    plan = _plan_due(session, may_be_due)
     return plan if plan is not None and plan.steps else None
 
 
-def _due(session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]) -> CompactionPlan | None:
+def _plan_due(
+    session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]
+) -> CompactionPlan | None:
     """The plan for those tables whose counts make it worth a look."""
     model = session.model
     written = (model.table,) if model.is_appended else (model.base, model.table.changes)
-    names = [of for of in written if is_wanted(model, of, observe_totals(session.reader, of))]
+    names = [table for table in written if is_wanted(model, table, observe_totals(session.reader, table))]
     if not names:
         return None
     thresholds = session.reader.thresholds
-    return compaction(model, session.observe(), _observed(session, names), "auto", thresholds)
+    return plan_file_compaction(model, session.observe_state(), _observe_tables(session, names), "auto", thresholds)
 
 
 def compact_if_due(session: TableSession) -> None:
@@ -96,29 +98,29 @@ def compact_if_due(session: TableSession) -> None:
         return
     with suppress(CommitConflict):
         if is_due(session):
-            with session.timings.timed("compact"):
-                compact(session, "auto")
+            with session.timings.measure_step("compact"):
+                compact_table(session, "auto")
 
 
-def _observed(session: TableSession, names: Iterable[TableName]) -> list[TableFiles]:
-    found = [observe_files(session.reader, of) for of in names]
-    return [table for table in found if table is not None]
+def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[TableFiles]:
+    tables = [observe_files(session.reader, table_name) for table_name in names]
+    return [table for table in tables if table is not None]
 
 
 def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
     """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
-    state = session.observe()
-    _, base = built(state, session.model.table)
-    (table,) = _observed(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
+    state = session.observe_state()
+    _, base = require_built(state, session.model.table)
+    (table,) = _observe_tables(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
     return state, split_alone(session.model, table, session.reader.thresholds, frozenset(done))
 
 
-def split(session: TableSession) -> Compacted:
-    """Splits nodes that outgrow their limit, and puts small ones together; else as `compact` does."""
-    return _performed(session, partial(plan_split, session))
+def split_table(session: TableSession) -> Compacted:
+    """Splits nodes that outgrow their limit, and puts small ones together; else as `compact_table` does."""
+    return _perform_compaction(session, partial(plan_split, session))
 
 
-def compact(
+def compact_table(
     session: TableSession,
     mode: CompactionMode,
     tell: Callable[[str], None] = lambda _: None,
@@ -131,10 +133,10 @@ def compact(
     that takes the bytes of all over `most_bytes`.
     Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
     """
-    return _performed(session, partial(plan_compaction, session, mode), tell, most_bytes)
+    return _perform_compaction(session, partial(plan_compaction, session, mode), tell, most_bytes)
 
 
-def _performed(
+def _perform_compaction(
     session: TableSession, planned: Planner, tell: Callable[[str], None] = lambda _: None, most_bytes: float = math.inf
 ) -> Compacted:
     performed: list[CompactionStep] = []
@@ -142,14 +144,14 @@ def _performed(
     while True:
         try:
             state, step = _next_step(session, planned, performed)
-            if step is None or sum(of.bytes for of in (*performed, step)) > most_bytes:
+            if step is None or sum(step_done.bytes for step_done in (*performed, step)) > most_bytes:
                 return Compacted(tuple(performed), planned(())[1], step)
             tell(describe_compaction(step))
-            _perform(step, session, state, tell)
+            _perform_step(step, session, state, tell)
         except CommitConflict as conflict:
             lost += 1
             if lost == thresholds.conflicts:
-                raise _given_up(session.model, performed, lost) from conflict
+                raise _build_conflict_error(session.model, performed, lost) from conflict
             time.sleep(thresholds.conflict_wait_seconds)
         else:
             performed.append(step)
@@ -159,30 +161,30 @@ def _next_step(
     session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
     """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
-    state = session.reconciled(session.observe())
-    for stale in stale_branches(session.model, state, session.now, session.reader.thresholds.expiry):
-        perform(stale, session.context(state))
-    state, plan = planned(done_by(performed))
+    state = session.reconcile_until_done(session.observe_state())
+    for stale in plan_branch_cleanup(session.model, state, session.now, session.reader.thresholds.expiry):
+        perform_step(stale, session.build_context(state))
+    state, plan = planned(list_rewritten_groups(performed))
     has_merged = any(isinstance(step, MergeUnmerged | RewriteBase) for step in performed)
     return state, next(
         (step for step in plan.steps if isinstance(step, RewriteFiles | ResizeBuckets) or not has_merged), None
     )
 
 
-def _perform(step: CompactionStep, session: TableSession, state: TableState, tell: Callable[[str], None]) -> None:
+def _perform_step(step: CompactionStep, session: TableSession, state: TableState, tell: Callable[[str], None]) -> None:
     match step:
         case MergeUnmerged():
-            session.reconciled(state, fold=True)
+            session.reconcile_until_done(state, fold=True)
         case RewriteBase():
-            perform(step, replace(session.context(state), tell=tell))
-            session.reconciled(session.observe())
+            perform_step(step, replace(session.build_context(state), tell=tell))
+            session.reconcile_until_done(session.observe_state())
         case RewriteFiles() | ResizeBuckets():
-            perform(step, session.context(state))
+            perform_step(step, session.build_context(state))
         case _:
             assert_never(step)
 
 
-def _given_up(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
+def _build_conflict_error(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
     return CommitConflict(
         f"{model.table}: gave up after {lost} commit conflicts: other writers committed while files were rewritten.\n"
         f"  already committed: {len(performed)} step(s)\n"

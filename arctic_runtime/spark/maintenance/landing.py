@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.landing import observe_landing
-from arctic_runtime.catalog.observe import last_offsets
+from arctic_runtime.catalog.observe import read_last_offsets
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import retried
-from arctic_runtime.model.expiry import Age, DeleteFiles, LandingPlan, LandingState, ages_text
-from arctic_runtime.model.names import changes_read
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.model.expiry import Age, DeleteFiles, LandingPlan, LandingState, format_ages
+from arctic_runtime.model.names import list_changes_read
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.landing import landing_expiry
-from arctic_runtime.spark.engine.statement import listed, name, statement, text
+from arctic_runtime.plan.landing import plan_landing_expiry
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_text
 from arctic_runtime.spark.tables.commit import perform_statement, set_properties
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
@@ -28,7 +28,7 @@ def plan_landing(
 
     Raises ConfigError where the table is not there, is no landing table, or sets no age.
     """
-    return _planned(landing, models, reader, observe_landing(reader, landing.table), now)
+    return _plan_expiry_of_landing(landing, models, reader, observe_landing(reader, landing.table), now)
 
 
 def expire_landing(
@@ -44,49 +44,49 @@ def expire_landing(
     are known, that is an error then, and no loss.
     """
     state = observe_landing(reader, landing.table)
-    plan = _planned(landing, models, reader, state, now)
-    notes = _notes(state, plan)
+    plan = _plan_expiry_of_landing(landing, models, reader, state, now)
+    notes = _build_notes(state, plan)
     if notes:
         set_properties("landing.mark", spark(), landing.table, notes)
     limits = reader.thresholds
-    for files in _chunks(plan.delete, limits.expiry.deleted_files):
-        retried(lambda: _delete(spark(), landing, files), limits.commits.attempts)  # noqa: B023 - called at once
+    for files in _split_chunks(plan.delete, limits.expiry.deleted_files):
+        retry_on_conflict(lambda: _delete_files(spark(), landing, files), limits.commits.attempts)  # noqa: B023 - called at once
     if plan.expire is not None:
         expire_snapshots(plan.expire, spark())
     return plan
 
 
-def _planned(
+def _plan_expiry_of_landing(
     landing: Model, models: Iterable[Model], reader: CatalogReader, state: LandingState, now: datetime.datetime | None
 ) -> LandingPlan:
     own = str(landing.table)
-    read = [(model, last_offsets(reader, model.table).get(own)) for model in models]
-    is_reader = [offset is not None or landing.table in changes_read(model.sql) for model, offset in read]
+    read = [(model, read_last_offsets(reader, model.table).get(own)) for model in models]
+    is_reader = [offset is not None or landing.table in list_changes_read(model.sql) for model, offset in read]
     readers = {str(model.table): offset for (model, offset), reads in zip(read, is_reader, strict=True) if reads}
     at = now or datetime.datetime.now(datetime.timezone.utc)
     thresholds = reader.thresholds.changelog
-    return landing_expiry(state, landing.config.retention, readers, int(at.timestamp() * 1000), thresholds)
+    return plan_landing_expiry(state, landing.config.retention, readers, int(at.timestamp() * 1000), thresholds)
 
 
-def _notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
+def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
     """Properties that the table gets before rows go."""
-    ages = {COMMIT_TIMES: ages_text(plan.ages)} if plan.ages and plan.ages != state.ages else {}
+    ages = {COMMIT_TIMES: format_ages(plan.ages)} if plan.ages and plan.ages != state.ages else {}
     until = plan.delete.until if plan.delete else Age(0, 0)
-    deleted = {COMPACTED_UNTIL: ages_text([until])} if until.sequence > state.deleted.sequence else {}
+    deleted = {COMPACTED_UNTIL: format_ages([until])} if until.sequence > state.deleted.sequence else {}
     return ages | deleted
 
 
-def _chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
+def _split_chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
     paths = [file.path for file in delete.files] if delete else []
     return [paths[start : start + most] for start in range(0, len(paths), most)]
 
 
-def _delete(spark: SparkSession, landing: Model, files: list[str]) -> None:
+def _delete_files(spark: SparkSession, landing: Model, files: list[str]) -> None:
     """Deletes all rows of some files, which go as a whole then; files that are gone already are none.
 
     Iceberg can't tell by the path alone that it needs to read no rows, and fails where it is asked.
     """
-    parts = {"table": name(*landing.table.parts), "files": listed(map(text, files))}
+    parts = {"table": quote_name(*landing.table.parts), "files": join_parts(map(quote_text, files))}
     perform_statement(
-        "landing.delete", spark, statement("DELETE FROM {table} WHERE concat(_file, '') IN ({files})", **parts)
+        "landing.delete", spark, fill_statement("DELETE FROM {table} WHERE concat(_file, '') IN ({files})", **parts)
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from arctic_runtime.catalog.observe import observe_own
 from arctic_runtime.model.state import ConflictingRelation, TableState
 from arctic_runtime.model.step import DropRelation
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def reset(session: TableSession) -> tuple[ConflictingRelation, ...]:
+def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
     """Drops the relations that a model made, and returns them; nothing of another's is touched.
 
     The change table, which all else follows, goes last: a reset that dies is finished by another one, or undone by
@@ -17,5 +17,5 @@ def reset(session: TableSession) -> tuple[ConflictingRelation, ...]:
     """
     own = observe_own(session.reader, session.model)
     for relation in own:
-        perform(DropRelation(relation.name, relation.kind), session.context(TableState()))
+        perform_step(DropRelation(relation.name, relation.kind), session.build_context(TableState()))
     return own

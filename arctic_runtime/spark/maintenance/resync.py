@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.ingestion import millis
+from arctic_runtime.model.ingestion import to_millis
 from arctic_runtime.model.properties import RESYNC_PREFIX
 from arctic_runtime.spark.tables.commit import set_properties
 from arctic_runtime.spark.tables.table_session import TableSession
@@ -30,6 +30,6 @@ def request_resync(table: TableSession) -> str:
         raise ConfigError(
             f"{table.model.table}: {source.name} was never ingested.\n  what to do: `arctic ingest`, which loads it"
         )
-    values = {f"{RESYNC_PREFIX}{name}": str(millis(table.now))}
+    values = {f"{RESYNC_PREFIX}{name}": str(to_millis(table.now))}
     set_properties("ingest.request", table.spark(), source.dead_letters, values)
     return source.name

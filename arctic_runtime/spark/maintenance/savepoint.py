@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from arctic_runtime.catalog.observe import observe_savepoints, observe_snapshots
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.run_summary import last_load
+from arctic_runtime.model.run_summary import find_last_load
 from arctic_runtime.model.savepoint import Savepoint, SetTag
-from arctic_runtime.model.state import TableState, built
-from arctic_runtime.plan.savepoint import dropped, savepoint
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.model.state import TableState, require_built
+from arctic_runtime.plan.savepoint import plan_savepoint, plan_savepoint_drop
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
-from arctic_runtime.spark.tables.versions import version_named
+from arctic_runtime.spark.tables.versions import find_version
 
 
 def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:
@@ -20,26 +20,26 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
 
     Raises ConfigError where the version is not kept, or the name can't be used.
     """
-    state = session.reconciled(session.observe())
-    changes, _ = built(state, session.model.table)
+    state = session.reconcile_until_done(session.observe_state())
+    changes, _ = require_built(state, session.model.table)
     known = observe_savepoints(session.reader, session.model)
-    newest = last_load(changes)
+    newest = find_last_load(changes)
     if version is None and newest is None:
         raise ConfigError(f"{session.model.table} has no version yet; run it first")
-    commit = newest if version is None else version_named(session, changes.commits, version)
+    commit = newest if version is None else find_version(session, changes.commits, version)
     base = observe_snapshots(session.reader, session.model.base)
     assert commit is not None
     assert base is not None
-    _perform(session, savepoint(session.model, name, commit, base, known))
+    _perform_tags(session, plan_savepoint(session.model, name, commit, base, known))
     return Savepoint(name, commit)
 
 
 def drop_savepoint(session: TableSession, name: str) -> None:
     """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
-    tags = dropped(session.model, name, observe_savepoints(session.reader, session.model))
-    _perform(session, tags)
+    tags = plan_savepoint_drop(session.model, name, observe_savepoints(session.reader, session.model))
+    _perform_tags(session, tags)
 
 
-def _perform(session: TableSession, tags: Sequence[SetTag]) -> None:
+def _perform_tags(session: TableSession, tags: Sequence[SetTag]) -> None:
     for tag in tags:
-        perform(tag, session.context(TableState()))
+        perform_step(tag, session.build_context(TableState()))

@@ -19,31 +19,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
-from arctic_runtime.effects import effect
-from arctic_runtime.ivm.algebra.numbers import digits
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.ivm.algebra.numbers import count_digits
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node
-from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.strategies.aggregate_state import (
     LOST,
     ROWS,
     AggregateState,
-    fingerprint,
-    possible_aggregate_states,
+    hash_state,
+    list_aggregate_states,
     with_state_view,
 )
 from arctic_runtime.model.layout import KEPT_METADATA
 from arctic_runtime.model.properties import RUN
-from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.increment import Upstreams, analysis
+from arctic_runtime.plan.increment import Upstreams, analyse_model
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.statement import name, statement
-from arctic_runtime.spark.tables.commit import said
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.tables.commit import build_summary_options
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, column, match, read_table, typed
-from arctic_runtime.spark.tables.internal import internal
+from arctic_runtime.spark.tables.frames import NULL, Hold, as_key, cast_as, match_key, read_table, to_column
+from arctic_runtime.spark.tables.internal import create_internal_writer
 from arctic_runtime.spark.tables.sameness import compare_bags
 from arctic_runtime.thresholds import IncrementalThresholds
 
@@ -67,7 +67,9 @@ class Followed:
     before: DataFrame | None
 
 
-def follow(context: Context, plan: AggregateState, register: Register, hold: Hold, beside: Parallel) -> Followed | None:
+def update_aggregate_state(
+    context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
+) -> Followed | None:
     """Brings the stored aggregate state up to date, or creates it; None where the state can't be kept.
 
     It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
@@ -75,72 +77,77 @@ def follow(context: Context, plan: AggregateState, register: Register, hold: Hol
     later work.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
-    before = _kept(context, plan)
+    before = _read_stored_state(context, plan)
     register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
     if before is None:
-        made = _made(spark, plan)
+        made = _compute_state(spark, plan)
         if made is None:
             return None
         everything = hold(made)
         if everything.limit(thresholds.state_groups + 1).count() > thresholds.state_groups:
             return None
-        _write(context, everything)
-        return Followed(_shown(spark, everything, plan.result, _AFTER), None)
-    moved = _at_hand(spark.sql(render(plan.moved)), thresholds, hold)
-    now = _moved_on(spark, before, moved, plan, thresholds, register, hold)
-    beside.begin(partial(_write, context, now))
+        _write_state(context, everything)
+        return Followed(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
+    moved = _materialize_small(spark.sql(render_sql(plan.moved)), thresholds, hold)
+    now = _apply_changes(spark, before, moved, plan, thresholds, register, hold)
+    background.submit_action(partial(_write_state, context, now))
     base = context.state.base
     is_few = base is not None and base.rows <= thresholds.compared_groups
     takes_all = is_few or not plan.by_group
-    was, is_now = (found if takes_all else _of_groups(found, moved, plan.keys) for found in (before, now))
-    return Followed(_shown(spark, is_now, plan.result, _AFTER), _shown(spark, was, plan.was, _BEFORE))
+    was, is_now = (
+        state_rows if takes_all else _select_changed_groups(state_rows, moved, plan.keys)
+        for state_rows in (before, now)
+    )
+    return Followed(
+        _compute_result_rows(spark, is_now, plan.result, _AFTER), _compute_result_rows(spark, was, plan.was, _BEFORE)
+    )
 
 
-def plan_of(model: Model, upstreams: Upstreams, kept: str) -> AggregateState | None:
+def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
     """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
     try:
-        analysed, _ = analysis(model, upstreams)
+        analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
         return None
-    plans = possible_aggregate_states(analysed.tree, analysed.types)
-    return next((plan for plan in plans if fingerprint(plan) == kept), None)
+    plans = list_aggregate_states(analysed.tree, analysed.types)
+    return next((plan for plan in plans if hash_state(plan) == fingerprint), None)
 
 
-def differing(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
+def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
     """Groups whose stored state differs from the computed one, with both; reads the images of `plan.state`."""
-    kept = read(spark, model, snapshot, plan)
-    made = typed_as(spark.sql(render(plan.state)), kept)
-    keys, values = [column(key) for key in plan.keys], F.struct(*[column(part) for part in plan.names])
-    both = compare_bags(made, kept, MULTIPLICITY)
+    stored = read_state(spark, model, snapshot, plan)
+    made = cast_like(spark.sql(render_sql(plan.state)), stored)
+    keys, values = [to_column(key) for key in plan.keys], F.struct(*[to_column(part) for part in plan.names])
+    both = compare_bags(made, stored, MULTIPLICITY)
     sides = {"kept": F.col(MULTIPLICITY) < 0, "computed": F.col(MULTIPLICITY) > 0}
     return both.groupBy(*keys).agg(*[F.max(F.when(is_so, values)).alias(side) for side, is_so in sides.items()])
 
 
-def _made(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
+def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
     """The state of all groups; None if a column has a type whose sum depends on the order."""
     try:
-        made = spark.sql(render(plan.state))
+        made = spark.sql(render_sql(plan.state))
     except AnalysisException:
         return None
-    sizes = [digits(dict(made.dtypes)[part]) for part in plan.sums]
+    sizes = [count_digits(dict(made.dtypes)[part]) for part in plan.sums]
     return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
 
 
-def _kept(context: Context, plan: AggregateState) -> DataFrame | None:
+def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | None:
     """The state stored by the newest run; None if it stored none, or the state of another plan."""
     state = context.state
-    last = last_run(state.changes)
-    if state.aggregate_state is None or last is None or last.aggregate_state != fingerprint(plan):
+    last = find_last_run(state.changes)
+    if state.aggregate_state is None or last is None or last.aggregate_state != hash_state(plan):
         return None
-    return read(context.spark, context.model, state.aggregate_state, plan)
+    return read_state(context.spark, context.model, state.aggregate_state, plan)
 
 
-def read(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
+def read_state(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
     """The state of a plan that is stored in a snapshot."""
     return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
 
 
-def _moved_on(
+def _apply_changes(
     spark: SparkSession,
     before: DataFrame,
     moved: DataFrame,
@@ -150,21 +157,23 @@ def _moved_on(
     hold: Hold,
 ) -> DataFrame:
     """The state after the changes; groups that lost an extreme are recomputed as a whole."""
-    added = _added(before, moved, plan)
+    added = _add_changes(before, moved, plan)
     if not plan.extremes:
         return added
-    added = _at_hand(added, thresholds, hold)
-    lost, kept = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
+    added = _materialize_small(added, thresholds, hold)
+    lost, unaffected = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
     if lost.isEmpty():
-        return kept
+        return unaffected
     if plan.keys:
-        lost.select(*[column(key) for key in plan.keys]).createOrReplaceTempView(name(LOST))
+        lost.select(*[to_column(key) for key in plan.keys]).createOrReplaceTempView(quote_name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
     register((plan.moved, plan.recomputed, plan.result, plan.was))
-    return _at_hand(kept.unionAll(typed_as(spark.sql(render(plan.recomputed)), before)), thresholds, hold)
+    return _materialize_small(
+        unaffected.unionAll(cast_like(spark.sql(render_sql(plan.recomputed)), before)), thresholds, hold
+    )
 
 
-def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
+def _materialize_small(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
     """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
 
     Spark drops cached rows as soon as the state is written, and would recompute them for each use.
@@ -172,33 +181,33 @@ def _at_hand(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> 
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
     most = thresholds.state_groups
-    found = rows.limit(most + 1).toArrow()
-    return rows.sparkSession.createDataFrame(found, rows.schema) if found.num_rows <= most else hold(rows)
+    table = rows.limit(most + 1).toArrow()
+    return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= most else hold(rows)
 
 
-def _added(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
+def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
     """The state plus the changes, in the stored types, without groups that have no rows left.
 
     If the state has extremes, the column _LOST marks groups that lost an extreme.
     """
     types = dict(before.dtypes)
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
-    came = typed_as(moved, before, gone)
+    came = cast_like(moved, before, gone)
     # In one part nothing has to be put together by its key, and there is little of it.
-    both = before.selectExpr("*", *[typed(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
-    sums = [typed(statement("sum({part})", part=name(part)), types[part], part) for part in plan.sums]
+    both = before.selectExpr("*", *[cast_as(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
+    sums = [cast_as(fill_statement("sum({part})", part=quote_name(part)), types[part], part) for part in plan.sums]
     ends = [
-        typed(statement(_EXTREMES[extreme.kind], part=name(part)), types[extreme.name], part)
+        cast_as(fill_statement(_EXTREMES[extreme.kind], part=quote_name(part)), types[extreme.name], part)
         for extreme in plan.extremes
         for part in (extreme.name, extreme.gone)
     ]
-    grouped = both.coalesce(1).groupBy(*[column(key) for key in plan.keys])
-    found = grouped.agg(*map(F.expr, (*sums, *ends)))
-    found = found.where(column(ROWS) != 0) if plan.keys else found
+    grouped = both.coalesce(1).groupBy(*[to_column(key) for key in plan.keys])
+    summed = grouped.agg(*map(F.expr, (*sums, *ends)))
+    summed = summed.where(to_column(ROWS) != 0) if plan.keys else summed
     if not plan.extremes:
-        return found
-    is_lost = reduce(or_, [_is_lost(found.kind, found.name, found.gone) for found in plan.extremes])
-    return found.withColumn(_LOST, is_lost).drop(*gone)
+        return summed
+    is_lost = reduce(or_, [_is_lost(summed.kind, summed.name, summed.gone) for summed in plan.extremes])
+    return summed.withColumn(_LOST, is_lost).drop(*gone)
 
 
 _EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({part})"}
@@ -206,34 +215,36 @@ _EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({par
 
 def _is_lost(kind: str, name: str, gone: str) -> Expression:
     """Whether the removed value may have been the extreme: no remaining value is known to be more extreme."""
-    is_beyond = column(name) < column(gone) if kind == "min" else column(name) > column(gone)
-    return column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
+    is_beyond = to_column(name) < to_column(gone) if kind == "min" else to_column(name) > to_column(gone)
+    return to_column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
 
 
-def typed_as(rows: DataFrame, kept: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
+def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
     """State columns in their stored types, and further columns in the types `more`."""
-    types = {**dict(kept.dtypes), **(more or {})}
-    return rows.selectExpr(*[typed(name(part), kind, part) for part, kind in types.items()])
+    types = {**dict(stored.dtypes), **(more or {})}
+    return rows.selectExpr(*[cast_as(quote_name(part), kind, part) for part, kind in types.items()])
 
 
-def _of_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The state of the changed groups; a null in a group's key equals a null."""
     if not keys:
         return rows
     touched = moved.select(*as_key(keys)).hint("broadcast")
-    return rows.join(touched, match(rows, keys, null_safe=True), "left_semi")
+    return rows.join(touched, match_key(rows, keys, null_safe=True), "left_semi")
 
 
-def _shown(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
+def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
     """The rows of the query, in the tree's columns, computed from the state."""
-    rows.coalesce(1).createOrReplaceTempView(name(view))
-    return spark.sql(render(with_state_view(result, view)))
+    rows.coalesce(1).createOrReplaceTempView(quote_name(view))
+    return spark.sql(render_sql(with_state_view(result, view)))
 
 
-def _write(context: Context, rows: DataFrame) -> None:
+def _write_state(context: Context, rows: DataFrame) -> None:
     """Replaces the stored state by this run's; earlier states can still be read as of their snapshots."""
     table = context.model.table.totals
-    kept = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
-    writer = internal(kept.coalesce(1).writeTo(name(*table.parts)), "totals", KEPT_METADATA)
-    writer = writer.options(**said({RUN: context.token}))
-    effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)
+    columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
+    writer = create_internal_writer(
+        columns_renamed.coalesce(1).writeTo(quote_name(*table.parts)), "totals", KEPT_METADATA
+    )
+    writer = writer.options(**build_summary_options({RUN: context.token}))
+    perform_effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)

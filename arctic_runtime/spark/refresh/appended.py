@@ -12,16 +12,16 @@ from arctic_runtime.catalog.manifests import observe_specs
 from arctic_runtime.errors import CommitConflict, DataError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.properties import RUN
-from arctic_runtime.model.run_summary import RunSummary, last_load
+from arctic_runtime.model.run_summary import RunSummary, find_last_load
 from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, Transform
-from arctic_runtime.plan.appended import preparation
+from arctic_runtime.plan.appended import plan_preparation
 from arctic_runtime.spark.refresh.planning import NO_ROWS
 from arctic_runtime.spark.tables.appended import append_rows, replace_rows
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import column, examples
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.frames import format_examples, to_column
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
@@ -37,28 +37,28 @@ def append_events(session: TableSession, context: Context, rows: DataFrame, summ
     assert table.head is not None
     write = replace_rows if summary.mode == "full" else append_rows
     write(rows, summary, context)
-    now = session.observe().appended
+    now = session.observe_state().appended
     assert now is not None
-    own = next((of for of in now.commits if of.summary.get(RUN) == summary.run), None)
+    own = next((row for row in now.commits if row.summary.get(RUN) == summary.run), None)
     return Appended(table.head.snapshot, {**NO_ROWS, INSERT: own.rows if own is not None else 0})
 
 
-def prepared_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
+def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
     """The context of a commit of rows with these columns, once the table is ready for them.
 
     Raises CommitConflict where another writer commits meanwhile, since events were left out by the state before.
     """
     model, now = session.model, state
-    while steps := preparation(model, now.appended, _fields(session, now), stored):
+    while steps := plan_preparation(model, now.appended, _list_partition_fields(session, now), stored):
         for step in steps:
-            perform(step, session.context(now))
-        now = session.observe()
-    if last_load(now.log) != last_load(state.log):
+            perform_step(step, session.build_context(now))
+        now = session.observe_state()
+    if find_last_load(now.log) != find_last_load(state.log):
         raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
-    return session.context(now)
+    return session.build_context(now)
 
 
-def _fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
+def _list_partition_fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
     """The partition fields that rows are written under now."""
     if state.appended is None:
         return ()
@@ -67,12 +67,12 @@ def _fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
 
 
 def _check_contract(model: Model, rows: DataFrame) -> None:
-    flaws = [column(part).isNull() for part in model.not_null]
+    flaws = [to_column(part).isNull() for part in model.not_null]
     flaws += [~F.coalesce(F.expr(check), F.lit(True)) for check in model.checks]
     broken = rows.where(reduce(or_, flaws)).limit(3).collect() if flaws else []
     if broken:
         promised = [*(f"{part} is not null" for part in model.not_null), *model.checks]
         raise DataError(
-            f"{model.table}: rows of the query break the contract; nothing was written.\n{examples(broken)}"
+            f"{model.table}: rows of the query break the contract; nothing was written.\n{format_examples(broken)}"
             f"  expected: {'; '.join(promised)}\n  what to do: repair or filter the rows in the query"
         )

@@ -27,10 +27,10 @@ from arctic_runtime.model.columns import (
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.spark.engine.statement import Sql, name, number, statement, text
-from arctic_runtime.spark.refresh.diff import image_changes, image_pairs, state_changes
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, quote_text
+from arctic_runtime.spark.refresh.diff import diff_states, emit_image_changes, pair_images_by_key
 from arctic_runtime.spark.refresh.row_versions import differ_in, either, replaced
-from arctic_runtime.spark.tables.frames import column, examples, uncompiled
+from arctic_runtime.spark.tables.frames import format_examples, hide_constant, to_column
 
 _CLOSE, _OPEN = "close", "open"
 _MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -38,7 +38,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 def said_now(rows: DataFrame) -> DataFrame:
     """The versions that the table says now."""
-    return rows.where(column(RECORDED_TO).isNull())
+    return rows.where(to_column(RECORDED_TO).isNull())
 
 
 def time_of_run(now: datetime.datetime, last: Commit | None) -> datetime.datetime:
@@ -52,11 +52,11 @@ def time_of_run(now: datetime.datetime, last: Commit | None) -> datetime.datetim
 def check_valid_times(model: Model, events: DataFrame) -> None:
     """Raises DataError where events do not tell from when on they are true."""
     assert model.config.valid_time is not None
-    rows = events.where(column(model.config.valid_time).isNull()).limit(3).collect()
+    rows = events.where(to_column(model.config.valid_time).isNull()).limit(3).collect()
     if rows:
         raise DataError(
             f"{model.table}: events have a null in `valid_time` ({model.config.valid_time}); nothing was written.\n"
-            f"{examples(rows)}  what to do: filter them out in the query, or give them a time"
+            f"{format_examples(rows)}  what to do: filter them out in the query, or give them a time"
         )
 
 
@@ -69,53 +69,57 @@ def recorded(images: DataFrame, shape: Shape, config: ModelConfig, time: datetim
     told = [i for i, of in enumerate(shape.columns) if not is_named(of.name, (*config.primary_key, RECORDED_TO))]
     compared = [i for i in told if i != places[IS_CURRENT]]
     moves = images.withColumn("move", F.explode(F.expr(_moves(shape, compared))))
-    is_close = statement("move = {close}", close=text(_CLOSE))
-    micros = number(round(time.timestamp() * 1_000_000))
-    at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))
+    is_close = fill_statement("move = {close}", close=quote_text(_CLOSE))
+    micros = quote_number(round(time.timestamp() * 1_000_000))
+    at = hide_constant(fill_statement("timestamp_micros({micros})", micros=micros), quote_name("move"))
     values = {
-        **{f"a{i}": either(is_close, name(f"b{i}"), name(f"a{i}")) for i in range(len(shape.columns))},
-        f"a{places[RECORDED_FROM]}": either(is_close, name(f"b{places[RECORDED_FROM]}"), at),
+        **{f"a{i}": either(is_close, quote_name(f"b{i}"), quote_name(f"a{i}")) for i in range(len(shape.columns))},
+        f"a{places[RECORDED_FROM]}": either(is_close, quote_name(f"b{places[RECORDED_FROM]}"), at),
         f"a{places[RECORDED_TO]}": either(is_close, at, Sql("NULL")),
-        f"a{places[IS_CURRENT]}": statement(
-            "NOT ({close}) AND {end} IS NULL", close=is_close, end=name(f"a{places[VALID_TO]}")
+        f"a{places[IS_CURRENT]}": fill_statement(
+            "NOT ({close}) AND {end} IS NULL", close=is_close, end=quote_name(f"a{places[VALID_TO]}")
         ),
         "has_after": Sql("true"),
         "has_before": is_close,
-        "flaw": either(is_close, Sql("NULL"), name("flaw")),
+        "flaw": either(is_close, Sql("NULL"), quote_name("flaw")),
     }
-    return image_changes(replaced(moves, values), shape)
+    return emit_image_changes(replaced(moves, values), shape)
 
 
 def _moves(shape: Shape, compared: list[int]) -> Sql:
-    return statement(
+    return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR (has_after AND NOT has_before) THEN array({open}) "
         "WHEN has_before AND NOT has_after THEN array({close}) "
         "WHEN has_after AND {differs} THEN array({close}, {open}) END",
-        open=text(_OPEN),
-        close=text(_CLOSE),
-        differs=differ_in(shape, compared, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
+        open=quote_text(_OPEN),
+        close=quote_text(_CLOSE),
+        differs=differ_in(shape, compared, lambda i: quote_name(f"a{i}"), lambda i: quote_name(f"b{i}")),
     )
 
 
 def refreshed(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
     """Images of all versions that follow from all events, beside those that the table says."""
     by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
-    return image_pairs(versions, None if old is None else said_now(old), by_valid_time, keyed=True)
+    return pair_images_by_key(versions, None if old is None else said_now(old), by_valid_time, keyed=True)
 
 
 def differing(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
     """What would have to change for what the table says now to be these versions."""
     kept = tuple(of for of in shape.columns if not is_named(of.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
-    found = state_changes(versions, None if table is None else said_now(table), plain)
+    found = diff_states(versions, None if table is None else said_now(table), plain)
     return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 
 
 def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
     """Versions of one valid time that are recorded at once, or to a time before they are recorded from."""
-    later = Over.partitionBy(*map(column, (*config.entity_key, VALID_FROM))).orderBy(column(RECORDED_FROM))
-    start, end, following = column(RECORDED_FROM), column(RECORDED_TO), F.lead(column(RECORDED_FROM)).over(later)
-    is_current = column(VALID_TO).isNull() & end.isNull()
+    later = Over.partitionBy(*map(to_column, (*config.entity_key, VALID_FROM))).orderBy(to_column(RECORDED_FROM))
+    start, end, following = (
+        to_column(RECORDED_FROM),
+        to_column(RECORDED_TO),
+        F.lead(to_column(RECORDED_FROM)).over(later),
+    )
+    is_current = to_column(VALID_TO).isNull() & end.isNull()
     broken = (end <= start) | (following < end) | (end.isNull() & following.isNotNull())
-    broken = F.coalesce(broken, F.lit(False)) | ~column(IS_CURRENT).eqNullSafe(is_current)
+    broken = F.coalesce(broken, F.lit(False)) | ~to_column(IS_CURRENT).eqNullSafe(is_current)
     return rows.withColumn("__arctic_broken", broken).where("__arctic_broken").drop("__arctic_broken")

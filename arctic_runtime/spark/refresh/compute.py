@@ -13,20 +13,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import HAS_AFTER, MULTIPLICITY, Node, scans
-from arctic_runtime.ivm.rewrite.bounds import narrowed
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, MULTIPLICITY, Node, list_scans
+from arctic_runtime.ivm.rewrite.bounds import narrow_sources
 from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer
 from arctic_runtime.ivm.rewrite.statistics import Statistics
-from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, fingerprint
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
 from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.declared import Declared
-from arctic_runtime.model.run_summary import RunSummary, last_load, last_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, find_last_load, find_last_run, get_offsets
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.increment import Increment, Upstreams, is_keyed, source_statistics, without_aggregate_state
+from arctic_runtime.plan.increment import Increment, Upstreams, collect_statistics, drop_aggregate_state, is_keyed
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.refresh import aggregate_state as totals
 from arctic_runtime.spark.refresh import (
@@ -42,26 +42,26 @@ from arctic_runtime.spark.refresh import (
     truncations,
 )
 from arctic_runtime.spark.refresh.diff import (
-    delta_changes,
-    delta_images,
-    event_changes,
-    image_changes,
-    input_changes,
-    pair_changes,
-    pair_images,
+    build_delta_images,
+    build_pair_images,
+    diff_deltas,
+    diff_events,
+    diff_pairs,
+    diff_states,
+    emit_image_changes,
+    emit_input_changes,
     refresh_changes,
-    state_changes,
 )
-from arctic_runtime.spark.tables.bounds import EVERYWHERE, bounds, lookup_keys
+from arctic_runtime.spark.tables.bounds import EVERYWHERE, collect_bounds, lookup_keys
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import (
     Keys,
     as_key,
-    base_rows,
-    column,
-    current_rows,
-    folded_rows,
-    unmerged_changes,
+    read_base_rows,
+    read_current_rows,
+    read_folded_rows,
+    read_unmerged_changes,
+    to_column,
 )
 from arctic_runtime.thresholds import Thresholds
 
@@ -144,7 +144,7 @@ class Computation:
         Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
         """
         if self.schema_only:
-            return Computed(state_changes(self.query.limit(0), None, self.shape))
+            return Computed(diff_states(self.query.limit(0), None, self.shape))
         if self.model.config.input == "changes":
             return self._folded()
         if self.decision.increment is None:
@@ -172,8 +172,8 @@ class Computation:
         """The table's rows; for a repair, the rows that its change rows fold to, since readers have seen those."""
         changes = self.context.state.changes
         if self.decision.repairs and changes is not None:
-            return folded_rows(self.spark, self.model, changes)
-        return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
+            return read_folded_rows(self.spark, self.model, changes)
+        return read_current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
 
     def follow(self, increment: Increment) -> Computed:
         if not isinstance(increment.maintenance, AggregateState):
@@ -184,23 +184,23 @@ class Computation:
                     raise NotMaintained(
                         "UNSUPPORTED", "the query has a map column, and rows with maps can't be grouped"
                     )
-                moved = increments.moved(self.spark, changes, increment, self.query)
+                moved = increments.compute_deltas(self.spark, changes, increment, self.query)
                 if self._needs_old:
                     moved = self._hold(moved)
                     return self._looked_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
                 if self.model.config.has_history:
-                    return self._followed_versions(delta_images(moved, MULTIPLICITY, self._entities))
-                return Computed(delta_changes(moved, MULTIPLICITY, self.shape), is_gathered=True)
+                    return self._followed_versions(build_delta_images(moved, MULTIPLICITY, self._entities))
+                return Computed(diff_deltas(moved, MULTIPLICITY, self.shape), is_gathered=True)
             case Pairs(rows):
-                pairs = increments.paired(self.spark, rows, increment, self.query)
+                pairs = increments.compute_pairs(self.spark, rows, increment, self.query)
                 if self._needs_old:
                     pairs = self._hold(pairs)
                     return self._looked_up(
-                        pairs.where(F.col(HAS_AFTER)).select(*[column(part) for part in self.query.columns]), pairs
+                        pairs.where(F.col(HAS_AFTER)).select(*[to_column(part) for part in self.query.columns]), pairs
                     )
                 if self.model.config.has_history:
-                    return self._followed_versions(pair_images(pairs, self._entities))
-                return Computed(pair_changes(pairs, self.shape), is_gathered=True)
+                    return self._followed_versions(build_pair_images(pairs, self._entities))
+                return Computed(diff_pairs(pairs, self.shape), is_gathered=True)
             case AggregateState() as plan:
                 return self._added_up(increment, plan)
             case AffectedKeys() as plan:
@@ -208,53 +208,55 @@ class Computation:
 
     def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
         """Creates the views that trees read. The views of semi-join reducers and spools are created once."""
-        parts = increment.reducers_read_by(trees)
+        parts = increment.select_reducers(trees)
         needed = (*trees, *(tree for part in parts for tree in part.trees))
-        spools = [one for one in increment.spools_read_by(needed) if one not in self._registered_spools]
+        spools = [one for one in increment.select_spools(needed) if one not in self._registered_spools]
         needed = (*needed, *(one.rows for one in spools))
         windows, thresholds = self.decision.windows, self._thresholds
         increments.register_images(self.spark, needed, self.upstreams, windows, thresholds, self._hold)
-        increments.share(self.spark, spools, self._hold)
+        increments.register_spools(self.spark, spools, self._hold)
         self._registered_spools.extend(spools)
         if not self._registered_reducers:
-            semi_join_reducers.register(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
+            semi_join_reducers.register_reducers(self.spark, parts, self.upstreams, windows, thresholds, self._hold)
             self._registered_reducers.extend(parts)
 
     def _added_up(self, increment: Increment, plan: AggregateState) -> Computed:
         """Change rows of the groups whose state changed, or of all groups if no state is stored; writes the state."""
-        found = totals.follow(self.context, plan, partial(self._register, increment), self._hold, self.beside)
+        found = totals.update_aggregate_state(
+            self.context, plan, partial(self._register, increment), self._hold, self.beside
+        )
         if found is None:
-            self.learned = RunSummary(no_aggregate_state=fingerprint(plan))
-            return replace(self.follow(without_aggregate_state(increment)), as_decided=False)
-        summary = RunSummary(aggregate_state=fingerprint(plan))
+            self.learned = RunSummary(no_aggregate_state=hash_state(plan))
+            return replace(self.follow(drop_aggregate_state(increment)), as_decided=False)
+        summary = RunSummary(aggregate_state=hash_state(plan))
         now = increments.as_query(found.now, increment, self.query)
         if found.before is None:
             changes = self._changes(now, self._all_old())
-            return replace(changes, summary=changes.summary.updated(summary), as_decided=False)
+            return replace(changes, summary=changes.summary.with_entries_from(summary), as_decided=False)
         before = increments.as_query(found.before, increment, self.query)
         if self._needs_old or self.model.config.has_history:
             looked_up = self._looked_up(now, self._hold(now.unionAll(before)))
-            return replace(looked_up, summary=looked_up.summary.updated(summary))
+            return replace(looked_up, summary=looked_up.summary.with_entries_from(summary))
         # Groups that are joined to nothing are few rows, so one partition is enough.
-        return replace(self._changes(now, before, in_one_part=not scans(plan.result)), summary=summary)
+        return replace(self._changes(now, before, in_one_part=not list_scans(plan.result)), summary=summary)
 
     def _recomputed(self, increment: Increment, plan: AffectedKeys) -> Computed:
-        keys = self._hold(increments.affected(self.spark, plan.affected))
+        keys = self._hold(increments.compute_affected_keys(self.spark, plan.affected))
         count = keys.count()
         key = zip(increment.key, self.model.config.entity_key, strict=True)
-        old = self._old(keys.select(*[column(own).alias(part) for own, part in key]), count)
-        is_large = increment.reads(self.upstreams) > self._thresholds.incremental.large_source_rows
+        old = self._old(keys.select(*[to_column(own).alias(part) for own, part in key]), count)
+        is_large = increment.count_rows_read(self.upstreams) > self._thresholds.incremental.large_source_rows
         if self.model.config.refresh == "auto" and is_large and self._are_most(old, count):
             raise NotMaintained("COST", f"the rows of {count:,} keys may differ, which are most rows of the table")
-        sought = (bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
-        new = narrowed(plan.new, AFFECTED, sought) if is_large else plan.new
+        sought = (collect_bounds(keys, count, self._thresholds.pruning) or ()) if is_large else ()
+        new = narrow_sources(plan.new, AFFECTED, sought) if is_large else plan.new
         statistics = self._statistics() if self.has_join_hints else Statistics()
         new = statistics.with_spool(AFFECTED, count).with_join_hints(new)
-        now = increments.recomputed(self.spark, new, keys, increment, self.query)
+        now = increments.recompute_affected_rows(self.spark, new, keys, increment, self.query)
         return self._changes(now, old)
 
     def _statistics(self) -> Statistics:
-        return source_statistics(self.upstreams, self.decision.windows, self._thresholds.joins)
+        return collect_statistics(self.upstreams, self.decision.windows, self._thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
         """Whether `old`, the rows with `count` affected keys, are most of the table's; keys may have no row."""
@@ -269,13 +271,13 @@ class Computation:
 
         `changed`, rows that are held, has the keys of all added and removed rows.
         """
-        key = [column(part) for part in self.model.config.entity_key]
+        key = [to_column(part) for part in self.model.config.entity_key]
         return self._changes(added, self._old(changed.select(*key), changed.count()))
 
     def _old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
         """The table's rows with `keys`, which are named as the table's key; `count` of them, None if unknown."""
         found = self._keys(keys, count)
-        return current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, found)
+        return read_current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, found)
 
     def _changes(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
         """Change rows that turn the table's `old` rows into the query's `new` rows; few rows in one partition."""
@@ -285,7 +287,7 @@ class Computation:
             new, old = new.coalesce(1), old.coalesce(1)
         is_gathered = old is None or in_one_part
         if not self.model.config.has_history:
-            return Computed(state_changes(new, old, self.shape, keyed), is_gathered=is_gathered)
+            return Computed(diff_states(new, old, self.shape, keyed), is_gathered=is_gathered)
         time = self._time
         rows = row_versions.query_versions(new, old, self.shape, self.model.config, time, keyed)
         return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
@@ -303,7 +305,7 @@ class Computation:
     @property
     def _time(self) -> datetime.datetime:
         """The time of the changes that this run finds in a query's rows."""
-        return row_versions.time_of_run(self.context.now, last_run(self.context.state.changes))
+        return row_versions.time_of_run(self.context.now, find_last_run(self.context.state.changes))
 
     def _reads_little(self) -> bool:
         """Whether the table and the sources of its query have few rows."""
@@ -323,7 +325,7 @@ class Computation:
         """The net event of each key, with the old row looked up."""
         model, state, query = self.model, self.context.state, self.query
         afresh = self.decision.mode in ("create", "full")
-        last = None if afresh else last_run(state.changes)
+        last = None if afresh else find_last_run(state.changes)
         declared = (last.declared if last else None) or Declared()
         truncated = last.truncated if last else None
         query = truncations.after(
@@ -353,9 +355,9 @@ class Computation:
 
     def _keys_to_empty(self, query: DataFrame) -> DataFrame:
         """The keys of the rows that are there, or that events of this run make."""
-        key = [column(part) for part in self.model.config.primary_key]
+        key = [to_column(part) for part in self.model.config.primary_key]
         made = query.where(~truncations.is_truncation(self.model, query)).select(*key)
-        old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
+        old = read_current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning)
         return made if old is None else made.unionAll(old.select(*key))
 
     def _net_with_late(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
@@ -371,8 +373,8 @@ class Computation:
 
     def _net_of_late_flows(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame:
         """The net events of flows whose events may lack columns: a late one may be the newest with a column."""
-        only = self._keys(query.select(*[column(part) for part in self.model.config.primary_key]), found.events)
-        old = current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, only)
+        only = self._keys(query.select(*[to_column(part) for part in self.model.config.primary_key]), found.events)
+        old = read_current_rows(self.spark, self.model, self.context.state, self._thresholds.pruning, only)
         if old is None:
             return events.net_events(self.model, query, self.shape)
         return self._net_of_late_keys(query, flows.late_keys(self.model, query, old), last)
@@ -387,7 +389,7 @@ class Computation:
         late.check_all_is_kept(model, self.upstreams, last)
         history = late.events_until(self.spark, model, self.upstreams, "all", self.decision.consumed)
         history = truncations.spread(model, history, keys)
-        folded = self._keys(keys, count, self._source_rows).select(history, model.config.primary_key)
+        folded = self._keys(keys, count, self._source_rows).select_rows(history, model.config.primary_key)
         events.check_profile(model, folded, events.profile(model, folded, shape, None))
         events.check_order(model, folded)
         others = events.net_events(model, late.without(model, query, keys), shape)
@@ -399,7 +401,7 @@ class Computation:
         assert changes is not None
         maybe = late.keys_maybe_late(model, query, str(last.high_watermark), self.shape)
         keys = self._keys(maybe, found.late, self._source_rows)
-        seen = late.seen(self.spark, model, changes, self.upstreams, offsets_of(last))
+        seen = late.seen(self.spark, model, changes, self.upstreams, get_offsets(last))
         return late.newest_seen(model, seen, keys, found, self.shape)
 
     @property
@@ -415,10 +417,10 @@ class Computation:
             row_versions.check_history_is_kept(model, self.upstreams.states)
             versions, stored = row_versions.rows_of_events(query, shape, model), self._all_old()
             if not model.config.valid_time:
-                return state_changes(versions, stored, shape, keyed=True)
+                return diff_states(versions, stored, shape, keyed=True)
             return self._recorded(beliefs.refreshed(versions, stored, shape, model))
-        only = self._keys(query.select(*[column(part) for part in model.config.entity_key]), found.events)
-        old = current_rows(self.spark, model, state, self._thresholds.pruning, only)
+        only = self._keys(query.select(*[to_column(part) for part in model.config.entity_key]), found.events)
+        old = read_current_rows(self.spark, model, state, self._thresholds.pruning, only)
         known = self.find_earlier_events(query, found, last) if last is not None and found.asking else None
         is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
         oldest = row_versions.oldest_changed(model.config, found.oldest, is_recomputed)
@@ -426,11 +428,11 @@ class Computation:
         if model.config.valid_time and old is not None:
             old = beliefs.said_now(old)
         images = row_versions.event_images(query, known, old, shape, model)
-        return self._recorded(images) if model.config.valid_time else image_changes(images, shape)
+        return self._recorded(images) if model.config.valid_time else emit_image_changes(images, shape)
 
     def _recorded(self, images: DataFrame) -> DataFrame:
         """Change rows of a bitemporal table."""
-        time = beliefs.time_of_run(self.context.now, last_load(self.context.state.changes))
+        time = beliefs.time_of_run(self.context.now, find_last_load(self.context.state.changes))
         return beliefs.recorded(images, self.shape, self.model.config, time)
 
     def find_earlier_events(self, query: DataFrame, found: events.Profile, last: RunSummary) -> DataFrame | None:
@@ -438,7 +440,7 @@ class Computation:
         if last.restored is not None:
             return None
         model, shape = self.model, self.shape
-        seen = late.events_until(self.spark, model, self.upstreams, "seen", offsets_of(last))
+        seen = late.events_until(self.spark, model, self.upstreams, "seen", get_offsets(last))
         earlier = earlier_events.select_placed(model, seen)
         asking = earlier_events.select_asking_keys(model, query, shape, last)
         keys = self._keys(asking, found.asking, self._source_rows)
@@ -448,7 +450,9 @@ class Computation:
             return earlier_events.select_later(model, earlier, keys, found.oldest_asking, oldest_time, shape)
         overtaken = earlier_events.select_overtaken_keys(model, query, earlier, keys, found.oldest_asking, shape)
         count = (held := self._hold(overtaken)).count()
-        return self._keys(held, count, self._source_rows).select(earlier, model.config.entity_key) if count else None
+        return (
+            self._keys(held, count, self._source_rows).select_rows(earlier, model.config.entity_key) if count else None
+        )
 
     def _net_rows(self, query: DataFrame, found: events.Profile, last: RunSummary | None) -> DataFrame:
         model, spark, state, shape = self.model, self.spark, self.context.state, self.shape
@@ -462,8 +466,8 @@ class Computation:
         if self.decision.mode == "full":
             return refresh_changes(net, self._all_old(), shape, ordered, found.high_watermark)
         if model.config.changelog == "input" and state.base is not None:
-            return input_changes(net, shape)
-        only = self._keys(query.select(*[column(part) for part in model.config.primary_key]), found.events)
-        base = base_rows(spark, model, state, only)
-        unmerged = unmerged_changes(spark, model, state, self._thresholds.pruning, only)
-        return event_changes(net, base, unmerged, shape, ordered, events.blend(model))
+            return emit_input_changes(net, shape)
+        only = self._keys(query.select(*[to_column(part) for part in model.config.primary_key]), found.events)
+        base = read_base_rows(spark, model, state, only)
+        unmerged = read_unmerged_changes(spark, model, state, self._thresholds.pruning, only)
+        return diff_events(net, base, unmerged, shape, ordered, events.blend(model))

@@ -12,8 +12,8 @@ from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams, is_appended
-from arctic_runtime.spark.refresh.images import rows_at
-from arctic_runtime.spark.tables.frames import appended, column
+from arctic_runtime.spark.refresh.images import read_rows_at
+from arctic_runtime.spark.tables.frames import read_appended_rows, to_column
 from arctic_runtime.thresholds import PruningThresholds
 
 
@@ -30,20 +30,24 @@ def find_day_texts(
     costs one job for each upstream that has such columns.
     """
     for name, state in upstreams.states.items():
-        asked = [of for of in state.columns if of.name.lower() in upstreams.reads.day_columns] if state else []
-        asked = [of for of in asked if is_text(of.type)]
+        asked = (
+            [column for column in state.columns if column.name.lower() in upstreams.reads.day_columns] if state else []
+        )
+        asked = [column for column in asked if is_text(column.type)]
         if state is None or not asked:
             continue
-        rows = _rows(spark, state, windows.get(name) if follows else None, thresholds)
-        is_any = reduce(or_, [column(of.name).cast("string").rlike(TIME_ALONE) for of in asked])
+        rows = _read_source_rows(spark, state, windows.get(name) if follows else None, thresholds)
+        is_any = reduce(or_, [to_column(column.name).cast("string").rlike(TIME_ALONE) for column in asked])
         if rows.where(is_any).limit(1).count():
-            return f"{name} has times without a date in {' or '.join(of.name for of in asked)}"
+            return f"{name} has times without a date in {' or '.join(column.name for column in asked)}"
     return None
 
 
-def _rows(spark: SparkSession, source: SourceState, window: Window | None, thresholds: PruningThresholds) -> DataFrame:
+def _read_source_rows(
+    spark: SparkSession, source: SourceState, window: Window | None, thresholds: PruningThresholds
+) -> DataFrame:
     if window is None or window.start is None:
-        return rows_at(spark, source, source.version if window is None else window.end, thresholds)
+        return read_rows_at(spark, source, source.version if window is None else window.end, thresholds)
     if source.kind == "changes" or is_appended(source, window):
-        return appended(spark, source, window)
-    return rows_at(spark, source, window.end, thresholds)
+        return read_appended_rows(spark, source, window)
+    return read_rows_at(spark, source, window.end, thresholds)

@@ -19,7 +19,7 @@ from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.spark.refresh.row_versions import place_type
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, all_of, as_key, column, match
+from arctic_runtime.spark.tables.frames import Keys, as_key, combine_all, match_key, to_column
 
 _PLACE = "__arctic_place"
 
@@ -33,7 +33,7 @@ def asks_for_earlier(model: Model, shape: Shape, last: RunSummary | None) -> Exp
     """Whether an event asks for earlier events of its key."""
     if last is None or last.high_watermark is None:
         return F.lit(False)
-    sequence, mark = _sequence(model), marks.latest(last.high_watermark, shape.sequence_type)
+    sequence, mark = _sequence(model), marks.read_latest(last.high_watermark, shape.sequence_type)
     is_asking = sequence <= mark if needs_all_events(model.config) else sequence < mark
     return is_asking | _is_late_in_time(model, shape, last)
 
@@ -45,7 +45,7 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
         return F.lit(False)
     if last.newest_valid_time is None:
         return F.lit(True)
-    return column(config.valid_time) < marks.latest(last.newest_valid_time, place_type(shape))
+    return to_column(config.valid_time) < marks.read_latest(last.newest_valid_time, place_type(shape))
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
@@ -55,15 +55,18 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
         return []
     is_asking, sequence = asks_for_earlier(model, shape, last), _sequence(model).cast(shape.sequence_type)
     oldest = F.min(F.when(is_asking, sequence))
-    found = [F.count_if(is_asking).alias("asking"), marks.written(oldest, shape.sequence_type).alias("oldest_asking")]
+    found = [
+        F.count_if(is_asking).alias("asking"),
+        marks.write_sequence_text(oldest, shape.sequence_type).alias("oldest_asking"),
+    ]
     if config.valid_time is None:
         return found
     kind = place_type(shape)
-    time = column(config.valid_time).cast(kind)
+    time = to_column(config.valid_time).cast(kind)
     return [
         *found,
-        marks.written(F.min(F.when(is_asking, time)), kind).alias("oldest_asking_time"),
-        marks.written(_compute_newest(F.max(time), last, kind), kind).alias("newest_valid_time"),
+        marks.write_sequence_text(F.min(F.when(is_asking, time)), kind).alias("oldest_asking_time"),
+        marks.write_sequence_text(_compute_newest(F.max(time), last, kind), kind).alias("newest_valid_time"),
     ]
 
 
@@ -73,18 +76,18 @@ def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> E
         return newest
     if last.newest_valid_time is None:
         return F.lit(None).cast(kind)
-    return F.greatest(newest, marks.latest(last.newest_valid_time, kind))
+    return F.greatest(newest, marks.read_latest(last.newest_valid_time, kind))
 
 
 def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
     """The earlier events that have a place by the query as it is now."""
     places = [of for of in (model.config.sequence_by, model.config.valid_time) if of is not None]
-    return earlier.where(all_of([column(place).isNotNull() for place in places]))
+    return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 
 def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
     """The keys of the events that ask for earlier ones."""
-    key = [column(part) for part in model.config.entity_key]
+    key = [to_column(part) for part in model.config.entity_key]
     return events.where(asks_for_earlier(model, shape, last)).select(*key).distinct()
 
 
@@ -96,23 +99,23 @@ def select_overtaken_keys(
     Of the earlier events only those from the oldest asking one on are read: files with older ones are not opened.
     """
     key = model.config.entity_key
-    later = earlier.where(_sequence(model) >= marks.earliest(oldest, shape.sequence_type))
-    newest = keys.select(later, key).groupBy(*as_key(key)).agg(F.max(_sequence(model)).alias(_PLACE))
-    matched = events.join(newest, match(events, key)).where(_sequence(model) <= F.col(_PLACE))
-    return matched.select(*[column(part) for part in key]).distinct()
+    later = earlier.where(_sequence(model) >= marks.read_earliest(oldest, shape.sequence_type))
+    newest = keys.select_rows(later, key).groupBy(*as_key(key)).agg(F.max(_sequence(model)).alias(_PLACE))
+    matched = events.join(newest, match_key(events, key)).where(_sequence(model) <= F.col(_PLACE))
+    return matched.select(*[to_column(part) for part in key]).distinct()
 
 
 def select_later(
     model: Model, earlier: DataFrame, keys: Keys, oldest: str, oldest_time: str | None, shape: Shape
 ) -> DataFrame:
     """The earlier events of keys that are after the oldest asking one, in sequence or in valid time."""
-    is_later = _sequence(model) > marks.earliest(oldest, shape.sequence_type)
+    is_later = _sequence(model) > marks.read_earliest(oldest, shape.sequence_type)
     if oldest_time is not None and model.config.delete_when is not None:
         assert model.config.valid_time is not None
-        is_later |= column(model.config.valid_time) > marks.earliest(oldest_time, place_type(shape))
-    return keys.select(earlier, model.config.entity_key).where(is_later)
+        is_later |= to_column(model.config.valid_time) > marks.read_earliest(oldest_time, place_type(shape))
+    return keys.select_rows(earlier, model.config.entity_key).where(is_later)
 
 
 def _sequence(model: Model) -> Expression:
     assert model.config.sequence_by is not None
-    return column(model.config.sequence_by)
+    return to_column(model.config.sequence_by)

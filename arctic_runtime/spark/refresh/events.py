@@ -19,9 +19,15 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.refresh import earlier_events, flows, merging, present, replay, retractions, truncations
-from arctic_runtime.spark.refresh.diff import against_contract, images, key_images
+from arctic_runtime.spark.refresh.diff import build_images, find_contract_violation, list_key_images
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import all_of, any_of, column, examples, first_of_each
+from arctic_runtime.spark.tables.frames import (
+    combine_all,
+    combine_any,
+    format_examples,
+    select_first_per_key,
+    to_column,
+)
 from arctic_runtime.spark.tables.sameness import identify_row
 
 _IS_DELETE = "__arctic_is_delete"
@@ -91,7 +97,7 @@ def after(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> 
         return events
     for part, place in declared.places.items():
         _check_declaration(model, events, shape, part, place)
-        is_known = _is_until(model, marks.latest(place, shape.sequence_type)) & is_in(part, shape)
+        is_known = _is_until(model, marks.read_latest(place, shape.sequence_type)) & is_in(part, shape)
         events = events.where(~F.coalesce(is_known, F.lit(False)))
     return events
 
@@ -100,12 +106,13 @@ def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part
     kind = shape.sequence_type
     if marks.is_exact(place, kind):
         return
-    maybe = _is_until(model, marks.latest(place, kind)) & ~_is_until(model, marks.earliest(place, kind))
+    maybe = _is_until(model, marks.read_latest(place, kind)) & ~_is_until(model, marks.read_earliest(place, kind))
     rows = events.where(is_in(part, shape) & maybe).limit(3).collect()
     if rows:
         raise ConfigError(
             f"{model.table}: {describe_part(part)} were declared as of {place} without a time zone, by an earlier "
-            f"version of dbt-arctic, so these events may be older or newer; nothing was written.\n{examples(rows)}"
+            f"version of dbt-arctic, so these events may be older or newer; nothing was written.\n"
+            f"{format_examples(rows)}"
             "  what to do: declare the rows again as of a position with a time zone, such as "
             f"`--as-of '{place}+01:00'`, or run with --full-refresh"
         )
@@ -113,29 +120,29 @@ def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part
 
 def _is_until(model: Model, place: Expression) -> Expression:
     assert model.config.sequence_by is not None
-    return column(model.config.sequence_by) <= place
+    return to_column(model.config.sequence_by) <= place
 
 
 def is_in(part: Part, shape: Shape) -> Expression:
     """Whether a row belongs to a partition."""
     kept = [(find_column(shape.columns, of), value) for of, value in part]
-    return all_of([column(of.name) == marks.exact(value, of.type) for of, value in kept if of is not None])
+    return combine_all([to_column(of.name) == marks.read_exact(value, of.type) for of, value in kept if of is not None])
 
 
 def profile(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
     """Counts events and their flaws in one job, and of what the `last` run had read what bears on them."""
     config, seq_type = model.config, shape.sequence_type
     high_watermark = last.high_watermark if last else None
-    sequence = column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
-    mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.latest(high_watermark, seq_type)
+    sequence = to_column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
+    mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.read_latest(high_watermark, seq_type)
     row = events.agg(
         F.count(F.lit(1)).alias("events"),
         F.count_if(_lacks_key(model, events)).alias("null_keys"),
         F.count_if(flows.lacks_place(model) if config.sequence_groups else sequence.isNull()).alias("null_sequences"),
         F.count_if(sequence < mark).alias("late"),
-        marks.written(F.min(sequence), seq_type).alias("oldest"),
-        marks.written(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
-        marks.written(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
+        marks.write_sequence_text(F.min(sequence), seq_type).alias("oldest"),
+        marks.write_sequence_text(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
+        marks.write_sequence_text(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
         *truncations.counts(model, events, sequence, seq_type),
         *retractions.counts(events),
         *present.counts(model, events),
@@ -150,7 +157,7 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
         rows = events.where(_lacks_key(model, events)).limit(3).collect()
         raise DataError(
             f"{model.table}: {found.null_keys} of {found.events} events have a null in the primary key "
-            f"({', '.join(model.config.entity_key)}); nothing was written.\n{examples(rows)}"
+            f"({', '.join(model.config.entity_key)}); nothing was written.\n{format_examples(rows)}"
             "  what to do: filter them out in the query, or repair them at their source"
         )
     if found.unknown_columns:
@@ -159,10 +166,10 @@ def check_profile(model: Model, events: DataFrame, found: Profile) -> None:
         flows.raise_unplaced(model, events, found.null_sequences)
     if found.null_sequences:
         assert model.config.sequence_by is not None
-        rows = events.where(column(model.config.sequence_by).isNull()).limit(3).collect()
+        rows = events.where(to_column(model.config.sequence_by).isNull()).limit(3).collect()
         raise DataError(
             f"{model.table}: {found.null_sequences} of {found.events} events have a null in `sequence_by` "
-            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n{examples(rows)}"
+            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n{format_examples(rows)}"
             "  what to do: filter them out in the query, or order by a column that is never null"
         )
 
@@ -180,7 +187,7 @@ def check_order(model: Model, events: DataFrame) -> None:
             "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
             "  what to do: set `sequence_by` to the column that orders the events"
         )
-    place = [column(part) for part in model.config.entity_key] + [column(model.config.sequence_by)]
+    place = [to_column(part) for part in model.config.entity_key] + [to_column(model.config.sequence_by)]
     image = F.expr(identify_row(events))
     ties = events.groupBy(*place).agg(F.count_distinct(image).alias("different")).where("different > 1")
     rows = ties.limit(3).collect()
@@ -188,7 +195,7 @@ def check_order(model: Model, events: DataFrame) -> None:
         raise DataError(
             f"{model.table}: events of one key differ but have the same `sequence_by` value "
             f"({model.config.sequence_by}), and the query does not preserve their position; nothing was written.\n"
-            f"{examples(rows)}"
+            f"{format_examples(rows)}"
             "  what to do: set `sequence_by` to a column without ties, or write a plain select from one changes(…)"
         )
 
@@ -201,12 +208,12 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     needs, where more than the newest event makes a row.
     """
     config = model.config
-    stamp = column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
-    sequence = column(config.sequence_by) if config.sequence_by else F.lit(0)
-    order = [sequence.alias("sequence")] + ([column(POSITION)] if POSITION in events.columns else [])
+    stamp = to_column(TIMESTAMP) if TIMESTAMP in events.columns else F.lit(None)
+    sequence = to_column(config.sequence_by) if config.sequence_by else F.lit(0)
+    order = [sequence.alias("sequence")] + ([to_column(POSITION)] if POSITION in events.columns else [])
     said = present.marked(model, events.withColumn(_IS_DELETE, is_delete(model, events)), shape)
     marked = said.select(
-        *map(F.expr, images("a", shape, events.columns)),
+        *map(F.expr, build_images("a", shape, events.columns)),
         F.col(_IS_DELETE).alias("deleted"),
         stamp.cast("timestamp").alias("ts"),
         sequence.cast(shape.sequence_type).alias("seq"),
@@ -216,7 +223,7 @@ def net_events(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
         *present.shown(model, shape),
     )
     folded = _fold(model)(marked, shape)
-    return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
+    return folded.withColumn("flaw", F.when(~F.col("deleted"), F.expr(find_contract_violation(shape))))
 
 
 def _fold(model: Model) -> Callable[[DataFrame, Shape], DataFrame]:
@@ -251,7 +258,7 @@ def is_delete(model: Model, events: DataFrame) -> Expression:
 
 
 def _fold_replace(events: DataFrame, shape: Shape) -> DataFrame:
-    newest = first_of_each(events, key_images(shape), _newest_first(events)).drop("order", "sign")
+    newest = select_first_per_key(events, list_key_images(shape), _newest_first(events)).drop("order", "sign")
     return newest.withColumn("reset", F.col("deleted"))
 
 
@@ -269,5 +276,5 @@ def _leaves(kind: DataType) -> list[str]:
 
 def _lacks_key(model: Model, events: DataFrame) -> Expression:
     """Whether an event of a row does not say which; one that empties the table needs no key."""
-    is_null = any_of([column(part).isNull() for part in model.config.entity_key])
+    is_null = combine_any([to_column(part).isNull() for part in model.config.entity_key])
     return is_null & ~truncations.is_truncation(model, events)

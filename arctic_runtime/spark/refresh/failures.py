@@ -24,7 +24,7 @@ from pyspark.errors import (
 )
 
 from arctic_runtime.errors import ArcticError
-from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, first_line
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 
 _OF_DATA = (
@@ -53,7 +53,7 @@ _OF_THE_MOMENT = (
 _FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
 
-def refusal_for(error: Exception) -> Refusal | None:
+def to_refusal(error: Exception) -> Refusal | None:
     """Why to compute in full after this error of an incremental run; None where the error is the run's own.
 
     It lasts where query or rows are to blame: Spark names such errors by a condition, as `CAST_INVALID_INPUT`.
@@ -63,13 +63,13 @@ def refusal_for(error: Exception) -> Refusal | None:
     if isinstance(error, _FOR_OTHERS) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)):
         return None
     if not isinstance(error, SPARK_ERRORS):
-        return Refusal("INCREMENT_FAILED", first_line(error))
+        return Refusal("INCREMENT_FAILED", get_first_line(error))
     if isinstance(error, PySparkException) and isinstance(error, _OF_DATA):
-        return Refusal("INCREMENT_FAILED", first_line(error), lasts=error.getCondition() is not None)
+        return Refusal("INCREMENT_FAILED", get_first_line(error), lasts=error.getCondition() is not None)
     if any(sign in str(error) for sign in _OF_THE_MOMENT):
         return None
-    return Refusal("INCREMENT_FAILED", _said(error), lasts=False)
+    return Refusal("INCREMENT_FAILED", _get_first_line(error), lasts=False)
 
 
-def _said(error: Exception) -> str:
-    return first_line(error.java_exception) if isinstance(error, Py4JJavaError) else first_line(error)
+def _get_first_line(error: Exception) -> str:
+    return get_first_line(error.java_exception) if isinstance(error, Py4JJavaError) else get_first_line(error)

@@ -12,14 +12,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_progress, observe_snapshots
-from arctic_runtime.effects import effect, retried
+from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.model.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.forgetting import outdated
+from arctic_runtime.plan.forgetting import split_outdated_snapshots
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.tables.commit import unmoved
-from arctic_runtime.spark.tables.frames import all_of, key_name, read_table
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.commit import build_isolation_options
+from arctic_runtime.spark.tables.frames import combine_all, name_key_column, read_table
 from arctic_runtime.spark.tables.snapshots import expire_snapshots
 from arctic_runtime.spark.tables.table_session import TableSession
 
@@ -32,81 +32,94 @@ class Letters:
     left: tuple[str, ...] = ()
 
 
-def count(session: TableSession, keys: DataFrame | None) -> int:
+def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
     """How many dead letters of a table hold rows of some keys."""
-    table = _table(session)
-    return 0 if table is None or keys is None else _of_keys(session, _read(session, table), keys).count()
+    table = _find_dead_letter_table(session)
+    return (
+        0
+        if table is None or keys is None
+        else _select_by_keys(session, _read_dead_letters(session, table), keys).count()
+    )
 
 
-def drop(session: TableSession, keys: DataFrame | None) -> Letters:
+def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
     """Drops the dead letters of a table that hold rows of some keys, and all earlier snapshots of dead letters."""
-    return retried(partial(_drop, session, keys), session.reader.thresholds.commits.attempts)
+    return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
-def _drop(session: TableSession, keys: DataFrame | None) -> Letters:
-    table = _table(session)
+def _drop_once(session: TableSession, keys: DataFrame | None) -> Letters:
+    table = _find_dead_letter_table(session)
     if table is None or keys is None:
         return Letters()
     before = observe_snapshots(session.reader, table)
     if before is None or not before.lineage:
         return Letters()
-    rows = _read(session, table)
-    found = _of_keys(session, rows, keys)
-    dropped = found.count()
+    rows = _read_dead_letters(session, table)
+    matches = _select_by_keys(session, rows, keys)
+    dropped = matches.count()
     if dropped:
-        kept = rows.join(found.select("__arctic_row"), "__arctic_row", "left_anti").drop("__arctic_row")
-        writer = kept.writeTo(name(*table.parts)).options(**unmoved(before.lineage[-1].id))
-        effect("forget.dead_letters", lambda: writer.overwrite(F.lit(True)), f"rewrite {table}", SPARK)
+        remaining = rows.join(matches.select("__arctic_row"), "__arctic_row", "left_anti").drop("__arctic_row")
+        writer = remaining.writeTo(quote_name(*table.parts)).options(**build_isolation_options(before.lineage[-1].id))
+        perform_effect("forget.dead_letters", lambda: writer.overwrite(F.lit(True)), f"rewrite {table}", SPARK)
     now = observe_snapshots(session.reader, table)
     assert now is not None
-    gone, held = outdated(now, now.lineage[-1].sequence)
+    gone, protected = split_outdated_snapshots(now, now.lineage[-1].sequence)
     if gone:
         expire_snapshots(ExpireSnapshots(table, gone), session.spark())
-    unread = _unread(session, table)
+    unread = _count_unreadable(session, table)
     left = [f"{unread} dead letter(s) of {table} are not JSON, so they were not searched"] if unread else []
-    left += [f"snapshot {of} of {table} is kept by a tag or a branch" for of in held]
+    left += [f"snapshot {snapshot} of {table} is kept by a tag or a branch" for snapshot in protected]
     return Letters(dropped, tuple(left))
 
 
-def _table(session: TableSession) -> TableName | None:
+def _find_dead_letter_table(session: TableSession) -> TableName | None:
     source = session.model.source
     if source is None or observe_progress(session.reader, source.dead_letters) is None:
         return None
     return source.dead_letters
 
 
-def _read(session: TableSession, table: TableName) -> DataFrame:
+def _read_dead_letters(session: TableSession, table: TableName) -> DataFrame:
     """All dead letters, each with a number that stays while the table does."""
-    found = observe_snapshots(session.reader, table)
-    assert found is not None
-    return read_table(session.spark(), table, found.lineage[-1].id).select("*", F.col("_row_id").alias("__arctic_row"))
+    snapshots = observe_snapshots(session.reader, table)
+    assert snapshots is not None
+    return read_table(session.spark(), table, snapshots.lineage[-1].id).select(
+        "*", F.col("_row_id").alias("__arctic_row")
+    )
 
 
-def _own(session: TableSession, rows: DataFrame) -> DataFrame:
+def _select_own(session: TableSession, rows: DataFrame) -> DataFrame:
     return rows.where(F.col("table") == F.lit(session.model.ingested_from))
 
 
-def _of_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
+def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
     """The letters whose payload names a key: each of its columns with the value, as JSON writes it."""
     payload = F.col("payload").cast("string")
-    values = [F.col(key_name(place)).cast("string") for place in range(len(session.model.config.entity_key))]
-    parts = [_names(payload, part, value) for part, value in zip(session.model.config.entity_key, values, strict=True)]
-    return _own(session, rows).join(keys.hint("broadcast"), all_of(parts), "left_semi")
+    values = [F.col(name_key_column(place)).cast("string") for place in range(len(session.model.config.entity_key))]
+    parts = [
+        _build_field_condition(payload, part, value)
+        for part, value in zip(session.model.config.entity_key, values, strict=True)
+    ]
+    return _select_own(session, rows).join(keys.hint("broadcast"), combine_all(parts), "left_semi")
 
 
-def _names(payload: Expression, part: str, value: Expression) -> Expression:
+def _build_field_condition(payload: Expression, part: str, value: Expression) -> Expression:
     """Whether a JSON text has a field of this name with a value, a text or a number."""
     quoted = F.concat(F.lit("\\Q"), value, F.lit("\\E"))
-    plain = F.lit('(?i)"' + _escaped(part) + '"\\s*:\\s*"?')
+    plain = F.lit('(?i)"' + _escape_pattern(part) + '"\\s*:\\s*"?')
     return F.rlike(payload, F.concat(plain, quoted, F.lit('["\\s,}\\]]')))
 
 
-def _escaped(part: str) -> str:
+def _escape_pattern(part: str) -> str:
     return "".join(sign if sign.isalnum() else f"\\{sign}" for sign in part)
 
 
-def _unread(session: TableSession, table: TableName) -> int:
+def _count_unreadable(session: TableSession, table: TableName) -> int:
     """How many letters of the table are no JSON."""
     payload = F.col("payload").cast("string")
     is_json: Sequence[Expression] = [F.startswith(F.ltrim(payload), F.lit(sign)) for sign in ("{", "[")]
-    return _own(session, _read(session, table)).where(~F.coalesce(reduce(or_, is_json), F.lit(False))).count()
+    return (
+        _select_own(session, _read_dead_letters(session, table))
+        .where(~F.coalesce(reduce(or_, is_json), F.lit(False)))
+        .count()
+    )

@@ -10,18 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import last_with_other_columns
+from arctic_runtime.catalog.observe import find_last_with_other_columns
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
-from arctic_runtime.model.expiry import trimmed_until
+from arctic_runtime.model.expiry import read_trimmed_age
 from arctic_runtime.model.properties import FORGOTTEN, REPAIRED
 from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER, column, current_rows, folded_rows, read_table
-from arctic_runtime.spark.tables.sameness import differ
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.tables.frames import COMMIT_ORDER, read_current_rows, read_folded_rows, read_table, to_column
+from arctic_runtime.spark.tables.sameness import write_difference
 from arctic_runtime.thresholds import ReportThresholds, Thresholds
 
 _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")
@@ -37,7 +37,7 @@ class Finding:
     left_out: str = ""
 
 
-def broken_promises(
+def list_broken_promises(
     spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
 ) -> tuple[str, ...]:
     """The promises that a table and its change table break, whatever the query gives.
@@ -45,33 +45,35 @@ def broken_promises(
     Cost: both tables are read once or twice, and moved by key.
     """
     thresholds = reader.thresholds
-    found = (
-        changes_fold_to_the_table(spark, model, state, shape, thresholds),
-        keys_are_unique(spark, model, state, thresholds),
-        *history(spark, reader, model, state, shape),
+    findings = (
+        check_changes_fold_to_table(spark, model, state, shape, thresholds),
+        check_unique_keys(spark, model, state, thresholds),
+        *check_history(spark, reader, model, state, shape),
     )
-    return tuple(finding.check for finding in found if finding.broken)
+    return tuple(finding.check for finding in findings if finding.broken)
 
 
-def changes_fold_to_the_table(
+def check_changes_fold_to_table(
     spark: SparkSession, model: Model, state: TableState, shape: Shape, thresholds: Thresholds
 ) -> Finding:
     """The newest change of every key gives the table's row."""
     assert state.changes is not None
-    folded = folded_rows(spark, model, state.changes)
-    return compared(spark, model, state, folded, shape, "the changes fold to the table", thresholds)
+    folded = read_folded_rows(spark, model, state.changes)
+    return compare_rows(spark, model, state, folded, shape, "the changes fold to the table", thresholds)
 
 
-def keys_are_unique(spark: SparkSession, model: Model, state: TableState, thresholds: Thresholds) -> Finding:
+def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thresholds: Thresholds) -> Finding:
     """A comparison by key would not see that a row is there twice."""
-    table = current_rows(spark, model, state, thresholds.pruning)
+    table = read_current_rows(spark, model, state, thresholds.pruning)
     assert table is not None
-    key = [column(part) for part in model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
+    key = [to_column(part) for part in model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
     counted = table.groupBy(*key).agg(F.count(F.lit(1)).alias("__arctic_rows"))
-    return finding("each key stands once in the table", counted.where(F.col("__arctic_rows") > 1), thresholds.reports)
+    return build_finding(
+        "each key stands once in the table", counted.where(F.col("__arctic_rows") > 1), thresholds.reports
+    )
 
 
-def compared(
+def compare_rows(
     spark: SparkSession,
     model: Model,
     state: TableState,
@@ -81,12 +83,14 @@ def compared(
     thresholds: Thresholds,
 ) -> Finding:
     """What would have to change for the table to be as expected."""
-    differences = state_changes(expected, current_rows(spark, model, state, thresholds.pruning), shape)
+    differences = diff_states(expected, read_current_rows(spark, model, state, thresholds.pruning), shape)
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
-    return finding(check, shown, thresholds.reports)
+    return build_finding(check, shown, thresholds.reports)
 
 
-def history(spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape) -> list[Finding]:
+def check_history(
+    spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
+) -> list[Finding]:
     """The promises of change rows, all in one pass: a finding for each, of at most `sampled_rows` together.
 
     Rows up to a repair are left out: they may break promises for good. Later rows follow from what these fold to.
@@ -94,25 +98,25 @@ def history(spark: SparkSession, reader: CatalogReader, model: Model, state: Tab
     assert state.changes is not None
     limits, properties = reader.thresholds.reports, state.changes.properties
     forgotten = int(properties.get(FORGOTTEN, 0))
-    other_columns = max(last_with_other_columns(reader, model.table.changes), forgotten)
-    rules = _rules(shape, other_columns, max(trimmed_until(properties).sequence, forgotten))
+    other_columns = max(find_last_with_other_columns(reader, model.table.changes), forgotten)
+    rules = _build_rules(shape, other_columns, max(read_trimmed_age(properties).sequence, forgotten))
     breaks = F.array_compact(F.array(*[F.when(rule, F.lit(check)) for check, rule in rules.items()]))
-    changes = _with_previous(_all_changes(spark, model, state), shape, state.changes.keeps_all)
+    changes = _add_previous(_read_all_changes(spark, model, state), shape, state.changes.keeps_all)
     placed = changes.withColumn("__arctic_breaks", breaks)
     is_later = F.col("__arctic_place") > int(properties.get(REPAIRED, 0))
     broken = placed.where(is_later & (F.size("__arctic_breaks") > 0)).drop(*_HELD).limit(limits.sampled_rows)
     rows = [row.asDict(recursive=True) for row in broken.collect()]
-    found = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
-    by_check = {check: tuple(text for checks, text in found if check in checks) for check in rules}
+    broken_rows = [(set(row.pop("__arctic_breaks")), str(row)) for row in rows]
+    by_check = {check: tuple(text for checks, text in broken_rows if check in checks) for check in rules}
     return [Finding(check, len(examples), examples[: limits.examples]) for check, examples in by_check.items()]
 
 
-def _with_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFrame:
-    key = [column(part) for part in shape.key] or [F.lit(0)]
+def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFrame:
+    key = [to_column(part) for part in shape.key] or [F.lit(0)]
     order = Over.partitionBy(*key).orderBy(F.col("__arctic_place"), F.col(SEQUENCE))
     place = [F.col("__arctic_place"), *([F.col(SEQUENCE)] if keeps_all else [])]
     copies = Over.partitionBy(*key, *place).orderBy(F.col(SEQUENCE))
-    image = F.struct(*[column(kept.name) for kept in shape.rest] or [F.lit(True).alias("exists")])
+    image = F.struct(*[to_column(column.name) for column in shape.rest] or [F.lit(True).alias("exists")])
     return changes.withColumn("__arctic_place", F.col(COMMIT_ORDER)).withColumns(
         {
             "__arctic_previous": F.lag(image).over(order),
@@ -122,7 +126,7 @@ def _with_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFra
     )
 
 
-def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
+def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
     """Promise → the change rows that break it.
 
     Rows up to the commit `other_columns_until` may have differed in columns that are gone, or say what a row is once
@@ -142,8 +146,8 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     if not shape.rest:
         return rules
     has_before = F.col(BEFORE).isNotNull()
-    is_previous = _same(("__arctic_previous",), (BEFORE,), shape)
-    unchanged = _same((BEFORE,), (), shape)
+    is_previous = _build_sameness(("__arctic_previous",), (BEFORE,), shape)
+    unchanged = _build_sameness((BEFORE,), (), shape)
     return {
         **rules,
         "a delete with _before deletes an existing row": (action == DELETE) & has_before & absent,
@@ -156,18 +160,22 @@ def _rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Ex
     }
 
 
-def _same(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
+def _build_sameness(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
     """Whether two images of a row are alike, which are in structs of these names, or in the row itself."""
-    return ~F.expr(differ((name(*left, of.name), name(*right, of.name), of.type) for of in shape.rest))
+    return ~F.expr(
+        write_difference(
+            (quote_name(*left, column.name), quote_name(*right, column.name), column.type) for column in shape.rest
+        )
+    )
 
 
-def _all_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+def _read_all_changes(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
     assert state.changes is not None
     assert state.changes.head is not None
     return read_table(spark, model.table.changes, state.changes.head.snapshot)
 
 
-def finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
+def build_finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
     """How many rows break a check, at most `sampled_rows`, and a few of them."""
     rows = broken.limit(thresholds.sampled_rows).collect()
     shown = tuple(str(row.asDict(recursive=True)) for row in rows[: thresholds.examples])

@@ -20,12 +20,12 @@ from sqlglot.errors import SqlglotError
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.model.names import TableName, named_table
-from arctic_runtime.model.spark_sql import literals, write
+from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.model.names import TableName, parse_table_name
+from arctic_runtime.model.spark_sql import list_literals, write_sql
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import name, own_query, statement
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, trust_query
 
 _JUDGING = {
     # Named queries are written out where they are read: their numbers would differ in any two plans.
@@ -48,20 +48,20 @@ class Verdict:
     because: str = ""
 
 
-def check_same(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
+def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
     """Raises NotMaintained where a model's query, or one of the views that it reads, is another one to Spark."""
-    _check(judge(spark, model.sql, model.table), "the query")
-    for of, sql in views.items():
-        table = named_table(of, model.table)
-        with _current(spark, table) if _has_short_names(parse(sql)) else nullcontext():
-            _check(judge(spark, sql, table), f"the view {of}")
+    _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
+    for view, sql in views.items():
+        table = parse_table_name(view, model.table)
+        with _use_namespace(spark, table) if _has_short_names(parse_query(sql)) else nullcontext():
+            _check_verdict(compare_with_spark(spark, sql, table), f"the view {view}")
 
 
 def check_predicates(query: DataFrame, model: Model) -> None:
     """Raises ConfigError where a contract's check is another one to Spark than the one that rows are held against."""
     query.createOrReplaceTempView(_CHECKED)
     for check in model.checks:
-        verdict = _judged_check(query.sparkSession, check)
+        verdict = _compare_check(query.sparkSession, check)
         if not verdict.is_same:
             raise ConfigError(
                 f"{model.table}: Spark and dbt-arctic read a check constraint differently, so it can't be enforced.\n"
@@ -70,100 +70,102 @@ def check_predicates(query: DataFrame, model: Model) -> None:
             )
 
 
-def _judged_check(spark: SparkSession, check: str) -> Verdict:
-    select = statement("SELECT ({check}\n) AS held FROM {rows}", check=own_query(check), rows=name(_CHECKED))
-    return judge(spark, select)
+def _compare_check(spark: SparkSession, check: str) -> Verdict:
+    select = fill_statement(
+        "SELECT ({check}\n) AS held FROM {rows}", check=trust_query(check), rows=quote_name(_CHECKED)
+    )
+    return compare_with_spark(spark, select)
 
 
-def _check(verdict: Verdict, what: str) -> None:
+def _check_verdict(verdict: Verdict, what: str) -> None:
     if not verdict.is_same:
         raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {what} differently: {verdict.because}")
 
 
-def judge(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
+def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
     """Spark's word on a query, whose names of tables we complete by the catalog and the schema of `at`.
 
     Raises NotMaintained where our parser refuses it, and Spark's own error where Spark does.
     """
-    query = parse(sql)
+    query = parse_query(sql)
     if at is not None:
-        _complete(query, at)
-    if _hides_names(query):
+        _complete_names(query, at)
+    if _has_shadowed_cte(query):
         return Verdict(False, "a WITH inside another one gives a name that the outer one gives as well")
     try:
-        written = write(query)
+        written = write_sql(query)
     except (SqlglotError, ValueError) as error:
-        return Verdict(False, f"it can't be written back: {_first_line(error)}")
-    with settings(spark, _JUDGING):
-        return _compared(spark, sql, written)
+        return Verdict(False, f"it can't be written back: {_get_first_line(error)}")
+    with override_settings(spark, _JUDGING):
+        return _compare_plans(spark, sql, written)
 
 
-def _compared(spark: SparkSession, sql: str, written: str) -> Verdict:
+def _compare_plans(spark: SparkSession, sql: str, written: str) -> Verdict:
     one = spark.sql(sql)
-    fields = _fields(one)
+    fields = _list_fields(one)
     try:
         other = spark.sql(written)
-        found = _fields(other)
+        spark_fields = _list_fields(other)
     except (AnalysisException, ParseException) as error:
-        return Verdict(False, f"Spark does not take it as it is written back: {_first_line(error)}")
-    if fields != found:
-        return Verdict(False, _first_difference(fields, found))
+        return Verdict(False, f"Spark does not take it as it is written back: {_get_first_line(error)}")
+    if fields != spark_fields:
+        return Verdict(False, _find_first_difference(fields, spark_fields))
     if one.sameSemantics(other):
         return Verdict(True)
-    plans, others = plans_of(spark, sql), plans_of(spark, written)
+    plans, others = explain_plans(spark, sql), explain_plans(spark, written)
     has_same_plan = plans.get("Optimized") == others.get("Optimized") is not None
-    if has_same_plan and literals(sql) == literals(written):
+    if has_same_plan and list_literals(sql) == list_literals(written):
         return Verdict(True)
-    return Verdict(False, _first_difference(_lines(plans), _lines(others)))
+    return Verdict(False, _find_first_difference(_list_analyzed_lines(plans), _list_analyzed_lines(others)))
 
 
-def _fields(frame: DataFrame) -> list[str]:
+def _list_fields(frame: DataFrame) -> list[str]:
     """Types and names of columns; a name that Spark makes of an expression is not one that anybody gave."""
     return [
         f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
     ]
 
 
-def plans_of(spark: SparkSession, sql: str) -> dict[str, str]:
+def explain_plans(spark: SparkSession, sql: str) -> dict[str, str]:
     """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
-    explained = spark.sql(statement("EXPLAIN EXTENDED {query}", query=own_query(sql))).collect()[0][0]
-    return {of: _numbered(plan) for of, plan in _SECTION.findall(explained)}
+    explained = spark.sql(fill_statement("EXPLAIN EXTENDED {query}", query=trust_query(sql))).collect()[0][0]
+    return {plan_name: _renumber_columns(plan) for plan_name, plan in _SECTION.findall(explained)}
 
 
-def _numbered(plan: str) -> str:
+def _renumber_columns(plan: str) -> str:
     numbers: dict[str, int] = {}
     return _NUMBER.sub(lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", plan)
 
 
-def _lines(plans: dict[str, str]) -> list[str]:
+def _list_analyzed_lines(plans: dict[str, str]) -> list[str]:
     """The lines of the first plan that Spark explains with columns resolved."""
     return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
 
 
-def _first_difference(one: list[str], other: list[str]) -> str:
+def _find_first_difference(one: list[str], other: list[str]) -> str:
     left, right = next(((a, b) for a, b in zip_longest(one, other, fillvalue="") if a != b), ("", ""))
-    parts = zip_longest(_parts(left), _parts(right), fillvalue="")
+    parts = zip_longest(_split_at_commas(left), _split_at_commas(right), fillvalue="")
     left, right = next(((a, b) for a, b in parts if a != b), (left, right))
     return f"Spark reads `{left[:_SHOWN]}`, and of what is written back `{right[:_SHOWN]}`"
 
 
-def _parts(line: str) -> list[str]:
+def _split_at_commas(line: str) -> list[str]:
     """What stands between commas outside of parentheses, of a list in brackets or of the whole line."""
-    found, depth = [""], 0
+    pieces, depth = [""], 0
     for character in line.partition("[")[2].rpartition("]")[0] or line:
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth == 0:
-            found.append("")
+            pieces.append("")
         else:
-            found[-1] += character
-    return [part.strip() for part in found]
+            pieces[-1] += character
+    return [part.strip() for part in pieces]
 
 
 @contextmanager
-def _current(spark: SparkSession, table: TableName) -> Iterator[None]:
+def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
     """The catalog and the schema of a table as those of the session, for a while."""
     catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
-    spark.sql(statement("USE {schema}", schema=name(table.catalog, table.schema)))
+    spark.sql(fill_statement("USE {schema}", schema=quote_name(table.catalog, table.schema)))
     try:
         yield
     finally:
@@ -171,42 +173,44 @@ def _current(spark: SparkSession, table: TableName) -> Iterator[None]:
         spark.catalog.setCurrentCatalog("spark_catalog")
         spark.catalog.setCurrentCatalog(catalog)
         if schema:
-            spark.sql(statement("USE {schema}", schema=name(catalog, schema)))
+            spark.sql(fill_statement("USE {schema}", schema=quote_name(catalog, schema)))
 
 
 def _has_short_names(query: exp.Query) -> bool:
     """Whether a query names tables by fewer than all levels."""
-    return next(_short(query), None) is not None
+    return next(_list_short_names(query), None) is not None
 
 
-def _short(query: exp.Query) -> Iterator[exp.Table]:
-    named = _names(query.find_all(exp.CTE))
+def _list_short_names(query: exp.Query) -> Iterator[exp.Table]:
+    named = _list_names(query.find_all(exp.CTE))
     for table in query.find_all(exp.Table):
         is_table = isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
         if is_table and not table.catalog:
             yield table
 
 
-def _complete(query: exp.Query, at: TableName) -> None:
+def _complete_names(query: exp.Query, at: TableName) -> None:
     """Writes out which tables the analysis takes names for."""
-    for table in list(_short(query)):
+    for table in list(_list_short_names(query)):
         table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
         table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
 
 
-def _hides_names(query: exp.Query) -> bool:
+def _has_shadowed_cte(query: exp.Query) -> bool:
     """Whether a WITH has a name that another one around it has as well, of which Spark knows two readings."""
-    return any(_names(clause.expressions) & _names(_inner(clause)) for clause in query.find_all(exp.With))
+    return any(
+        _list_names(clause.expressions) & _list_names(_list_inner_ctes(clause)) for clause in query.find_all(exp.With)
+    )
 
 
-def _inner(clause: exp.With) -> list[exp.CTE]:
+def _list_inner_ctes(clause: exp.With) -> list[exp.CTE]:
     assert clause.parent is not None
     return [cte for cte in clause.parent.find_all(exp.CTE) if cte.parent is not clause]
 
 
-def _names(named: Iterable[exp.Expr]) -> set[str]:
+def _list_names(named: Iterable[exp.Expr]) -> set[str]:
     return {cte.alias.lower() for cte in named}
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]

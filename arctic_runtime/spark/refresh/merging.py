@@ -8,12 +8,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
-from arctic_runtime.model.merge_columns import FUNCTIONS, function_of
+from arctic_runtime.model.merge_columns import FUNCTIONS, get_function
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, type_name
 from arctic_runtime.spark.refresh import present
-from arctic_runtime.spark.refresh.diff import key_images
+from arctic_runtime.spark.refresh.diff import list_key_images
 
 GIVES = "gives"
 """Whether an event says what the row is now; retractions and deletes do not."""
@@ -49,8 +49,8 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     has_deletes = model.config.delete_when is not None or model.config.truncate_when is not None
     since = since_last_delete(events, shape) if has_deletes else events
     given = since.withColumn(GIVES, ~F.col("deleted") & (F.col("sign") > 0))
-    return given.groupBy(*key_images(shape)).agg(
-        *[F.expr(aliased(value, f"a{i}")) for i, value in folded(model, shape).items()],
+    return given.groupBy(*list_key_images(shape)).agg(
+        *[F.expr(alias_as(value, f"a{i}")) for i, value in folded(model, shape).items()],
         *[F.expr(of) for of in brought(present.flags(model, shape))],
         F.bool_and("deleted").alias("deleted"),
         F.bool_or("deleted").alias("reset"),
@@ -62,7 +62,7 @@ def fold(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
 
 def since_last_delete(events: DataFrame, shape: Shape) -> DataFrame:
     """The events of each key from its last delete on, by the columns `deleted` and `order`, and the key's images."""
-    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*key_images(shape)))
+    last_delete = F.max(F.when(F.col("deleted"), F.col("order"))).over(Window.partitionBy(*list_key_images(shape)))
     return events.withColumn("last_delete", last_delete).where("last_delete is null or order >= last_delete")
 
 
@@ -74,7 +74,7 @@ def said(place: int) -> str:
 def brought(places: Sequence[int]) -> list[Sql]:
     """Aggregates that say of columns which events may lack whether any event brings them."""
     any_has = "bool_or(gives AND {has})"
-    return [aliased(statement(any_has, has=name(present.flag(i))), said(i)) for i in places]
+    return [alias_as(fill_statement(any_has, has=quote_name(present.flag(i))), said(i)) for i in places]
 
 
 def blend(model: Model, joined: DataFrame, shape: Shape) -> DataFrame:
@@ -96,9 +96,9 @@ def blended(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict
     """The values of columns where a row is there, or is not, by their places; only of those with some functions."""
     case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
     functions, places = _functions(model, shape).items(), present.flags(model, shape)
-    is_said = {i: name(said(i)) if i in places else name(GIVES) for i, _ in functions}
+    is_said = {i: quote_name(said(i)) if i in places else quote_name(GIVES) for i, _ in functions}
     return {
-        i: statement(case, blended=_typed(_BLENDED[function], i, shape, said=is_said[i]), a=name(f"a{i}"))
+        i: fill_statement(case, blended=_typed(_BLENDED[function], i, shape, said=is_said[i]), a=quote_name(f"a{i}"))
         for i, function in functions
         if function in only
     }
@@ -107,10 +107,10 @@ def blended(model: Model, shape: Shape, only: Sequence[str] = FUNCTIONS) -> dict
 def _functions(model: Model, shape: Shape) -> dict[int, str]:
     """The function of each column outside the key, by its place."""
     config = model.config
-    named = {i: function_of(config.merge_columns, config.on_match, of.name) for i, of in enumerate(shape.columns)}
+    named = {i: get_function(config.merge_columns, config.on_match, of.name) for i, of in enumerate(shape.columns)}
     return {i: function for i, function in named.items() if not shape.is_key(shape.columns[i].name)}
 
 
 def _typed(template: LiteralString, place: int, shape: Shape, **parts: Sql) -> Sql:
-    value = statement(template, a=name(f"a{place}"), b=name(f"b{place}"), **parts)
-    return statement("CAST({value} AS {kind})", value=value, kind=type_name(shape.columns[place].type))
+    value = fill_statement(template, a=quote_name(f"a{place}"), b=quote_name(f"b{place}"), **parts)
+    return fill_statement("CAST({value} AS {kind})", value=value, kind=type_name(shape.columns[place].type))

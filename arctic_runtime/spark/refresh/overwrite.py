@@ -8,30 +8,30 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, plain_columns
+from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, strip_change_columns
 from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
-from arctic_runtime.model.shape import DELETE, Shape, shape_of
-from arctic_runtime.model.state import not_built
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.shape import DELETE, Shape, build_shape
+from arctic_runtime.model.state import build_not_built_error
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.decide import Request, decide
-from arctic_runtime.spark.engine.statement import name
-from arctic_runtime.spark.refresh.diff import state_changes
+from arctic_runtime.plan.decide import Request, decide_refresh
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.refresh.diff import diff_states
 from arctic_runtime.spark.refresh.events import is_in
 from arctic_runtime.spark.refresh.late import seen
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.append import publish
-from arctic_runtime.spark.tables.frames import as_key, columns_of, current_rows, examples, match
+from arctic_runtime.spark.tables.append import publish_changes
+from arctic_runtime.spark.tables.frames import as_key, format_examples, list_frame_columns, match_key, read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def overwrite(
+def overwrite_with_source(
     refresh: Refresh, source: TableName, as_of: str, partition: Mapping[str, str] | None = None
 ) -> dict[str, int]:
     """Makes a table of change events hold what `source` has, as of a place in their order; returns rows by action.
@@ -47,36 +47,36 @@ def overwrite(
     """
     _check_model(refresh.model)
     part = read_part(refresh.model, partition or {})
-    return retried(
-        partial(_overwritten, refresh, source, as_of, part), refresh.table.reader.thresholds.commits.attempts
+    return retry_on_conflict(
+        partial(_overwrite_once, refresh, source, as_of, part), refresh.table.reader.thresholds.commits.attempts
     )
 
 
-def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
+def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part) -> dict[str, int]:
     session, upstreams = refresh.table, refresh.planner.observe_upstreams()
-    state = session.reconciled(session.observe())
-    last = last_run(state.changes)
+    state = session.reconcile_until_done(session.observe_state())
+    last = find_last_run(state.changes)
     if state.changes is None or state.changes.head is None or state.base is None or last is None:
-        raise not_built(session.model.table)
-    decide(session.model, state, upstreams, Request(), session.reader.thresholds)
-    context = session.context(state)
-    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    part, known = _part(session, shape, asked), (last.declared or Declared())
-    written = _place(session, shape, as_of, known.before(part))
-    rows = context.spark.table(name(*source.parts))
+        raise build_not_built_error(session.model.table)
+    decide_refresh(session.model, state, upstreams, Request(), session.reader.thresholds)
+    context = session.build_context(state)
+    shape = build_shape(session.model, state, strip_change_columns(state.changes.columns))
+    part, known = _resolve_partition(session, shape, asked), (last.declared or Declared())
+    written = _resolve_position(session, shape, as_of, known.list_earlier_positions(part))
+    rows = context.spark.table(quote_name(*source.parts))
     _check_columns(session.model, rows, shape)
     _check_rows(session.model, rows, part, shape)
-    place = marks.latest(written, shape.sequence_type)
-    log = seen(context.spark, session.model, state.changes, upstreams, offsets_of(last))
+    place = marks.read_latest(written, shape.sequence_type)
+    log = seen(context.spark, session.model, state.changes, upstreams, get_offsets(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(session.model.config.primary_key)).distinct()
-    old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
+    old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning)
     assert old is not None
-    declared = _without(rows, later, session.model)
-    replaced = _without(_replaced(old, rows, part, shape), later, session.model)
-    found = state_changes(declared, replaced, shape)
+    declared = _exclude_keys(rows, later, session.model)
+    replaced = _exclude_keys(_select_replaced_rows(old, rows, part, shape), later, session.model)
+    change_rows = diff_states(declared, replaced, shape)
     # What left a partition may be in another one as of then: an event that says so may still come.
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
-    found = found.withColumn(SEQUENCE, F.when(is_known, place))
+    change_rows = change_rows.withColumn(SEQUENCE, F.when(is_known, place))
     commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
     summary = RunSummary(
         run=context.token,
@@ -89,36 +89,39 @@ def _overwritten(refresh: Refresh, source: TableName, as_of: str, asked: Part) -
         position=last.position,
         position_events=last.position_events,
         restored=last.restored,
-        declared=known.and_also(part, written),
+        declared=known.add_declaration(part, written),
     )
-    appended = publish(ChangeSet(commit, found, shape, summary), context)
-    session.reconciled(session.observe())
+    appended = publish_changes(ChangeSet(commit, change_rows, shape, summary), context)
+    session.reconcile_until_done(session.observe_state())
     return appended.rows
 
 
-def _replaced(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
+def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
     """The table's rows that a declaration is about: those of the partition, and those that it says are there."""
     if part == WHOLE:
         return old
     elsewhere = old.where(~F.coalesce(is_in(part, shape), F.lit(False)))
-    moved = elsewhere.join(rows.select(*as_key(shape.key)), match(elsewhere, shape.key), "left_semi")
+    moved = elsewhere.join(rows.select(*as_key(shape.key)), match_key(elsewhere, shape.key), "left_semi")
     return old.where(is_in(part, shape)).unionByName(moved)
 
 
-def _part(session: TableSession, shape: Shape, asked: Part) -> Part:
+def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part:
     """The partition with its values as the table has them; raises ConfigError where one can't be a value."""
     if asked == WHOLE:
         return WHOLE
-    kept = [find_column(shape.columns, of) for of, _ in asked]
-    values = ((F.lit(value), of.type) for of, (_, value) in zip(kept, asked, strict=True) if of)
-    typed = [marks.written(value.try_cast(kind), kind) for value, kind in values]
+    partition_columns = [find_column(shape.columns, column) for column, _ in asked]
+    values = (
+        (F.lit(value), column.type) for column, (_, value) in zip(partition_columns, asked, strict=True) if column
+    )
+    typed = [marks.write_sequence_text(value.try_cast(kind), kind) for value, kind in values]
     (row,) = session.spark().range(1).select(*typed).collect()
-    for of, (given, value), found in zip(kept, asked, row, strict=True):
-        if of is not None and found is None:
+    for column, (given_name, value), typed_value in zip(partition_columns, asked, row, strict=True):
+        if column is not None and typed_value is None:
             raise ConfigError(
-                f"{session.model.table}: {value!r} is not a valid value of `{given}`, which has the type {of.type}"
+                f"{session.model.table}: {value!r} is not a valid value of `{given_name}`, "
+                f"which has the type {column.type}"
             )
-    return tuple((given, str(found)) for (given, _), found in zip(asked, row, strict=True))
+    return tuple((given_name, str(typed_value)) for (given_name, _), typed_value in zip(asked, row, strict=True))
 
 
 def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None:
@@ -126,12 +129,12 @@ def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None
     if strange:
         raise DataError(
             f"{model.table}: the given rows contain rows outside of {describe_part(part)}; nothing was written.\n"
-            f"{examples(strange)}  what to do: filter these rows out, or declare all rows of the table"
+            f"{format_examples(strange)}  what to do: filter these rows out, or declare all rows of the table"
         )
 
 
-def _without(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:
-    return rows.join(keys, match(rows, model.config.primary_key), "left_anti")
+def _exclude_keys(rows: DataFrame, keys: DataFrame, model: Model) -> DataFrame:
+    return rows.join(keys, match_key(rows, model.config.primary_key), "left_anti")
 
 
 def _check_model(model: Model) -> None:
@@ -162,13 +165,13 @@ def _check_model(model: Model) -> None:
         )
 
 
-def _place(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
+def _resolve_position(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
     """A place as `marks` writes it; raises ConfigError where it is none, or older than one of those `before`."""
     kind = shape.sequence_type
-    given, places = F.lit(as_of).try_cast(kind), [marks.latest(of, kind) for of in before]
+    given_position, places = F.lit(as_of).try_cast(kind), [marks.read_latest(position, kind) for position in before]
     newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)
-    written = marks.written(given, kind), marks.written(newest, kind)
-    asked = [(given < newest).alias("older"), written[0].alias("place"), written[1].alias("newest")]
+    written = marks.write_sequence_text(given_position, kind), marks.write_sequence_text(newest, kind)
+    asked = [(given_position < newest).alias("older"), written[0].alias("place"), written[1].alias("newest")]
     row = session.spark().range(1).select(*asked).collect()[0]
     if row["place"] is None:
         raise ConfigError(
@@ -186,11 +189,11 @@ def _place(session: TableSession, shape: Shape, as_of: str, before: Sequence[str
 
 
 def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:
-    found = columns_of(rows)
-    missing = [of.name for of in shape.columns if find_column(found, of.name) is None]
+    row_columns = list_frame_columns(rows)
+    missing = [column.name for column in shape.columns if find_column(row_columns, column.name) is None]
     if missing:
         raise ConfigError(
             f"{model.table}: the given rows lack columns of the table; nothing was written.\n"
-            f"  missing: {', '.join(missing)}\n  found: {', '.join(of.name for of in found)}\n"
+            f"  missing: {', '.join(missing)}\n  found: {', '.join(column.name for column in row_columns)}\n"
             "  what to do: add these columns, with null for unknown values"
         )

@@ -9,27 +9,27 @@ from functools import partial
 
 from arctic_runtime.catalog.manifests import observe_placement
 from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source
-from arctic_runtime.catalog.observe_views import view_sql
+from arctic_runtime.catalog.observe_views import read_view_sql
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.removals import with_removals
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.day_texts import DayTexts, day_texts
-from arctic_runtime.ivm.frontend.reads import Reads, reads
+from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
+from arctic_runtime.ivm.frontend.reads import Reads, find_reads
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
-from arctic_runtime.model.layout import laid_out_anew
-from arctic_runtime.model.names import changes_read
+from arctic_runtime.model.layout import apply_configured_layout
+from arctic_runtime.model.names import list_changes_read
 from arctic_runtime.model.placement import Placement
-from arctic_runtime.model.run_summary import RunSummary, last_run, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.decide import Decision, Request, decide
-from arctic_runtime.plan.fingerprint import settings_with_effect
-from arctic_runtime.plan.increment import Upstreams, analysis
-from arctic_runtime.plan.reconcile import reconcile, stale_branches
+from arctic_runtime.plan.decide import Decision, Request, decide_refresh
+from arctic_runtime.plan.fingerprint import select_effective_settings
+from arctic_runtime.plan.increment import Upstreams, analyse_model
+from arctic_runtime.plan.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.spark.tables.timings import Timings
 
 NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
@@ -86,126 +86,138 @@ class RefreshPlanner:
     ) -> None:
         self.pins = pins or PinnedSnapshots()
         self.request = request or Request()
-        self.model = laid_out_anew(model) if self.request.full_refresh else model
+        self.model = apply_configured_layout(model) if self.request.full_refresh else model
         self.reader = reader
-        self.settings = settings_with_effect(reader.profile.session_settings())
+        self.settings = select_effective_settings(reader.profile.build_session_settings())
         self.now = now or datetime.datetime.now(datetime.timezone.utc)
         self.timings = Timings()
 
-    def plan(self, request: Request | None = None) -> PlannedRefresh:
+    def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
         """Observes the model and its upstreams, and decides what follows, for the planner's request or another one.
 
         Raises ConfigError, SourceError, and CatalogError where the catalog does not answer.
         """
-        with self.timings.timed("observe"):
-            state = self.observe()
-            decision, upstreams = self._decided(state, request or self.request)
+        with self.timings.measure_step("observe"):
+            state = self.observe_state()
+            decision, upstreams = self._decide_and_observe(state, request or self.request)
             return PlannedRefresh(state, upstreams, decision)
 
-    def _decided(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
+    def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
         """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
         pinned = self.observe_upstreams(self.pins)
-        if _is_behind(pinned, offsets_of(last_run(state.log))):
+        if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
-            return self._decide(state, newest, request), newest
-        decision = self._decide(state, pinned, request)
+            return self._decide_mode(state, newest, request), newest
+        decision = self._decide_mode(state, pinned, request)
         if decision.mode not in ("create", "full"):
             return decision, pinned
         newest = self.observe_upstreams()
-        return (decision if newest == pinned else self._decide(state, newest, request)), newest
+        return (decision if newest == pinned else self._decide_mode(state, newest, request)), newest
 
-    def _decide(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
-        upstreams = with_day_texts(self._with_removals(state, upstreams), last_run(state.changes))
-        return decide(self.model, state, upstreams, request, self.reader.thresholds)
+    def _decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+        upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))
+        return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
-    def _with_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
+    def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
         """Upstreams of events that tell which of their rows were deleted since the last run."""
-        offsets = offsets_of(last_run(state.log))
+        offsets = get_offsets(find_last_run(state.log))
         if self.model.config.input != "changes":
             return upstreams
-        found = {
+        states = {
             name: with_removals(self.reader, source, offsets[name]) if source and name in offsets else source
             for name, source in upstreams.states.items()
         }
-        return replace(upstreams, states=found)
+        return replace(upstreams, states=states)
 
-    def unchanged(self, planned: PlannedRefresh) -> Outcome | None:
+    def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
         """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
-        if planned.decision.mode != "unchanged" or reconcile(self.model, planned.state, self.reader.thresholds.merge):
+        if planned.decision.mode != "unchanged" or plan_reconciliation(
+            self.model, planned.state, self.reader.thresholds.merge
+        ):
             return None
-        self.pins.forget(self.model.table)
-        return self.outcome(planned.decision, NO_ROWS, planned.state)
+        self.pins.invalidate_table(self.model.table)
+        return self.build_outcome(planned.decision, NO_ROWS, planned.state)
 
-    def explain(self) -> Plan:
+    def explain_refresh(self) -> Plan:
         """The plan of the next run, without running it; raises ConfigError for a table that no run makes."""
         if self.model.ingested_from is not None:
             raise ConfigError(
                 f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.\n"
                 "  what to do: `arctic status` shows the table, and `arctic ingest` brings it up to date"
             )
-        state = self.observe()
+        state = self.observe_state()
         upstreams = self.observe_upstreams()
-        decision = self._decide(state, upstreams, self.request)
+        decision = self._decide_mode(state, upstreams, self.request)
         head = state.log.head if state.log else None
-        steps: list[Step | AppendChanges] = [*reconcile(self.model, state, self.reader.thresholds.merge)]
+        steps: list[Step | AppendChanges] = [*plan_reconciliation(self.model, state, self.reader.thresholds.merge)]
         if decision.mode != "unchanged":
-            steps += stale_branches(self.model, state, self.now, self.reader.thresholds.expiry)
+            steps += plan_branch_cleanup(self.model, state, self.now, self.reader.thresholds.expiry)
             steps.append(AppendChanges(self.model.log, head.snapshot if head else 0, decision.mode, decision.reason))
-        return Plan(decision, tuple(steps), self._joins(upstreams))
+        return Plan(decision, tuple(steps), self._describe_joins(upstreams))
 
-    def _joins(self, upstreams: Upstreams) -> tuple[str, ...]:
+    def _describe_joins(self, upstreams: Upstreams) -> tuple[str, ...]:
         if self.model.config.input == "changes":
             return ()
         try:
-            analysed, _ = analysis(self.model, upstreams)
+            analysed, _ = analyse_model(self.model, upstreams)
         except NotMaintained:
             return ()
-        found = [state for state in upstreams.states.values() if state is not None and state.base is not None]
-        placed = {of.name: observe_placement(self.reader, of.base) for of in found if of.base is not None}
-        behind = [of.name for of in found if of.base != of.name and (not of.bases or of.bases[-1][1] != of.version)]
+        based_sources = [state for state in upstreams.states.values() if state is not None and state.base is not None]
+        placed = {
+            source.name: observe_placement(self.reader, source.base)
+            for source in based_sources
+            if source.base is not None
+        }
+        behind = [
+            source.name
+            for source in based_sources
+            if source.base != source.name and (not source.bases or source.bases[-1][1] != source.version)
+        ]
         unmerged = Placement(otherwise="has changes that are not merged yet; `arctic compact` merges them")
         return describe_joins(analysed.tree, placed | dict.fromkeys(behind, unmerged))
 
-    def observe(self) -> TableState:
+    def observe_state(self) -> TableState:
         return observe_model(self.reader, self.model)
 
     def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
         """The version of every table that the query reads, also through views: the pinned version, else the newest."""
         known = pins or PinnedSnapshots()
         if self.model.config.input == "changes":
-            names = changes_read(self.model.sql)
+            names = list_changes_read(self.model.sql)
             states = {
-                str(source): known.first(source, partial(observe_source, self.reader, source)) for source in names
+                str(source): known.get_first(source, partial(observe_source, self.reader, source)) for source in names
             }
             return Upstreams(states, settings=self.settings)
-        found: dict[str, SourceState | None] = {}
+        states_by_name: dict[str, SourceState | None] = {}
         views: dict[str, str] = {}
         queries: list[Reads] = []
         waiting = [(self.model.sql, self.model.table)]
         while waiting:
             sql, home = waiting.pop()
-            read = reads(sql, home.catalog, home.schema)
+            read = find_reads(sql, home.catalog, home.schema)
             queries.append(read)
             for source in read.tables:
-                if str(source) in found or str(source) in views:
+                if str(source) in states_by_name or str(source) in views:
                     continue
                 is_same_catalog = source.catalog == home.catalog
-                state = known.first(source, partial(observe_readable, self.reader, source)) if is_same_catalog else None
-                view = view_sql(self.reader, source) if state is None else None
+                state = (
+                    known.get_first(source, partial(observe_readable, self.reader, source)) if is_same_catalog else None
+                )
+                view = read_view_sql(self.reader, source) if state is None else None
                 if view is None:
-                    found[str(source)] = state
+                    states_by_name[str(source)] = state
                 else:
                     views[str(source)] = view
                     waiting.append((view, source))
         unstable = {function for read in queries for function in read.unstable}
         parsed = all(read.parsed for read in queries)
-        columns = (kept for state in found.values() if state for kept in state.columns)
-        types = frozenset((kept.name.lower(), kept.type) for kept in columns)
-        texts = day_texts((self.model.sql, *views.values()), types) if parsed else DayTexts()
+        columns = (column for state in states_by_name.values() if state for column in state.columns)
+        types = frozenset((column.name.lower(), column.type) for column in columns)
+        texts = find_day_texts((self.model.sql, *views.values()), types) if parsed else DayTexts()
         changing = tuple(sorted(unstable.union(texts.made)))
-        return Upstreams(found, Reads((), changing, parsed, texts.columns), views, self.settings)
+        return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
 
-    def outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
+    def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
         """What a run has done that decided so, changed so many rows, and left the table in this state."""
         head = state.log.head if state.log else None
         return Outcome(
@@ -215,8 +227,8 @@ class RefreshPlanner:
             rows=rows,
             version=head.snapshot if head else None,
             consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
-            timings=self.timings.seconds(),
-            estimates={found.way: found.seconds for found in decision.ways},
+            timings=self.timings.list_seconds(),
+            estimates={estimate.way: estimate.seconds for estimate in decision.ways},
         )
 
 

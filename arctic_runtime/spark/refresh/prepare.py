@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.columns import SEQUENCE, Column, find_column, plain_columns
+from arctic_runtime.model.columns import SEQUENCE, Column, find_column, strip_change_columns
 from arctic_runtime.model.properties import KEEP
-from arctic_runtime.model.run_summary import last_load
-from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.run_summary import find_last_load
+from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.schema import TypeConflict, plan_schema, plan_sequence
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def prepared(
+def prepare_tables(
     table: TableSession, context: Context, stored: tuple[Column, ...], sequence_type: str
 ) -> tuple[Context, Shape]:
     """Creates the change table, or brings its columns and the base's to `stored`, those of the rows to come.
@@ -31,41 +31,44 @@ def prepared(
     model = table.model
     state = context.state
     if state.changes is None:
-        perform(CreateChangeTable(model.table.changes, stored, sequence_type), context)
-        state = table.observe()
+        perform_step(CreateChangeTable(model.table.changes, stored, sequence_type), context)
+        state = table.observe_state()
     assert state.changes is not None
-    steps: list[EvolveSchema | SetProperties] = [*_evolution(context, state, stored, sequence_type)]
+    steps: list[EvolveSchema | SetProperties] = [*_plan_evolution(context, state, stored, sequence_type)]
     if model.config.keep == "all" and not state.changes.keeps_all:
         steps.append(SetProperties("keep.mark", model.table.changes, {KEEP: "all"}))
     for step in steps:
-        perform(step, context)
+        perform_step(step, context)
     if steps:
-        state = table.observe()
-    if last_load(state.changes) != last_load(context.state.changes):
+        state = table.observe_state()
+    if find_last_load(state.changes) != find_last_load(context.state.changes):
         raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
-    return replace(context, state=state), shape_of(model, state, stored)
+    return replace(context, state=state), build_shape(model, state, stored)
 
 
-def _evolution(
+def _plan_evolution(
     context: Context, state: TableState, stored: tuple[Column, ...], sequence_type: str
 ) -> list[EvolveSchema]:
     """The steps from the tables' columns to `stored`; tables without rows whose columns can't are dropped."""
     model: Model = context.model
     assert state.changes is not None
-    own = [(model.table.changes, plain_columns(state.changes.columns), True)]
+    own = [(model.table.changes, strip_change_columns(state.changes.columns), True)]
     if state.base is not None:
         own.append((model.base, state.base.columns, False))
     order = find_column(state.changes.columns, SEQUENCE)
     try:
-        steps = [EvolveSchema(table, plan_schema(model, of, stored), is_log) for table, of, is_log in own]
+        steps = [
+            EvolveSchema(table, plan_schema(model, table_columns, stored), is_log)
+            for table, table_columns, is_log in own
+        ]
         if order is not None:
             order_change = plan_sequence(model, order.type, sequence_type)
             steps.append(EvolveSchema(model.table.changes, order_change, is_change_table=True))
     except TypeConflict:
-        if not decisions.holds_nothing(model, state):
+        if not decisions.is_empty_table(model, state):
             raise
         for table in (model.base, model.table.changes):
-            perform(DropTable(table), context)
+            perform_step(DropTable(table), context)
         raise CommitConflict(
             f"{model.table}: its tables, which had no rows, were dropped to be created with other columns.\n"
             "  what to do: run again"

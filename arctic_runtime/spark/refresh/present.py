@@ -18,10 +18,18 @@ from arctic_runtime.model.columns import OWN_PREFIX, POSITION, Column
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import Array, Map, Primitive, Struct, Type, read_type
-from arctic_runtime.model.unavailable import base64_of, numbers_of, texts_of, uuid_of
-from arctic_runtime.plan.event_columns import brought_columns
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text, type_name
-from arctic_runtime.spark.tables.frames import column, columns_of, examples
+from arctic_runtime.model.unavailable import list_marker_texts, to_base64, to_byte_numbers, to_uuid
+from arctic_runtime.plan.event_columns import select_optional_columns
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    type_name,
+)
+from arctic_runtime.spark.tables.frames import format_examples, list_frame_columns, to_column
 
 _LISTED = "__arctic_listed"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
@@ -37,7 +45,7 @@ def flags(model: Model, shape: Shape) -> list[int]:
     if not model.config.has_partial_events:
         return []
     given = {of.lower() for of in shape.given}
-    brought = {of.name for of in brought_columns(model, shape.columns)}
+    brought = {of.name for of in select_optional_columns(model, shape.columns)}
     return [i for i, of in enumerate(shape.columns) if of.name in brought and of.name.lower() in given]
 
 
@@ -46,12 +54,12 @@ def marked(model: Model, events: DataFrame, shape: Shape) -> DataFrame:
     places = flags(model, shape)
     if not places:
         return events
-    kinds = {of.name.lower(): of for of in columns_of(events)}
+    kinds = {of.name.lower(): of for of in list_frame_columns(events)}
     sent = {i: _has(model, kinds[shape.columns[i].name.lower()]) for i in places}
     named = events.withColumn(_LISTED, F.expr(_listed(model, events)))
     known = named.withColumns({_hidden(i): F.expr(has) for i, has in sent.items()})
     values = {i: kinds[shape.columns[i].name.lower()].name for i in places}
-    return known.withColumns({of: F.when(F.col(_hidden(i)), column(of)) for i, of in values.items()}).drop(_LISTED)
+    return known.withColumns({of: F.when(F.col(_hidden(i)), to_column(of)) for i, of in values.items()}).drop(_LISTED)
 
 
 def shown(model: Model, shape: Shape) -> list[Expression]:
@@ -61,7 +69,7 @@ def shown(model: Model, shape: Shape) -> list[Expression]:
 
 def has(place: int, places: Sequence[int]) -> Sql:
     """Whether an event has the table's column at a place, one of the `places` that it may lack or another one."""
-    return name(flag(place)) if place in places else Sql("true")
+    return quote_name(flag(place)) if place in places else Sql("true")
 
 
 def counts(model: Model, events: DataFrame) -> list[Expression]:
@@ -75,12 +83,12 @@ def raise_unknown(model: Model, events: DataFrame, count: int) -> NoReturn:
     """Raises DataError with some events that name columns which the query does not have."""
     own = model.config.columns_to_update
     assert own is not None
-    key = [column(part) for part in model.config.primary_key]
-    rows = events.where(_names_others(model, events)).select(*key, column(own)).limit(3).collect()
-    names = ", ".join(of.name for of in columns_of(events) if not of.name.startswith((OWN_PREFIX, POSITION)))
+    key = [to_column(part) for part in model.config.primary_key]
+    rows = events.where(_names_others(model, events)).select(*key, to_column(own)).limit(3).collect()
+    names = ", ".join(of.name for of in list_frame_columns(events) if not of.name.startswith((OWN_PREFIX, POSITION)))
     raise DataError(
         f"{model.table}: `columns_to_update: {own}` of {count} events names columns that the query does not have; "
-        f"nothing was written.\n{examples(rows)}"
+        f"nothing was written.\n{format_examples(rows)}"
         f"  expected: names among {names}\n"
         "  what to do: write the names as the query has them; leave out columns that the table does not need with "
         "`array_intersect`"
@@ -92,8 +100,10 @@ def _hidden(place: int) -> str:
 
 
 def _names_others(model: Model, events: DataFrame) -> Expression:
-    known = listed(text(of.name.lower()) for of in columns_of(events))
-    others = statement("size(array_except({named}, array({known}))) > 0", named=_listed(model, events), known=known)
+    known = join_parts(quote_text(of.name.lower()) for of in list_frame_columns(events))
+    others = fill_statement(
+        "size(array_except({named}, array({known}))) > 0", named=_listed(model, events), known=known
+    )
     return F.coalesce(F.expr(others), F.lit(False))
 
 
@@ -102,50 +112,53 @@ def _listed(model: Model, events: DataFrame) -> Sql:
     own = model.config.columns_to_update
     if own is None:
         return Sql("CAST(NULL AS array<string>)")
-    kind = next(of.type for of in columns_of(events) if of.name.lower() == own.lower())
+    kind = next(of.type for of in list_frame_columns(events) if of.name.lower() == own.lower())
     match read_type(kind):
         case Struct(fields):
             return _of_fields(own, [field for field, _ in fields])
         case Map():
-            names = statement("map_keys(map_filter({own}, (x, is_there) -> is_there))", own=name(own))
+            names = fill_statement("map_keys(map_filter({own}, (x, is_there) -> is_there))", own=quote_name(own))
         case _:
-            names = name(own)
-    return statement("transform(array_compact({names}), x -> lower(x))", names=names)
+            names = quote_name(own)
+    return fill_statement("transform(array_compact({names}), x -> lower(x))", names=names)
 
 
 def _of_fields(own: str, fields: list[str]) -> Sql:
     each = [
-        statement("CASE WHEN {field} THEN {of} END", field=name(own, field), of=text(field.lower())) for field in fields
+        fill_statement("CASE WHEN {field} THEN {of} END", field=quote_name(own, field), of=quote_text(field.lower()))
+        for field in fields
     ]
-    return statement(
-        "CASE WHEN {own} IS NOT NULL THEN array_compact(array({each})) END", own=name(own), each=listed(each)
+    return fill_statement(
+        "CASE WHEN {own} IS NOT NULL THEN array_compact(array({each})) END", own=quote_name(own), each=join_parts(each)
     )
 
 
 def _has(model: Model, of: Column) -> Sql:
-    is_named = statement(
-        "({all} IS NULL OR array_contains({all}, {own}))", all=name(_LISTED), own=text(of.name.lower())
+    is_named = fill_statement(
+        "({all} IS NULL OR array_contains({all}, {own}))", all=quote_name(_LISTED), own=quote_text(of.name.lower())
     )
     marker = model.config.unavailable_value
-    forms = [] if marker is None else list(_forms(name(of.name), of.type, marker))
+    forms = [] if marker is None else list(_forms(quote_name(of.name), of.type, marker))
     if not forms:
         return is_named
-    parts = {"is_named": is_named, "is_marker": listed(forms, " OR ")}
-    return statement("({is_named} AND NOT coalesce({is_marker}, false))", **parts)
+    parts = {"is_named": is_named, "is_marker": join_parts(forms, " OR ")}
+    return fill_statement("({is_named} AND NOT coalesce({is_marker}, false))", **parts)
 
 
 def _forms(value: Sql, kind: str, marker: str) -> Iterator[Sql]:
     """Whether a value of a type is the marker, in one of the forms that the type has for it."""
     match read_type(kind):
         case Primitive("string"):
-            yield statement("{value} IN ({texts})", value=value, texts=listed(map(text, texts_of(marker))))
+            yield fill_statement(
+                "{value} IN ({texts})", value=value, texts=join_parts(map(quote_text, list_marker_texts(marker)))
+            )
         case Map(Primitive("string"), Primitive("string")):
-            parts = {"value": value, "marker": text(marker)}
-            yield statement("(size({value}) = 1 AND try_element_at({value}, {marker}) = {marker})", **parts)
+            parts = {"value": value, "marker": quote_text(marker)}
+            yield fill_statement("(size({value}) = 1 AND try_element_at({value}, {marker}) = {marker})", **parts)
         case of:
             for form in _literals(of, marker):
                 parts = {"value": value, "form": form, "kind": type_name(kind)}
-                yield statement("{value} = CAST({form} AS {kind})", **parts)
+                yield fill_statement("{value} = CAST({form} AS {kind})", **parts)
 
 
 def _literals(kind: Type, marker: str) -> Iterator[Sql]:
@@ -153,13 +166,13 @@ def _literals(kind: Type, marker: str) -> Iterator[Sql]:
         case Primitive("binary"):
             yield _bytes(marker)
         case Array(Primitive("string")):
-            for of in (marker, base64_of(marker), uuid_of(marker)):
-                yield statement("array({of})", of=text(of))
+            for of in (marker, to_base64(marker), to_uuid(marker)):
+                yield fill_statement("array({of})", of=quote_text(of))
         case Array(Primitive("binary")):
-            yield statement("array({of})", of=_bytes(marker))
+            yield fill_statement("array({of})", of=_bytes(marker))
         case Array(Primitive(of)) if of in _NUMBERS:
-            yield statement("array({numbers})", numbers=listed(map(number, numbers_of(marker))))
+            yield fill_statement("array({numbers})", numbers=join_parts(map(quote_number, to_byte_numbers(marker))))
 
 
 def _bytes(marker: str) -> Sql:
-    return statement("unbase64({of})", of=text(base64_of(marker)))
+    return fill_statement("unbase64({of})", of=quote_text(to_base64(marker)))

@@ -9,14 +9,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ivm.frontend.reads import with_position
-from arctic_runtime.model.names import History, TableName, changes_read, changes_view, history_query, history_view
+from arctic_runtime.model.names import (
+    History,
+    TableName,
+    format_changes_view,
+    format_history_view,
+    list_changes_read,
+    replace_with_history,
+)
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh.retractions import event_rows, has_positions, retracts
-from arctic_runtime.spark.tables.frames import appended, read_until
+from arctic_runtime.spark.tables.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 """Upstream → what is left of its rows in a window for a query of change events."""
@@ -30,13 +37,13 @@ class QueryInputs:
     upstreams: Upstreams
     narrowed: Narrowed = field(default_factory=dict)
 
-    def query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
+    def run_query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
         """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
 
         A window from the beginning may end at a snapshot that is expired. A query of `other` rows than the run's own
         reads them under names of their own, as both may be read at once.
         """
-        sources = changes_read(self.model.sql)
+        sources = list_changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}
         is_placed = has_positions(states.values())
         for source, state in states.items():
@@ -47,10 +54,10 @@ class QueryInputs:
                 )
             self._check_whole_rows(state)
             window = windows.get(str(source)) or Window(str(source), None, state.version)
-            rows = appended(spark, state, window) if window.start else read_until(spark, state, window.end)
+            rows = read_appended_rows(spark, state, window) if window.start else read_until(spark, state, window.end)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
-            view = changes_view(source) if other is None else history_view(other, source)
-            event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(name(view))
+            view = format_changes_view(source) if other is None else format_history_view(other, source)
+            event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(quote_name(view))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed
@@ -59,7 +66,7 @@ class QueryInputs:
         if placed is None:
             self._check_retractions(states.values())
         if other is not None:
-            return spark.sql(history_query(other, placed or self.model.sql))
+            return spark.sql(replace_with_history(other, placed or self.model.sql))
         return spark.sql(placed or self.model.sql)
 
     def _check_retractions(self, states: Iterable[SourceState | None]) -> None:

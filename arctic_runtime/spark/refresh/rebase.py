@@ -11,16 +11,16 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.state import ChangeTableState
-from arctic_runtime.plan.rebase import Rebase, rebase
-from arctic_runtime.spark.engine.settings import settings
+from arctic_runtime.plan.rebase import Rebase, plan_rebase
+from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.refresh.compute import Computation, Computed
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import as_key, match
-from arctic_runtime.spark.tables.merge import looking_up
+from arctic_runtime.spark.tables.frames import as_key, match_key
+from arctic_runtime.spark.tables.merge import build_lookup_settings
 from arctic_runtime.spark.tables.table_session import TableSession
 
 BECAUSE = "another run committed meanwhile; rows of the keys that both had events of were computed again"
@@ -39,68 +39,72 @@ class Overtaken:
     changes: ChangeSet
     times: int
 
-    def publish(self, rows: DataFrame) -> Appended | None:
+    def publish_on_top(self, rows: DataFrame) -> Appended | None:
         """Publishes on top of the table as it is now what the change rows, `rows`, have to be there.
 
         None where the run has to start again. Nothing that readers see is written before the one commit.
         """
         computation = self.computation
-        then, state = computation.context.state.changes, self.table.observe()
+        then, state = computation.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:
             return None
-        found = rebase(self.table.model, then, state.changes, computation.decision, self.changes.summary)
-        if found is None:
+        plan = plan_rebase(self.table.model, then, state.changes, computation.decision, self.changes.summary)
+        if plan is None:
             return None
         inputs = QueryInputs(self.table.model, self.planner.observe_upstreams())
-        with self.table.timings.timed("rebase"), self._their_keys(found, inputs) as keys:
-            again = self._again(found, inputs, self.table.context(state), keys)
+        with self.table.timings.measure_step("rebase"), self._list_their_keys(plan, inputs) as keys:
+            again = self._recompute_rest(plan, inputs, self.table.build_context(state), keys)
             with again.held():
                 computed = again.compute()
-                changes = self._on_top(state.changes, rows, computed, keys, found)
-                with settings(again.spark, looking_up(computed.keys, again.context.thresholds.pruning)):
+                changes = self._build_on_top(state.changes, rows, computed, keys, plan)
+                with override_settings(
+                    again.spark, build_lookup_settings(computed.keys, again.context.thresholds.pruning)
+                ):
                     following = Overtaken(self.planner, self.table, again, changes, self.times - 1)
-                    return replace(publish(changes, again.context, following.publish), because=BECAUSE)
+                    return replace(publish_changes(changes, again.context, following.publish_on_top), because=BECAUSE)
 
     @contextmanager
-    def _their_keys(self, found: Rebase, inputs: QueryInputs) -> Iterator[DataFrame]:
-        """The keys of all events that other runs have applied, named as `match` joins them."""
-        events = inputs.query(self.computation.spark, found.theirs, "theirs")
+    def _list_their_keys(self, plan: Rebase, inputs: QueryInputs) -> Iterator[DataFrame]:
+        """The keys of all events that other runs have applied, named as `match_key` joins them."""
+        events = inputs.run_query(self.computation.spark, plan.theirs, "theirs")
         keys = events.select(*as_key(self.table.model.config.primary_key)).distinct().persist()
         try:
             yield keys
         finally:
             keys.unpersist()
 
-    def _again(self, found: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> Computation:
+    def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> Computation:
         """The computation of what is left of the windows, of these keys, on top of the table as it is now."""
         computation, key = self.computation, self.table.model.config.primary_key
-        events = inputs.query(computation.spark, found.left)
-        query = events.join(keys, match(events, key), "left_semi")
-        decision = replace(computation.decision, windows=found.left)
+        events = inputs.run_query(computation.spark, plan.left)
+        query = events.join(keys, match_key(events, key), "left_semi")
+        decision = replace(computation.decision, windows=plan.left)
         return Computation(context, decision, query, computation.shape, inputs.upstreams, computation.beside)
 
-    def _on_top(
-        self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, found: Rebase
+    def _build_on_top(
+        self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
     ) -> ChangeSet:
         """The change set with what was computed again in the place of the change rows of `keys`."""
         assert now.head is not None
-        kept = rows.join(keys, match(rows, self.table.model.config.primary_key), "left_anti")
-        summary = self.changes.summary.updated(computed.summary)
+        untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
+        summary = self.changes.summary.with_entries_from(computed.summary)
         return replace(
             self.changes,
             commit=replace(self.changes.commit, expected=now.head.snapshot),
-            rows=kept.unionByName(computed.rows),
+            rows=untouched.unionByName(computed.rows),
             summary=replace(
-                summary, offsets=found.offsets, high_watermark=self._higher(computed.summary.high_watermark)
+                summary,
+                offsets=plan.offsets,
+                high_watermark=self._choose_high_watermark(computed.summary.high_watermark),
             ),
             is_gathered=False,
         )
 
-    def _higher(self, watermark: str | None) -> str | None:
+    def _choose_high_watermark(self, watermark: str | None) -> str | None:
         """The high watermark of this run or that of the rows that were computed again, whichever is later."""
         own, kind = self.changes.summary.high_watermark, self.computation.shape.sequence_type
         if own is None or watermark is None or own == watermark:
             return own if watermark is None else watermark
-        later = F.greatest(marks.latest(own, kind), marks.latest(watermark, kind))
-        (row,) = self.computation.spark.range(1).select(marks.written(later, kind).alias("later")).collect()
+        later = F.greatest(marks.read_latest(own, kind), marks.read_latest(watermark, kind))
+        (row,) = self.computation.spark.range(1).select(marks.write_sequence_text(later, kind).alias("later")).collect()
         return str(row["later"])

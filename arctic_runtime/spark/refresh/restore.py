@@ -5,45 +5,45 @@ from __future__ import annotations
 from functools import partial
 
 from arctic_runtime.catalog.observe import observe_source
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import plain_columns
-from arctic_runtime.model.run_summary import RunSummary, last_run, run_commits
-from arctic_runtime.model.shape import shape_of
+from arctic_runtime.model.columns import strip_change_columns
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, run_commits
+from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.step import AppendChanges
-from arctic_runtime.spark.refresh.diff import state_changes
-from arctic_runtime.spark.refresh.images import rows_at
-from arctic_runtime.spark.tables.append import publish
-from arctic_runtime.spark.tables.frames import current_rows
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.images import read_rows_at
+from arctic_runtime.spark.tables.append import publish_changes
+from arctic_runtime.spark.tables.frames import read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
-from arctic_runtime.spark.tables.versions import version_named
+from arctic_runtime.spark.tables.versions import find_version
 
 
-def restore(session: TableSession, version: int | str) -> dict[str, int]:
+def restore_version(session: TableSession, version: int | str) -> dict[str, int]:
     """Makes a table what it was at a version, a number or a savepoint's name; returns the changed rows by action.
 
     A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
     there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
     where the version is not kept, and CommitConflict where others were always faster.
     """
-    return retried(partial(_restored, session, str(version)), session.reader.thresholds.commits.attempts)
+    return retry_on_conflict(partial(_restore_once, session, str(version)), session.reader.thresholds.commits.attempts)
 
 
-def _restored(session: TableSession, version: str) -> dict[str, int]:
-    state = session.reconciled(session.observe())
+def _restore_once(session: TableSession, version: str) -> dict[str, int]:
+    state = session.reconcile_until_done(session.observe_state())
     table = session.model.table
-    commit = version_named(session, run_commits(state.changes), version)
+    commit = find_version(session, run_commits(state.changes), version)
     source = observe_source(session.reader, table)
     assert source is not None
     assert state.changes is not None
     assert state.changes.head is not None
-    context = session.context(state)
-    shape = shape_of(session.model, state, plain_columns(state.changes.columns))
-    rows = rows_at(context.spark, source, commit.version, context.thresholds.pruning)
-    old = current_rows(context.spark, session.model, state, context.thresholds.pruning)
-    found = state_changes(rows, old, shape)
+    context = session.build_context(state)
+    shape = build_shape(session.model, state, strip_change_columns(state.changes.columns))
+    rows = read_rows_at(context.spark, source, commit.version, context.thresholds.pruning)
+    old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning)
+    change_rows = diff_states(rows, old, shape)
     commit_plan = AppendChanges(table.changes, state.changes.head.snapshot, "full", "RESTORED")
-    then = RunSummary.decode(commit.summary) if session.model.config.input == "state" else last_run(state.changes)
+    then = RunSummary.decode(commit.summary) if session.model.config.input == "state" else find_last_run(state.changes)
     assert then is not None
     summary = RunSummary(
         run=context.token,
@@ -61,6 +61,6 @@ def _restored(session: TableSession, version: str) -> dict[str, int]:
         position=then.position,
         position_events=then.position_events,
     )
-    appended = publish(ChangeSet(commit_plan, found, shape, summary), context)
-    session.reconciled(session.observe())
+    appended = publish_changes(ChangeSet(commit_plan, change_rows, shape, summary), context)
+    session.reconcile_until_done(session.observe_state())
     return appended.rows

@@ -22,19 +22,28 @@ from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import has_key_only_rows, has_looked_up_rows
-from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
-from arctic_runtime.spark.refresh.diff import struct
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    type_name,
+)
+from arctic_runtime.spark.refresh.diff import build_struct
 from arctic_runtime.spark.tables.frames import (
     as_key,
-    column,
-    examples,
-    first_of_each,
-    match,
+    format_examples,
+    match_key,
     read_until,
+    select_first_per_key,
+    to_column,
     type_of,
     with_source_position,
 )
-from arctic_runtime.spark.tables.sameness import differ
+from arctic_runtime.spark.tables.sameness import write_difference
 
 _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_first", "__arctic_existed", "__arctic_new"
 
@@ -79,7 +88,7 @@ def signed(spark: SparkSession, rows: DataFrame, source: SourceState, window: Wi
     if not source.trimmed or window.start is not None:
         return _images(spark, placed, source, window)
     assert source.key is not None
-    key = [column(part) for part in source.key] or [F.lit(0)]
+    key = [to_column(part) for part in source.key] or [F.lit(0)]
     order = [F.col(f"{POSITION}.commit"), F.col(SEQUENCE)]
     if not source.is_compacted:
         first = F.lag(F.lit(True)).over(Over.partitionBy(*key).orderBy(*order)).isNull()
@@ -87,7 +96,9 @@ def signed(spark: SparkSession, rows: DataFrame, source: SourceState, window: Wi
         told = placed.withColumn(_FIRST, is_update)
         return _images(spark, _as_inserts(told, F.col(_FIRST)).drop(_FIRST), source, window)
     is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
-    settled = first_of_each(placed.where(is_settled), key, [of.desc() for of in order]).where(F.col(ACTION) != DELETE)
+    settled = select_first_per_key(placed.where(is_settled), key, [of.desc() for of in order]).where(
+        F.col(ACTION) != DELETE
+    )
     inserts = _as_inserts(settled, F.lit(True))
     return _images(spark, inserts.unionByName(placed.where(~is_settled)), source, window)
 
@@ -110,37 +121,45 @@ def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, w
     if window.start is not None:
         deletes = placed.where(F.col(ACTION) == DELETE).select(*as_key(source.key)).distinct()
         log = with_source_position(read_until(spark, source, window.start), source.keeps_all)
-        earlier = log.join(deletes, match(log, source.key), "left_semi").withColumn(_NEW, F.lit(False))
-        kept = [*(column(part) for part in source.key), *map(F.col, (ACTION, SEQUENCE, POSITION, _NEW))]
+        earlier = log.join(deletes, match_key(log, source.key), "left_semi").withColumn(_NEW, F.lit(False))
+        kept = [*(to_column(part) for part in source.key), *map(F.col, (ACTION, SEQUENCE, POSITION, _NEW))]
         rows = rows.unionByName(earlier.select(*kept), allowMissingColumns=True)
-    order = Over.partitionBy(*[column(part) for part in source.key] or [F.lit(0)])
+    order = Over.partitionBy(*[to_column(part) for part in source.key] or [F.lit(0)])
     previous = F.lag(ACTION).over(order.orderBy(f"{POSITION}.commit", SEQUENCE))
     existed = F.coalesce(previous != DELETE, F.lit(False))
     return rows.withColumn(_EXISTED, existed).where(_NEW).drop(_NEW)
 
 
 def _images(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    was = statement("{before} IS NOT NULL", before=name(BEFORE)) if BEFORE in placed.columns else name(_EXISTED)
+    was = (
+        fill_statement("{before} IS NOT NULL", before=quote_name(BEFORE))
+        if BEFORE in placed.columns
+        else quote_name(_EXISTED)
+    )
     if BEFORE not in placed.columns or has_key_only_rows(source, window):
         placed = add_existence(spark, placed, source, window)
     if BEFORE in placed.columns and has_key_only_rows(source, window):
-        place = {"commit": name(POSITION, "commit"), "until": number(source.key_only_until)}
-        was = statement("({was} OR ({commit} <= {until} AND {existed}))", was=was, existed=name(_EXISTED), **place)
+        place = {"commit": quote_name(POSITION, "commit"), "until": quote_number(source.key_only_until)}
+        was = fill_statement(
+            "({was} OR ({commit} <= {until} AND {existed}))", was=was, existed=quote_name(_EXISTED), **place
+        )
     parts = {
-        "action": name(ACTION),
-        "delete": text(DELETE),
-        "insert": text(INSERT),
-        "upsert": text(UPSERT),
+        "action": quote_name(ACTION),
+        "delete": quote_text(DELETE),
+        "insert": quote_text(INSERT),
+        "upsert": quote_text(UPSERT),
         "was": was,
-        "untold": number(0 if has_looked_up_rows(source, window) else 1),
+        "untold": quote_number(0 if has_looked_up_rows(source, window) else 1),
     }
-    added = statement("CASE WHEN {action} = {insert} OR ({action} <> {upsert} AND {was}) THEN 1 ELSE 0 END", **parts)
-    is_added = statement("{action} <> {delete}", **parts)
-    taken = statement("CASE WHEN {was} THEN -1 ELSE 0 END", **parts)
+    added = fill_statement(
+        "CASE WHEN {action} = {insert} OR ({action} <> {upsert} AND {was}) THEN 1 ELSE 0 END", **parts
+    )
+    is_added = fill_statement("{action} <> {delete}", **parts)
+    taken = fill_statement("CASE WHEN {was} THEN -1 ELSE 0 END", **parts)
     # The deletion of a row that was not there takes nothing back, unless nothing tells that it was not.
-    is_taken = statement("{action} NOT IN ({insert}, {upsert}) AND ({was} OR {untold} = 1)", **parts)
+    is_taken = fill_statement("{action} NOT IN ({insert}, {upsert}) AND ({was} OR {untold} = 1)", **parts)
     images = (_image(placed, source, taken, is_taken, of_before=True), _image(placed, source, added, is_added))
-    both = placed.selectExpr(statement("inline(array({images}))", images=listed(images)))
+    both = placed.selectExpr(fill_statement("inline(array({images}))", images=join_parts(images)))
     return both.where(F.col(_THERE)).drop(_THERE)
 
 
@@ -149,16 +168,16 @@ def _image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_
     assert source.key is not None
     kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields if field.name != _EXISTED}
     own = (*source.key, ACTION, "_ts", SEQUENCE, BEFORE)
-    fields = [(name(of), of) for of in kinds if of != POSITION]
+    fields = [(quote_name(of), of) for of in kinds if of != POSITION]
     if of_before and BEFORE in kinds:
         fields = [(now if is_named(of, own) else _before(of, kinds[of]), of) for now, of in fields]
     parts = ("commit", *(("sequence",) if source.keeps_all else ()), "row")
-    place = [*((name(POSITION, part), part) for part in parts), (sign, _SIGN)]
-    return struct([*fields, (struct(place), POSITION), (is_there, _THERE)])
+    place = [*((quote_name(POSITION, part), part) for part in parts), (sign, _SIGN)]
+    return build_struct([*fields, (build_struct(place), POSITION), (is_there, _THERE)])
 
 
 def _before(of: str, kind: str) -> Sql:
-    return statement("CAST({was} AS {kind})", was=name(BEFORE, of), kind=type_name(kind))
+    return fill_statement("CAST({was} AS {kind})", was=quote_name(BEFORE, of), kind=type_name(kind))
 
 
 def sign(events: DataFrame) -> Expression:
@@ -188,9 +207,9 @@ def check(model: Model, events: DataFrame, retracted: int, untold: int, is_delet
     strict = [(of, function) for of, function in model.config.merge_columns.items() if function not in _FOLLOWS_ALL]
     if not retracted or not strict:
         return
-    key = [column(part) for part in model.config.primary_key]
+    key = [to_column(part) for part in model.config.primary_key]
     place = [F.col(f"{POSITION}.{part}").alias(f"__arctic_{part}") for part in ("commit", "row")]
-    stuck = [aliased(_stuck(events, of, function), f"__arctic_stuck{i}") for i, (of, function) in enumerate(strict)]
+    stuck = [alias_as(_stuck(events, of, function), f"__arctic_stuck{i}") for i, (of, function) in enumerate(strict)]
     alive = events.where(~is_delete).withColumn("__arctic_sign", sign(events))
     found = alive.groupBy(*key, *place).agg(F.min("__arctic_sign").alias("__arctic_least"), *map(F.expr, stuck))
     for i, (of, function) in enumerate(strict):
@@ -199,7 +218,7 @@ def check(model: Model, events: DataFrame, retracted: int, untold: int, is_delet
         if rows:
             raise DataError(
                 f"{model.table}: the source updated or deleted rows, and `merge_columns: {of}: {function}` can't take "
-                f"back what they said before; nothing was written.\n{examples(rows)}"
+                f"back what they said before; nothing was written.\n{format_examples(rows)}"
                 "  expected: inserts, or updates that the function can follow: `max` needs a value that is not lower, "
                 "`min` one that is not higher, `union` all elements from before, `first` the same value\n"
                 "  what to do: compute the column in a model with `input: state`, let `delete_when` delete the row, or "
@@ -219,22 +238,22 @@ _STUCK: Mapping[str, LiteralString] = {
 
 
 def _stuck(events: DataFrame, of: str, function: str) -> Sql:
-    kind = events.select(column(of)).schema[0].dataType
-    old = statement("CASE WHEN __arctic_sign < 0 THEN {of} END", of=name(of))
-    new = statement("CASE WHEN __arctic_sign > 0 THEN {of} END", of=name(of))
+    kind = events.select(to_column(of)).schema[0].dataType
+    old = fill_statement("CASE WHEN __arctic_sign < 0 THEN {of} END", of=quote_name(of))
+    new = fill_statement("CASE WHEN __arctic_sign > 0 THEN {of} END", of=quote_name(of))
     if function == "first":
-        ends = [statement("first({end}, true)", end=end) for end in (old, new)]
-        return differ([(ends[0], ends[1], type_of(kind))])
+        ends = [fill_statement("first({end}, true)", end=end) for end in (old, new)]
+        return write_difference([(ends[0], ends[1], type_of(kind))])
     template = "true" if isinstance(kind, MapType) else _STUCK.get(function, "true")
-    return statement(template, old=old, new=new)
+    return fill_statement(template, old=old, new=new)
 
 
 def _raise_untold(model: Model, events: DataFrame) -> None:
-    key = [column(part) for part in model.config.primary_key]
+    key = [to_column(part) for part in model.config.primary_key]
     rows = events.where(sign(events) == 0).select(*key).limit(3).collect()
     raise DataError(
         f"{model.table}: the source does not tell what rows were before they changed, so `merge_columns` can't take "
-        f"back what they said; nothing was written.\n{examples(rows)}"
+        f"back what they said; nothing was written.\n{format_examples(rows)}"
         "  expected: change rows with `_before`\n  found: change rows of a table with `changelog: input`\n"
         "  what to do: set `changelog: lookup` for the source, and run it and this model with --full-refresh"
     )

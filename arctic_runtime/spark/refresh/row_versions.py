@@ -27,26 +27,43 @@ from arctic_runtime.model.columns import (
     VALID_FROM,
     VALID_TO,
     Column,
+    build_history_columns,
     find_column,
-    history_columns,
 )
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.model.types import struct_text
-from arctic_runtime.spark.engine.statement import Sql, aliased, listed, name, number, statement, text, type_name
+from arctic_runtime.model.types import format_struct_type
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    type_name,
+)
 from arctic_runtime.spark.refresh.diff import (
-    against_contract,
-    image_changes,
-    image_pairs,
-    images,
-    state_changes,
-    struct,
+    build_images,
+    build_struct,
+    diff_states,
+    emit_image_changes,
+    find_contract_violation,
+    pair_images_by_key,
 )
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import all_of, any_of, as_key, column, key_name, typed, uncompiled
-from arctic_runtime.spark.tables.sameness import differ
+from arctic_runtime.spark.tables.frames import (
+    as_key,
+    cast_as,
+    combine_all,
+    combine_any,
+    hide_constant,
+    name_key_column,
+    to_column,
+)
+from arctic_runtime.spark.tables.sameness import write_difference
 
 _CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -91,7 +108,7 @@ def with_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple
         return stored
     order = config.valid_time or config.sequence_by
     found = find_column(query, order) if order else None
-    return (*stored, *history_columns(found.type if found else "timestamp", config.valid_time is not None))
+    return (*stored, *build_history_columns(found.type if found else "timestamp", config.valid_time is not None))
 
 
 def row_shape(config: ModelConfig, shape: Shape) -> Shape:
@@ -102,7 +119,7 @@ def row_shape(config: ModelConfig, shape: Shape) -> Shape:
 
 def current(rows: DataFrame) -> DataFrame:
     """The versions that are valid now."""
-    return rows.where(column(IS_CURRENT))
+    return rows.where(to_column(IS_CURRENT))
 
 
 # What holds of versions
@@ -110,16 +127,16 @@ def current(rows: DataFrame) -> DataFrame:
 
 def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
     """Versions that end before they begin or after the next one begins, or that are not current as they should be."""
-    rows = rows.where(column(RECORDED_TO).isNull()) if config.valid_time else rows
-    later = Over.partitionBy(*map(column, config.entity_key)).orderBy(column(VALID_FROM))
-    following = F.lead(column(VALID_FROM)).over(later)
-    start, end = column(VALID_FROM), column(VALID_TO)
-    broken = any_of(
+    rows = rows.where(to_column(RECORDED_TO).isNull()) if config.valid_time else rows
+    later = Over.partitionBy(*map(to_column, config.entity_key)).orderBy(to_column(VALID_FROM))
+    following = F.lead(to_column(VALID_FROM)).over(later)
+    start, end = to_column(VALID_FROM), to_column(VALID_TO)
+    broken = combine_any(
         [
             end <= start,
             following < end,
             end.isNull() & following.isNotNull(),
-            ~column(IS_CURRENT).eqNullSafe(end.isNull()),
+            ~to_column(IS_CURRENT).eqNullSafe(end.isNull()),
         ]
     )
     return rows.withColumn("__arctic_broken", broken).where("__arctic_broken").drop("__arctic_broken")
@@ -128,7 +145,7 @@ def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
 def differing(rows: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
     """What would have to change for the current versions of a table to be these rows."""
     plain = row_shape(config, shape)
-    found = state_changes(rows, None if table is None else current(table), plain)
+    found = diff_states(rows, None if table is None else current(table), plain)
     return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 
 
@@ -151,7 +168,7 @@ def query_versions(
     has their closed versions as well.
     """
     entities = entity_shape(config, shape)
-    moves = _moved(image_pairs(new, None if old is None else current(old), entities, keyed), shape, config)
+    moves = _moved(pair_images_by_key(new, None if old is None else current(old), entities, keyed), shape, config)
     if old is not None and not config.keep_deleted:
         moves = moves.unionByName(_closed_without_row(old, new, entities), allowMissingColumns=True)
     return _version_changes(moves, shape, config, time)
@@ -166,9 +183,9 @@ def followed_versions(
     """
     places = Places.of(config, shape)
     key = [shape.columns[i].name for i in places.entity]
-    starts = current(old).select(*as_key(key), column(VALID_FROM).alias("start"))
-    on_key = all_of([F.col(f"a{i}") == F.col(key_name(place)) for place, i in enumerate(places.entity)])
-    is_stored = {"has_before": Sql("has_before AND start IS NOT NULL"), f"b{places.start}": name("start")}
+    starts = current(old).select(*as_key(key), to_column(VALID_FROM).alias("start"))
+    on_key = combine_all([F.col(f"a{i}") == F.col(name_key_column(place)) for place, i in enumerate(places.entity)])
+    is_stored = {"has_before": Sql("has_before AND start IS NOT NULL"), f"b{places.start}": quote_name("start")}
     pairs = replaced(rows.join(starts, on_key, "left"), {**is_stored, f"b{places.current}": Sql("true")})
     return _version_changes(_moved(pairs, shape, config), shape, config, time)
 
@@ -188,45 +205,48 @@ def _moved(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
 def _version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
     """Change rows of versions that end, begin or go on at a time."""
     places = Places.of(config, shape)
-    is_close, is_open = statement("move = {kind}", kind=text(_CLOSE)), statement("move = {kind}", kind=text(_OPEN))
-    micros = number(round(time.timestamp() * 1_000_000))
-    at = uncompiled(statement("timestamp_micros({micros})", micros=micros), name("move"))
+    is_close, is_open = (
+        fill_statement("move = {kind}", kind=quote_text(_CLOSE)),
+        fill_statement("move = {kind}", kind=quote_text(_OPEN)),
+    )
+    micros = quote_number(round(time.timestamp() * 1_000_000))
+    at = hide_constant(fill_statement("timestamp_micros({micros})", micros=micros), quote_name("move"))
     row = [*places.entity, *places.tracked, *places.untracked, *places.absent]
-    images_after = {f"a{i}": either(is_close, name(f"b{i}"), name(f"a{i}")) for i in row}
+    images_after = {f"a{i}": either(is_close, quote_name(f"b{i}"), quote_name(f"a{i}")) for i in row}
     interval = {
-        f"a{places.start}": either(is_open, at, name(f"b{places.start}")),
+        f"a{places.start}": either(is_open, at, quote_name(f"b{places.start}")),
         f"a{places.end}": either(is_close, at, Sql("NULL")),
-        f"a{places.current}": statement("NOT ({close})", close=is_close),
+        f"a{places.current}": fill_statement("NOT ({close})", close=is_close),
     }
     found = {
-        "has_before": statement("NOT ({opens})", opens=is_open),
-        "has_after": statement("move <> {gone}", gone=text(_GONE)),
-        "flaw": either(is_close, Sql("NULL"), name("flaw")),
+        "has_before": fill_statement("NOT ({opens})", opens=is_open),
+        "has_after": fill_statement("move <> {gone}", gone=quote_text(_GONE)),
+        "flaw": either(is_close, Sql("NULL"), quote_name("flaw")),
     }
-    return image_changes(replaced(moves, {**images_after, **interval, **found}), shape)
+    return emit_image_changes(replaced(moves, {**images_after, **interval, **found}), shape)
 
 
 def _moves(shape: Shape, places: Places, config: ModelConfig) -> Sql:
     """What becomes of the versions of an entity whose row before and after are known."""
-    return statement(
+    return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
-        differs=differ_in(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name(f"b{i}")),
-        open=text(_OPEN),
-        close=text(_CLOSE),
-        keep=text(_KEEP),
-        end=text(_CLOSE if config.keep_deleted else _GONE),
+        differs=differ_in(shape, places.tracked, lambda i: quote_name(f"a{i}"), lambda i: quote_name(f"b{i}")),
+        open=quote_text(_OPEN),
+        close=quote_text(_CLOSE),
+        keep=quote_text(_KEEP),
+        end=quote_text(_CLOSE if config.keep_deleted else _GONE),
     )
 
 
 def _closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> DataFrame:
     """Closed versions of entities that have no row any more."""
-    closed = old.where(~column(IS_CURRENT))
-    keys = new.select(*[column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
-    found = [closed[name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]
+    closed = old.where(~to_column(IS_CURRENT))
+    keys = new.select(*[to_column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
+    found = [closed[quote_name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]
     gone = closed.join(keys, found, "left_anti")
-    seq = typed(Sql("NULL"), entities.sequence_type, "seq")
-    return gone.selectExpr(*images("b", entities, gone.columns), seq, aliased(text(_GONE), "move"))
+    seq = cast_as(Sql("NULL"), entities.sequence_type, "seq")
+    return gone.selectExpr(*build_images("b", entities, gone.columns), seq, alias_as(quote_text(_GONE), "move"))
 
 
 # What events say
@@ -257,8 +277,8 @@ def affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -
     """The versions that events may change, none of which is older than `oldest`; all if that is None."""
     if old is None or oldest is None:
         return old
-    is_later = column(VALID_TO) >= marks.earliest(oldest, place_type(shape))
-    return old.where(column(VALID_TO).isNull() | is_later)
+    is_later = to_column(VALID_TO) >= marks.read_earliest(oldest, place_type(shape))
+    return old.where(to_column(VALID_TO).isNull() | is_later)
 
 
 def event_images(
@@ -289,7 +309,7 @@ def rows_of_events(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
     folded = _folded(_event_points(events, shape, model, 3), shape, places, model.config).where("has_after")
     own = [of for of in shape.given if not is_named(of, (RECORDED_FROM, RECORDED_TO))]
     told = [(i, of) for i, of in enumerate(shape.columns) if is_named(of.name, own)]
-    return folded.selectExpr(*[aliased(name(f"a{i}"), kept.name) for i, kept in told])
+    return folded.selectExpr(*[alias_as(quote_name(f"a{i}"), kept.name) for i, kept in told])
 
 
 def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int, is_new: bool = True) -> DataFrame:
@@ -300,38 +320,38 @@ def _event_points(events: DataFrame, shape: Shape, model: Model, rank: int, is_n
     is_placed = POSITION in events.columns
     parts = [F.col(f"{POSITION}.{part}") if is_placed else F.lit(None).cast("bigint") for part in ("commit", "row")]
     points = events.select(
-        *map(F.expr, images("a", shape, events.columns)),
+        *map(F.expr, build_images("a", shape, events.columns)),
         is_delete.alias("deleted"),
-        column(config.valid_time or config.sequence_by).cast(place_type(shape)).alias("place"),
+        to_column(config.valid_time or config.sequence_by).cast(place_type(shape)).alias("place"),
         F.lit(rank).alias("standing"),
-        column(config.sequence_by).cast(shape.sequence_type).alias("sequence"),
+        to_column(config.sequence_by).cast(shape.sequence_type).alias("sequence"),
         parts[0].alias("of_commit"),
         parts[1].alias("in_commit"),
         F.lit(is_new).alias("is_new"),
         F.lit(None).cast(_stored_type(shape)).alias("b"),
     )
-    return points.withColumn("flaw", F.when(~F.col("deleted"), F.expr(against_contract(shape))))
+    return points.withColumn("flaw", F.when(~F.col("deleted"), F.expr(find_contract_violation(shape))))
 
 
 def _stored_points(old: DataFrame, shape: Shape, places: Places, rank: int) -> DataFrame:
     """Where versions begin, and where they end: unless a version or event is in that place, a row was deleted there."""
-    stored = struct((name(f"a{i}"), f"b{i}") for i in range(len(shape.columns)))
-    ends = statement(
+    stored = build_struct((quote_name(f"a{i}"), f"b{i}") for i in range(len(shape.columns)))
+    ends = fill_statement(
         "posexplode(array({start}, {end})) AS (which, place)",
-        start=name(f"a{places.start}"),
-        end=name(f"a{places.end}"),
+        start=quote_name(f"a{places.start}"),
+        end=quote_name(f"a{places.end}"),
     )
-    both = old.selectExpr(*images("a", shape, old.columns)).selectExpr("*", ends).where("place IS NOT NULL")
+    both = old.selectExpr(*build_images("a", shape, old.columns)).selectExpr("*", ends).where("place IS NOT NULL")
     return both.selectExpr(
-        *[name(f"a{i}") for i in range(len(shape.columns))],
+        *[quote_name(f"a{i}") for i in range(len(shape.columns))],
         "which = 1 AS deleted",
         "place",
-        statement("CASE WHEN which = 1 THEN 0 ELSE {rank} END AS standing", rank=number(rank)),
-        typed(Sql("NULL"), shape.sequence_type, "sequence"),
+        fill_statement("CASE WHEN which = 1 THEN 0 ELSE {rank} END AS standing", rank=quote_number(rank)),
+        cast_as(Sql("NULL"), shape.sequence_type, "sequence"),
         "CAST(NULL AS bigint) AS of_commit",
         "CAST(NULL AS bigint) AS in_commit",
         "false AS is_new",
-        statement("CASE WHEN which = 0 THEN {stored} END AS b", stored=stored),
+        fill_statement("CASE WHEN which = 0 THEN {stored} END AS b", stored=stored),
         "CAST(NULL AS string) AS flaw",
     )
 
@@ -341,67 +361,73 @@ def _folded(points: DataFrame, shape: Shape, places: Places, config: ModelConfig
 
     One pass over the points of each entity in their order.
     """
-    entity = listed([name(f"a{i}") for i in places.entity])
-    arrival = statement(
+    entity = join_parts([quote_name(f"a{i}") for i in places.entity])
+    arrival = fill_statement(
         "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new", entity=entity
     )
-    order = statement("PARTITION BY {entity} ORDER BY place", entity=entity)
-    untracked = struct([(name(f"a{i}"), f"u{i}") for i in places.untracked] or [(Sql("true"), "exists")])
-    tracked = struct([(name(f"a{i}"), f"t{i}") for i in places.tracked] or [(Sql("true"), "exists")])
+    order = fill_statement("PARTITION BY {entity} ORDER BY place", entity=entity)
+    untracked = build_struct([(quote_name(f"a{i}"), f"u{i}") for i in places.untracked] or [(Sql("true"), "exists")])
+    tracked = build_struct([(quote_name(f"a{i}"), f"t{i}") for i in places.tracked] or [(Sql("true"), "exists")])
     rows = points.selectExpr(
         "*",
-        statement("NOT (lead(place) OVER ({w}) <=> place) AS wins", w=arrival),
-        statement(
+        fill_statement("NOT (lead(place) OVER ({w}) <=> place) AS wins", w=arrival),
+        fill_statement(
             "last(b) IGNORE NULLS OVER ({w} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stored", w=arrival
         ),
     ).where("wins")
-    taken_over = {f"a{i}": either(Sql("b IS NULL"), name("stored", f"b{i}"), name(f"a{i}")) for i in places.absent}
+    taken_over = {
+        f"a{i}": either(Sql("b IS NULL"), quote_name("stored", f"b{i}"), quote_name(f"a{i}")) for i in places.absent
+    }
     rows = replaced(rows, taken_over).selectExpr(
         "*",
-        statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
-        statement("lag({tracked}) OVER ({w}) AS was", tracked=tracked, w=order),
-        statement("lag({untracked}) OVER ({w}) AS until", untracked=untracked, w=order),
+        fill_statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
+        fill_statement("lag({tracked}) OVER ({w}) AS was", tracked=tracked, w=order),
+        fill_statement("lag({untracked}) OVER ({w}) AS until", untracked=untracked, w=order),
     )
-    differs = differ_in(shape, places.tracked, lambda i: name(f"a{i}"), lambda i: name("was", f"t{i}"))
+    differs = differ_in(shape, places.tracked, lambda i: quote_name(f"a{i}"), lambda i: quote_name("was", f"t{i}"))
     differs = Sql("true") if config.valid_time else differs
-    rows = rows.withColumn("opens", F.expr(statement("NOT deleted AND (NOT was_alive OR {d})", d=differs)))
+    rows = rows.withColumn("opens", F.expr(fill_statement("NOT deleted AND (NOT was_alive OR {d})", d=differs)))
     edge = Sql("CASE WHEN opens OR (deleted AND was_alive) THEN struct(place, until) END")
     everything = Sql("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
-    newest = statement("last({untracked}) OVER ({w} {all}) AS newest", untracked=untracked, w=order, all=everything)
-    last = statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all})", w=order, all=everything)
+    newest = fill_statement(
+        "last({untracked}) OVER ({w} {all}) AS newest", untracked=untracked, w=order, all=everything
+    )
+    last = fill_statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all})", w=order, all=everything)
     rows = rows.selectExpr(
         "*",
-        statement("lead({edge}) IGNORE NULLS OVER ({w}) AS following", edge=edge, w=order),
+        fill_statement("lead({edge}) IGNORE NULLS OVER ({w}) AS following", edge=edge, w=order),
         *([newest] if places.untracked else []),
-        *([] if config.keep_deleted else [aliased(last, "last_delete")]),
+        *([] if config.keep_deleted else [alias_as(last, "last_delete")]),
     )
     return _versions(rows, shape, places, config)
 
 
 def _versions(rows: DataFrame, shape: Shape, places: Places, config: ModelConfig) -> DataFrame:
     """After and before images of versions, of points that know their next edge and the stored version."""
-    in_place = statement("following IS NULL")
+    in_place = fill_statement("following IS NULL")
     kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
-    before = statement("(stored IS NOT NULL AND {start} <=> place)", start=name("stored", f"b{places.start}"))
+    before = fill_statement(
+        "(stored IS NOT NULL AND {start} <=> place)", start=quote_name("stored", f"b{places.start}")
+    )
     values = {
         **{
-            f"a{i}": either(in_place, name("newest", f"u{i}"), name("following", "until", f"u{i}"))
+            f"a{i}": either(in_place, quote_name("newest", f"u{i}"), quote_name("following", "until", f"u{i}"))
             for i in places.untracked
         },
-        f"a{places.start}": name("place"),
-        f"a{places.end}": name("following", "place"),
+        f"a{places.start}": quote_name("place"),
+        f"a{places.end}": quote_name("following", "place"),
         f"a{places.current}": in_place,
-        "has_after": statement("(opens AND {kept}) OR flaw IS NOT NULL", kept=kept),
+        "has_after": fill_statement("(opens AND {kept}) OR flaw IS NOT NULL", kept=kept),
         "has_before": before,
         "ts": Sql("CAST(NULL AS timestamp)"),
-        "seq": statement("CAST(NULL AS {kind})", kind=type_name(shape.sequence_type)),
+        "seq": fill_statement("CAST(NULL AS {kind})", kind=type_name(shape.sequence_type)),
     }
-    stored = {f"b{i}": either(before, name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))}
+    stored = {f"b{i}": either(before, quote_name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))}
     return replaced(rows, {**values, **stored})
 
 
 def _stored_type(shape: Shape) -> str:
-    return struct_text((f"b{i}", kept.type) for i, kept in enumerate(shape.columns))
+    return format_struct_type((f"b{i}", kept.type) for i, kept in enumerate(shape.columns))
 
 
 def place_type(shape: Shape) -> str:
@@ -411,12 +437,12 @@ def place_type(shape: Shape) -> str:
 
 def differ_in(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
     """Whether two rows differ in any of these columns."""
-    return statement("({any})", any=differ((left(i), right(i), shape.columns[i].type) for i in among))
+    return fill_statement("({any})", any=write_difference((left(i), right(i), shape.columns[i].type) for i in among))
 
 
 def either(condition: Sql, value: Sql, other: Sql) -> Sql:
     """One value if a condition holds, else the other."""
-    return statement(
+    return fill_statement(
         "CASE WHEN {condition} THEN {value} ELSE {other} END", condition=condition, value=value, other=other
     )
 

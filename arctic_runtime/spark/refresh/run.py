@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.catalog.observe import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import retried
+from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, SourceError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, plain_columns
-from arctic_runtime.model.names import changes_read, changes_view
+from arctic_runtime.model.columns import Column, strip_change_columns
+from arctic_runtime.model.names import format_changes_view, list_changes_read
 from arctic_runtime.model.properties import REPAIRED
-from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, last_run
-from arctic_runtime.model.shape import Shape, shape_of
+from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
+from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
@@ -29,45 +29,45 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
 from arctic_runtime.plan.event_columns import check_events
-from arctic_runtime.plan.fingerprint import fingerprint, judged, session_text
-from arctic_runtime.plan.increment import Upstreams, without_join_hints
-from arctic_runtime.plan.reconcile import stale_branches
+from arctic_runtime.plan.fingerprint import compute_fingerprint, hash_query_reading, hash_session
+from arctic_runtime.plan.increment import Upstreams, remove_join_hints
+from arctic_runtime.plan.reconcile import plan_branch_cleanup
 from arctic_runtime.plan.schema import check_query
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.refresh import events
-from arctic_runtime.spark.refresh.appended import append_events, prepared_to_append
+from arctic_runtime.spark.refresh.appended import append_events, prepare_to_append
 from arctic_runtime.spark.refresh.compute import Computation
 from arctic_runtime.spark.refresh.day_texts import find_day_texts
-from arctic_runtime.spark.refresh.failures import refusal_for
-from arctic_runtime.spark.refresh.integrity import broken_promises
-from arctic_runtime.spark.refresh.judge import check_predicates, check_same
+from arctic_runtime.spark.refresh.failures import to_refusal
+from arctic_runtime.spark.refresh.integrity import list_broken_promises
+from arctic_runtime.spark.refresh.judge import check_predicates, check_same_reading
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
-from arctic_runtime.spark.refresh.prepare import prepared
+from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.rebase import Overtaken
 from arctic_runtime.spark.refresh.row_versions import with_intervals
-from arctic_runtime.spark.tables.append import publish
+from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import appended, column, columns_of, with_source_position
-from arctic_runtime.spark.tables.merge import looking_up
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.frames import list_frame_columns, read_appended_rows, to_column, with_source_position
+from arctic_runtime.spark.tables.merge import build_lookup_settings
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
     """Gives every `changes(…)` of a query all rows that there are; raises SourceError where there is no such table."""
-    for source in changes_read(sql):
+    for source in list_changes_read(sql):
         state = observe_source(reader, source)
         if state is None:
             raise SourceError(
                 f"{source} has no snapshot, so its changes can't be read.\n  what to do: write to the table first"
             )
-        rows = appended(spark, state, Window(str(source), None, state.version))
+        rows = read_appended_rows(spark, state, Window(str(source), None, state.version))
         shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
-        shown.createOrReplaceTempView(name(changes_view(source)))
+        shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
 
 
 class Refresh:
@@ -88,7 +88,7 @@ class Refresh:
         self._learned = RunSummary()
 
     @classmethod
-    def of(
+    def from_model(
         cls,
         model: Model,
         reader: CatalogReader,
@@ -105,7 +105,7 @@ class Refresh:
     def model(self) -> Model:
         return self.table.model
 
-    def run(self, planned: PlannedRefresh | None = None) -> Outcome:
+    def run_refresh(self, planned: PlannedRefresh | None = None) -> Outcome:
         """Brings the table up to date, as `planned` a moment ago or planned now; starts again after a lost race.
 
         Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where other writers always win.
@@ -113,39 +113,39 @@ class Refresh:
         first = [planned] if planned is not None else []
         attempts = self.table.reader.thresholds.commits.attempts
         try:
-            return retried(lambda: self._attempt(first.pop() if first else self._plan()), attempts)
+            return retry_on_conflict(lambda: self._attempt_run(first.pop() if first else self._plan_again()), attempts)
         finally:
-            self.planner.pins.forget(self.model.table)
+            self.planner.pins.invalidate_table(self.model.table)
 
-    def _plan(self) -> PlannedRefresh:
-        return self.planner.plan(self._request)
+    def _plan_again(self) -> PlannedRefresh:
+        return self.planner.plan_refresh(self._request)
 
-    def _attempt(self, planned: PlannedRefresh) -> Outcome:
+    def _attempt_run(self, planned: PlannedRefresh) -> Outcome:
         decision, upstreams = planned.decision, planned.upstreams
-        state = self._reconciled(planned.state)
+        state = self._reconcile_tables(planned.state)
         if decision.mode == "unchanged":
             if self._committed is None:
-                return self.planner.outcome(decision, NO_ROWS, state)
+                return self.planner.build_outcome(decision, NO_ROWS, state)
             decision, committed = self._committed
-            return self.planner.outcome(decision, committed.rows, state)
-        context = self.table.context(state)
+            return self.planner.build_outcome(decision, committed.rows, state)
+        context = self.table.build_context(state)
         if self._is_other_session(context, decision):
-            return self._attempt(self._plan())
-        for step in stale_branches(self.model, state, self.table.now, self.table.reader.thresholds.expiry):
-            perform(step, context)
-        decision = self._repairing(context, decision)
+            return self._attempt_run(self._plan_again())
+        for step in plan_branch_cleanup(self.model, state, self.table.now, self.table.reader.thresholds.expiry):
+            perform_step(step, context)
+        decision = self._add_repairs(context, decision)
         try:
-            committed = self._commit(context, decision, upstreams)
+            committed = self._commit_run(context, decision, upstreams)
         except Exception as error:
             self._give_up(decision, error)
         else:
-            return self._done(decision, committed)
-        return self._attempt(self._plan())
+            return self._finish_run(decision, committed)
+        return self._attempt_run(self._plan_again())
 
-    def _reconciled(self, state: TableState) -> TableState:
-        return self.table.reconciled(state, appended=self._committed[1] if self._committed else None)
+    def _reconcile_tables(self, state: TableState) -> TableState:
+        return self.table.reconcile_until_done(state, appended=self._committed[1] if self._committed else None)
 
-    def _repairing(self, context: Context, decision: Decision) -> Decision:
+    def _add_repairs(self, context: Context, decision: Decision) -> Decision:
         """The decision with the promises that the table breaks, where a full refresh was asked for.
 
         Change rows up to now that can't be mended are left out of later checks.
@@ -154,61 +154,63 @@ class Refresh:
         if decision.reason != "FULL_REFRESH" or state.changes is None or state.base is None:
             return decision
         assert state.changes.head is not None
-        with self.table.timings.timed("check"):
-            shape = shape_of(self.model, state, plain_columns(state.changes.columns))
-            broken = broken_promises(context.spark, self.table.reader, self.model, state, shape)
+        with self.table.timings.measure_step("check"):
+            shape = build_shape(self.model, state, strip_change_columns(state.changes.columns))
+            broken = list_broken_promises(context.spark, self.table.reader, self.model, state, shape)
         if not broken:
             return decision
         until = {REPAIRED: str(state.changes.head.sequence)}
-        perform(SetProperties("repair.mark", self.model.table.changes, until), context)
+        perform_step(SetProperties("repair.mark", self.model.table.changes, until), context)
         return replace(decision, repairs=broken, because=f"mended: {', '.join(broken)}")
 
-    def _done(self, decision: Decision, committed: Appended) -> Outcome:
+    def _finish_run(self, decision: Decision, committed: Appended) -> Outcome:
         decision = replace(decision, because=committed.because or decision.because)
         self._committed = (decision, committed)
-        state = self._reconciled(self.table.observe())
-        return self.planner.outcome(decision, committed.rows, state)
+        state = self._reconcile_tables(self.table.observe_state())
+        return self.planner.build_outcome(decision, committed.rows, state)
 
     def _is_other_session(self, context: Context, decision: Decision) -> bool:
         """Whether the rows to start from were computed by another Spark, or under other settings of its session."""
-        session = session_text(context.spark.version, context.spark.conf.getAll)
+        session = hash_session(context.spark.version, context.spark.conf.getAll)
         self._request = replace(self._request, session=session)
-        last = last_run(context.state.changes) or RunSummary()
+        last = find_last_run(context.state.changes) or RunSummary()
         return decision.increment is not None and last.session != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
         """Has the next attempt compute in full; raises the error where a full refresh would meet it as well."""
-        given_up = refusal_for(error) if decision.increment is not None else None
+        given_up = to_refusal(error) if decision.increment is not None else None
         is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)
         if given_up is None or is_strict:
             raise error
         self._request = replace(self._request, given_up=given_up)
 
-    def _commit(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
-        with self.table.timings.timed("analyse"):
-            query = QueryInputs(self.model, upstreams, self._narrowed).query(context.spark, decision.windows)
-            columns = columns_of(query)
+    def _commit_run(self, context: Context, decision: Decision, upstreams: Upstreams) -> Appended:
+        with self.table.timings.measure_step("analyse"):
+            query = QueryInputs(self.model, upstreams, self._narrowed).run_query(context.spark, decision.windows)
+            columns = list_frame_columns(query)
             stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
             check_events(self.model, columns, stored)
             if self.model.is_appended:
-                return self._append(context, decision, query, stored, upstreams)
+                return self._append_events(context, decision, query, stored, upstreams)
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
             self._look_for_day_texts(context, decision, upstreams)
             sequence_type = events.sequence_type(self.model, columns)
-            context, shape = prepared(self.table, context, stored, sequence_type)
-        attempt = partial(self._publish, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same)
-        with self.table.timings.timed("changes"):
+            context, shape = prepare_tables(self.table, context, stored, sequence_type)
+        attempt = partial(
+            self._publish_changes, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same
+        )
+        with self.table.timings.measure_step("changes"):
             try:
                 return attempt(decision)
             except SPARK_ERRORS as error:
                 if decision.increment is None or not was_too_large_to_broadcast(error):
                     raise
-            without_hints = replace(decision, increment=without_join_hints(decision.increment))
+            without_hints = replace(decision, increment=remove_join_hints(decision.increment))
             return attempt(without_hints, has_join_hints=False)
 
-    def _append(
+    def _append_events(
         self,
         context: Context,
         decision: Decision,
@@ -217,12 +219,12 @@ class Refresh:
         upstreams: Upstreams,
     ) -> Appended:
         """Appends the events of the windows to a table without a key."""
-        ready = prepared_to_append(self.table, context.state, stored)
-        rows = query.select(*[column(kept.name) for kept in stored])
+        ready = prepare_to_append(self.table, context.state, stored)
+        rows = query.select(*[to_column(column.name) for column in stored])
         shown = rows.limit(0) if self._request.schema_only else rows
-        return append_events(self.table, ready, shown, self._summary(ready, decision, upstreams))
+        return append_events(self.table, ready, shown, self._build_summary(ready, decision, upstreams))
 
-    def _publish(
+    def _publish_changes(
         self,
         context: Context,
         decision: Decision,
@@ -235,49 +237,49 @@ class Refresh:
         """Computes the change rows and publishes them."""
         assert context.state.changes is not None
         assert context.state.changes.head is not None
-        summary, begun = self._summary(context, decision, upstreams), _begun(decision)
-        beside = Parallel(context.spark, context.thresholds.engine)
+        summary, begun = self._build_summary(context, decision, upstreams), _build_start_summary(decision)
+        background = Parallel(context.spark, context.thresholds.engine)
         computation = Computation(
-            context, decision, query, shape, upstreams, beside, self._request.schema_only, has_join_hints, is_same
+            context, decision, query, shape, upstreams, background, self._request.schema_only, has_join_hints, is_same
         )
-        with computation.held(), beside:
+        with computation.held(), background:
             try:
                 computed = computation.compute()
             finally:
-                self._learned = self._learned.updated(computation.learned)
+                self._learned = self._learned.with_entries_from(computation.learned)
 
-            def confirm() -> None:
-                beside.wait()
+            def confirm_upstreams() -> None:
+                background.wait_for_all()
                 if not computed.is_pinned:
-                    self._confirm(upstreams)
+                    self._confirm_upstreams(upstreams)
 
-            summary = summary.updated(begun) if computed.as_decided else summary
+            summary = summary.with_entries_from(begun) if computed.as_decided else summary
             head = context.state.changes.head.snapshot
             changes = ChangeSet(
                 AppendChanges(self.model.table.changes, head, decision.mode, decision.reason),
                 computed.rows,
                 shape,
-                summary.updated(self._learned).updated(computed.summary),
+                summary.with_entries_from(self._learned).with_entries_from(computed.summary),
                 computed.is_gathered,
-                confirm,
+                confirm_upstreams,
             )
-            with settings(context.spark, looking_up(computed.keys, context.thresholds.pruning)):
+            with override_settings(context.spark, build_lookup_settings(computed.keys, context.thresholds.pruning)):
                 times = 0 if self._narrowed else context.thresholds.commits.attempts
                 overtaken = Overtaken(self.planner, self.table, computation, changes, times)
-                return publish(changes, context, overtaken.publish)
+                return publish_changes(changes, context, overtaken.publish_on_top)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Has Spark read the contract's checks where the last run had others."""
-        last = last_run(context.state.changes) or RunSummary()
-        if self.model.checks and last.query != fingerprint(self.model, upstreams):
+        last = find_last_run(context.state.changes) or RunSummary()
+        if self.model.checks and last.query != compute_fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
 
     def _look_for_day_texts(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
         """Records for later runs whether the query's answer will be another one tomorrow."""
         if upstreams.reads.day_columns and not self._request.schema_only:
             follows, thresholds = decision.increment is not None, context.thresholds.pruning
-            found = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
-            self._learned = replace(self._learned, day_texts=found)
+            day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
+            self._learned = replace(self._learned, day_texts=day_texts)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark reads the query as its analysis does; Spark is asked once per text.
@@ -285,35 +287,37 @@ class Refresh:
         Raises NotMaintained where changes are to be followed and it does not, and PlanError for `refresh: strict`.
         """
         is_query = self.model.config.input == "state" and not self._request.schema_only
-        if not is_query or not decisions.may_be_followed(upstreams):
+        if not is_query or not decisions.can_follow_changes(upstreams):
             return False
-        query = judged(self.model, upstreams)
+        query = hash_query_reading(self.model, upstreams)
         self._learned = replace(self._learned, judged=query)
         if decision.given_up is not None:
             return False
-        last = last_run(context.state.changes) or RunSummary()
+        last = find_last_run(context.state.changes) or RunSummary()
         if last.judged != query or last.given_up is not None:
             try:
-                check_same(context.spark, self.model, upstreams.views)
+                check_same_reading(context.spark, self.model, upstreams.views)
             except NotMaintained as refused:
-                self._differs(decision, refused)
+                self._record_difference(decision, refused)
                 return False
         return True
 
-    def _differs(self, decision: Decision, refused: NotMaintained) -> None:
+    def _record_difference(self, decision: Decision, refused: NotMaintained) -> None:
         """Records, for later runs, that Spark reads the query in another way; this run computes in full anyway."""
         if decision.increment is not None:
             raise refused
         if self.model.config.refresh == "strict" and decision.mode == "create":
-            raise decisions.never_strict(self.model, refused) from refused
+            raise decisions.build_never_strict_error(self.model, refused) from refused
         if refused.reason == "NOT_SAME_TO_SPARK":
             refusal = Refusal(refused.reason, refused.because)
             self._learned = replace(self._learned, given_up=str(refusal))
 
-    def _confirm(self, upstreams: Upstreams) -> None:
+    def _confirm_upstreams(self, upstreams: Upstreams) -> None:
         """Raises CommitConflict where an upstream changed while the query ran: the offsets would be wrong then."""
         now = self.planner.observe_upstreams().states
-        moved = [name for name, state in upstreams.states.items() if state and _version(now.get(name)) != state.version]
+        moved = [
+            name for name, state in upstreams.states.items() if state and _get_version(now.get(name)) != state.version
+        ]
         if moved:
             self._request = replace(self._request, was_overtaken=True)
             raise CommitConflict(
@@ -321,31 +325,31 @@ class Refresh:
                 "  what to do: run again; if the upstream changes all the time, put a model between it and this one"
             )
 
-    def _summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
-        last = None if self._request.full_refresh else last_run(context.state.log)
+    def _build_summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:
+        last = None if self._request.full_refresh else find_last_run(context.state.log)
         return RunSummary(
             run=context.token,
             mode=SCHEMA_ONLY if self._request.schema_only else decision.mode,
             reason=decision.reason,
             offsets=decision.consumed,
-            query=fingerprint(self.model, upstreams),
+            query=compute_fingerprint(self.model, upstreams),
             session=self._request.session,
             no_aggregate_state=last.no_aggregate_state if last else None,
             given_up=str(decision.given_up) if decision.given_up else None,
             repaired=", ".join(decision.repairs) or None,
-            changelog="input" if self._lacks_before_images(decision) else None,
+            changelog="input" if self._is_without_before_images(decision) else None,
         )
 
-    def _lacks_before_images(self, decision: Decision) -> bool:
+    def _is_without_before_images(self, decision: Decision) -> bool:
         return self.model.config.changelog == "input" and decision.mode == "incremental"
 
 
-def _begun(decision: Decision) -> RunSummary:
+def _build_start_summary(decision: Decision) -> RunSummary:
     """The start and the estimate of a run, from which later runs correct their estimates."""
     if decision.estimate is None:
         return RunSummary()
     return RunSummary(started_ms=round(time.time() * 1000), estimated=decision.estimate.unadjusted)
 
 
-def _version(state: SourceState | None) -> Version | None:
+def _get_version(state: SourceState | None) -> Version | None:
     return state.version if state else None

@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, columns
-from arctic_runtime.ivm.render import render
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, list_columns
+from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
-from arctic_runtime.model.bounds import condition
+from arctic_runtime.model.bounds import build_bounds_condition
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.engine.statement import Sql, expression, name
-from arctic_runtime.spark.refresh.images import rows_at
-from arctic_runtime.spark.tables.bounds import bounds
-from arctic_runtime.spark.tables.frames import Hold, as_key, column, match
+from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
+from arctic_runtime.spark.refresh.images import read_rows_at
+from arctic_runtime.spark.tables.bounds import collect_bounds
+from arctic_runtime.spark.tables.frames import Hold, as_key, match_key, to_column
 from arctic_runtime.thresholds import PruningThresholds, Thresholds
 
 _FOUND = "__arctic_found_"
@@ -29,7 +29,7 @@ _FOUND = "__arctic_found_"
 
 @dataclass(frozen=True)
 class _Sought:
-    """Values of some columns of a source, each once and under the names that `match` joins on.
+    """Values of some columns of a source, each once and under the names that `match_key` joins on.
 
     Nulls equal each other if `null_safe`.
     """
@@ -41,13 +41,13 @@ class _Sought:
     thresholds: PruningThresholds
 
     @cached_property
-    def near(self) -> Expression:
+    def build_nearby_condition(self) -> Expression:
         """A condition that is true for all matching rows of the source, and by which Iceberg skips files."""
-        found = bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
-        return F.lit(False) if found is None else F.expr(expression(condition(found)))
+        known_bounds = collect_bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
+        return F.lit(False) if known_bounds is None else F.expr(write_expression(build_bounds_condition(known_bounds)))
 
 
-def register(
+def register_reducers(
     spark: SparkSession,
     reducers: Iterable[SemiJoinReducer],
     upstreams: Upstreams,
@@ -61,60 +61,62 @@ def register(
     """
     pruning = thresholds.pruning
     for part in reducers:
-        sought = tuple(_sought(spark, part.lookups, pruning, hold))
+        sought = tuple(_collect_lookups(spark, part.lookups, pruning, hold))
         source, window = upstreams.states[str(part.source)], windows[str(part.source)]
         assert source is not None
-        where = expression(part.condition or exp.true())
+        where = write_expression(part.condition or exp.true())
         if sum(one.count for one in sought) <= thresholds.incremental.reducer_values:
-            fields = tuple(dict.fromkeys((*(source.key or ()), *columns(part.whole))))
-            found = partial(_held, fields=fields, where=where, sought=sought, hold=hold)
-            rows = rows_at(spark, source, window.end, pruning, found)
+            fields = tuple(dict.fromkeys((*(source.key or ()), *list_columns(part.whole))))
+            select = partial(_hold_matching_rows, fields=fields, where=where, sought=sought, hold=hold)
+            rows = read_rows_at(spark, source, window.end, pruning, select)
         else:
-            rows = rows_at(spark, source, window.end, pruning).where(where)
-        _register(spark, part, rows.select(*map(column, columns(part.whole))))
+            rows = read_rows_at(spark, source, window.end, pruning).where(where)
+        _register_images(spark, part, rows.select(*map(to_column, list_columns(part.whole))))
 
 
-def _sought(
+def _collect_lookups(
     spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
 ) -> Iterator[_Sought]:
     """The lookup values; lookups by the same columns are combined."""
     together: dict[tuple[str, ...], list[Lookup]] = {}
     for one in lookups:
         together.setdefault(one.fields, []).append(one)
-    for fields, found in together.items():
-        values = reduce(DataFrame.unionAll, [spark.sql(render(one.values)) for one in found]).distinct()
+    for fields, same_columns in together.items():
+        values = reduce(DataFrame.unionAll, [spark.sql(render_sql(one.values)) for one in same_columns]).distinct()
         values = hold(values.select(*as_key(values.columns)))
-        yield _Sought(fields, any(one.null_safe for one in found), values, values.count(), thresholds)
+        yield _Sought(fields, any(one.null_safe for one in same_columns), values, values.count(), thresholds)
 
 
-def _held(rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold) -> DataFrame:
+def _hold_matching_rows(
+    rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold
+) -> DataFrame:
     """The rows that are found, computed at once, so that Spark knows how few they are.
 
     Otherwise it would also find them in a base after changes are laid over all of it.
     """
-    found = hold(_matching_rows(rows.select(*map(column, fields)).where(where), sought))
-    found.count()
-    return found
+    matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
+    matching.count()
+    return matching
 
 
-def _matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
+def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
     """The rows that have values of one kind at least; no row moves for that."""
     flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
-    rows = rows.where(reduce(or_, [one.near for one in flags.values()]))
+    rows = rows.where(reduce(or_, [one.build_nearby_condition for one in flags.values()]))
     for flag, one in flags.items():
         values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
-        rows = rows.join(values, match(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)
+        rows = rows.join(values, match_key(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)
     return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
 
 
-def _register(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
+def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
     """The images of a part from its rows as they are now, and from the changes of the whole source."""
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
-        moved = spark.sql(render(part.changes))
+        moved = spark.sql(render_sql(part.changes))
         gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
-        stayed = rows.join(moved.select(*as_key(part.whole.key)), match(rows, part.whole.key), "left_anti")
+        stayed = rows.join(moved.select(*as_key(part.whole.key)), match_key(rows, part.whole.key), "left_anti")
         shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
     for image, view in part.images.items():
-        shown[image].createOrReplaceTempView(name(view))
+        shown[image].createOrReplaceTempView(quote_name(view))

@@ -6,11 +6,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.columns import same_name
+from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import column
+from arctic_runtime.spark.tables.frames import to_column
 
 _IS_SPREAD = "__arctic_truncates"
 
@@ -28,7 +28,7 @@ def counts(model: Model, events: DataFrame, sequence: Expression, sequence_type:
     if model.config.truncate_when is None:
         return []
     truncates = is_truncation(model, events)
-    newest = marks.written(F.max(F.when(truncates, sequence)), sequence_type)
+    newest = marks.write_sequence_text(F.max(F.when(truncates, sequence)), sequence_type)
     return [F.count_if(truncates).alias("truncations"), newest.alias("truncated")]
 
 
@@ -46,11 +46,11 @@ def spread(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
         return events
     key = model.config.primary_key
     truncation = is_truncation(model, events)
-    rest = [column(of) for of in events.columns if not any(same_name(of, part) for part in key)]
-    named = keys.select(*[column(part).alias(f"__arctic_t{i}") for i, part in enumerate(key)]).distinct()
+    rest = [to_column(of) for of in events.columns if not any(is_same_name(of, part) for part in key)]
+    named = keys.select(*[to_column(part).alias(f"__arctic_t{i}") for i, part in enumerate(key)]).distinct()
     each = events.where(truncation).select(*rest).hint("broadcast").crossJoin(named)
     places = {part.lower(): f"__arctic_t{i}" for i, part in enumerate(key)}
-    deletes = each.select(*[F.col(places.get(of.lower(), name(of))).alias(of) for of in events.columns])
+    deletes = each.select(*[F.col(places.get(of.lower(), quote_name(of))).alias(of) for of in events.columns])
     plain = events.where(~truncation).withColumn(_IS_SPREAD, F.lit(False))
     return plain.unionByName(deletes.withColumn(_IS_SPREAD, F.lit(True)))
 
@@ -59,7 +59,7 @@ def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
     """All events of a table, with a delete of each of their keys in the place of each that empties it."""
     if model.config.truncate_when is None:
         return events
-    key = [column(part) for part in model.config.primary_key]
+    key = [to_column(part) for part in model.config.primary_key]
     return spread(model, events, events.where(~is_truncation(model, events)).select(*key))
 
 
@@ -67,5 +67,5 @@ def after(model: Model, events: DataFrame, sequence_type: str, truncated: str | 
     """Events, less those before the newest one that emptied the table in an earlier run."""
     if truncated is None or model.config.sequence_by is None:
         return events
-    is_older = column(model.config.sequence_by) < marks.latest(truncated, sequence_type)
+    is_older = to_column(model.config.sequence_by) < marks.read_latest(truncated, sequence_type)
     return events.where(~F.coalesce(is_older, F.lit(False)))

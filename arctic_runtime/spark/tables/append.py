@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.bounds import is_bounded
 from arctic_runtime.model.change_set import ChangeSet
@@ -21,18 +21,18 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import Sql, name, number, statement, text
-from arctic_runtime.spark.tables.bounds import Ranges, counted, is_scanned, located_by
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, quote_text
+from arctic_runtime.spark.tables.bounds import Ranges, count_where, is_scanned, list_location_columns
 from arctic_runtime.spark.tables.commit import (
-    said,
+    build_summary_options,
+    read_tips,
     swap_in,
-    tips,
 )
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import (
-    column,
-    examples,
-    uncompiled,
+    format_examples,
+    hide_constant,
+    to_column,
 )
 
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
@@ -42,7 +42,7 @@ _ROWS, _NOTHING = "rows", "deletions of nothing"
 """What is counted besides rows of each action: all rows, and deletions of rows that were not there."""
 
 
-def publish(
+def publish_changes(
     changes: ChangeSet, context: Context, overtaken: Callable[[DataFrame], Appended | None] = lambda _: None
 ) -> Appended:
     """Appends change rows in one commit, if the change table still is as observed; readers see all of them or none.
@@ -54,118 +54,118 @@ def publish(
     """
     step, shape = changes.commit, changes.shape
     seen = Observation()
-    kinds = _kinds(_usual(step.mode, context.model), step.mode, context.model, shape)
-    ranges = _ranges(context, shape)
-    aggregates = [*_counts(kinds), *(ranges.aggregates() if ranges else ())]
-    timed = changes.rows.withColumn(TIMESTAMP, F.expr(_time(context.now)))
+    kinds = _build_kind_conditions(_list_usual_actions(step.mode, context.model), step.mode, context.model, shape)
+    ranges = _collect_ranges(context, shape)
+    aggregates = [*_build_counts(kinds), *(ranges.build_aggregates() if ranges else ())]
+    timed = changes.rows.withColumn(TIMESTAMP, F.expr(_build_time_expression(context.now)))
     parts = timed if changes.is_gathered else timed.hint("rebalance")
     key = shape.key if step.mode != "create" else ()
-    ordered = parts.sortWithinPartitions(*[column(part) for part in key]) if key else parts
+    ordered = parts.sortWithinPartitions(*[to_column(part) for part in key]) if key else parts
     # Outermost: a stage that turns out to be empty is dropped with whatever it counted. What is counted costs much for
     # each kind, so only those are that rows usually are of.
     written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, aggregates))
 
-    def write(branch: tuple[str, ...]) -> Appended:
-        writer = written.writeTo(name(*branch)).options(
-            **{"isolation-level": "serializable", **said(changes.summary.encode())}
+    def write_attempt(branch: tuple[str, ...]) -> Appended:
+        writer = written.writeTo(quote_name(*branch)).options(
+            **{"isolation-level": "serializable", **build_summary_options(changes.summary.encode())}
         )
-        effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
-        observed = observed_counts(seen)
+        perform_effect("commit.append", writer.append, f"append changes to {step.table}", SPARK)
+        observed = read_observed_counts(seen)
         counts = {kind: int(observed.get(kind) or 0) for kind in kinds}
         is_whole = sum(counts.values()) == observed.get(_ROWS)
         if not is_whole:
             counts = count_again(context, step, branch, shape)
-        found = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | counts
-        if any(found[flaw] for flaw in FLAWS):
-            raise _flawed(context, branch, shape, found)
+        counts_by_kind = dict.fromkeys((*_ACTIONS, *FLAWS), 0) | counts
+        if any(counts_by_kind[flaw] for flaw in FLAWS):
+            raise _build_flaw_error(context, branch, shape, counts_by_kind)
         changes.confirm()
-        replaced = ranges.bounds(observed) if ranges is not None and is_whole else None
-        return Appended(step.expected, {action: found[action] for action in _ACTIONS}, replaced)
+        replaced = ranges.read_bounds(observed) if ranges is not None and is_whole else None
+        return Appended(step.expected, {action: counts_by_kind[action] for action in _ACTIONS}, replaced)
 
-    def again(tip: int) -> Appended | None:
-        return overtaken(_written_rows(context, step, tip))
+    def retry_on_top(tip: int) -> Appended | None:
+        return overtaken(_read_written_rows(context, step, tip))
 
-    return swap_in(context.attempt, step.table, step.expected, write, again)
+    return swap_in(context.attempt, step.table, step.expected, write_attempt, retry_on_top)
 
 
-def _written_rows(context: Context, step: AppendChanges, tip: int) -> DataFrame:
+def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataFrame:
     """The rows that an attempt has appended, up to the snapshot `tip` of its branch."""
-    table = name(*step.table.parts)
+    table = quote_name(*step.table.parts)
     if tip == step.expected:
         return context.spark.table(table).limit(0)
     reader = context.spark.read.option("start-snapshot-id", str(step.expected)).option("end-snapshot-id", str(tip))
     return reader.table(table)
 
 
-def observed_counts(seen: Observation) -> dict[str, Any]:
+def read_observed_counts(seen: Observation) -> dict[str, Any]:
     """What was observed while rows were written; empty where a server that is busy does not tell."""
     return dict(seen.get)
 
 
-def _ranges(context: Context, shape: Shape) -> Ranges | None:
+def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
     """Between what the rows lie that change rows replace, where a base is asked for them next."""
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
         return None
     values = {
-        part: (value, kept.type)
-        for part, value in located_by(context.model).items()
-        if (kept := find_column(shape.columns, part)) and is_bounded(kept.type)
+        part: (value, column.type)
+        for part, value in list_location_columns(context.model).items()
+        if (column := find_column(shape.columns, part)) and is_bounded(column.type)
     }
-    return Ranges(values, statement("{action} <> {kind}", action=name(ACTION), kind=text(INSERT)))
+    return Ranges(values, fill_statement("{action} <> {kind}", action=quote_name(ACTION), kind=quote_text(INSERT)))
 
 
 def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
     """Counts the rows of every kind that were just appended to a branch; none where nothing was."""
-    (tip,) = tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
+    (tip,) = read_tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
     if tip == step.expected:
         return {}
-    rows = _written_rows(context, step, tip)
-    counts = _counts(_kinds((*_ACTIONS, *FLAWS), step.mode, context.model, shape))
+    rows = _read_written_rows(context, step, tip)
+    counts = _build_counts(_build_kind_conditions((*_ACTIONS, *FLAWS), step.mode, context.model, shape))
     return {str(kind): int(count) for kind, count in rows.agg(*map(F.expr, counts)).collect()[0].asDict().items()}
 
 
-def _usual(mode: Mode, model: Model) -> tuple[str, ...]:
+def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
     """The actions of all rows of most runs."""
     if mode == "create":
         return (INSERT,)
     return (UPSERT, DELETE) if mode == "incremental" and model.config.changelog == "input" else (INSERT, UPDATE, DELETE)
 
 
-def _kinds(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
+def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
     """Of what kind a row is: its action; where rows are looked up, one that was not there is not what is deleted."""
     is_one = "{action} = {kind}"
-    kinds = {kind: statement(is_one, action=name(ACTION), kind=text(kind)) for kind in actions}
+    kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
     is_looked_up = model.config.changelog == "lookup" or mode != "incremental"
     if DELETE in kinds and is_looked_up and shape.before_type is not None:
-        parts = {"is_one": kinds[DELETE], "before": name(BEFORE)}
-        kinds[_NOTHING] = statement("{is_one} AND {before} IS NULL", **parts)
-        kinds[DELETE] = statement("{is_one} AND {before} IS NOT NULL", **parts)
+        parts = {"is_one": kinds[DELETE], "before": quote_name(BEFORE)}
+        kinds[_NOTHING] = fill_statement("{is_one} AND {before} IS NULL", **parts)
+        kinds[DELETE] = fill_statement("{is_one} AND {before} IS NOT NULL", **parts)
     return kinds
 
 
-def _counts(kinds: Mapping[str, Sql]) -> list[Sql]:
-    return [counted(is_one, kind) for kind, is_one in kinds.items()]
+def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
+    return [count_where(is_one, kind) for kind, is_one in kinds.items()]
 
 
-def _time(now: datetime.datetime) -> Sql:
+def _build_time_expression(now: datetime.datetime) -> Sql:
     """When a change row happened, or the time of the run where that is not known."""
     micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
-    run = uncompiled(statement("timestamp_micros({micros})", micros=number(micros)), name(ACTION))
-    return statement("coalesce({own}, {run})", own=name(TIMESTAMP), run=run)
+    run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
+    return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)
 
 
-def _flawed(context: Context, branch: Sequence[str], shape: Shape, found: Mapping[str, int]) -> DataError:
-    flaw = next(flaw for flaw in FLAWS if found[flaw])
-    rows = context.spark.table(name(*branch)).where(F.col(ACTION) == flaw)
+def _build_flaw_error(context: Context, branch: Sequence[str], shape: Shape, counts: Mapping[str, int]) -> DataError:
+    flaw = next(flaw for flaw in FLAWS if counts[flaw])
+    rows = context.spark.table(quote_name(*branch)).where(F.col(ACTION) == flaw)
     key = context.model.config.entity_key
     shown = [*key, *shape.not_null] if flaw == "!null column" else key
-    example = rows.select(*[column(part) for part in dict.fromkeys(shown)]).distinct().limit(3).collect()
+    example = rows.select(*[to_column(part) for part in dict.fromkeys(shown)]).distinct().limit(3).collect()
     named = ", ".join(dict.fromkeys(shown)) or "(none: the query must give one row)"
     checks = "".join(f"  check: {check}\n" for check in shape.checks) if flaw == "!broken check" else ""
     return DataError(
-        f"{context.model.table}: {found[flaw]} row(s) of the query have a {flaw[1:]}; nothing was written.\n"
-        f"  column: {named}\n{checks}{examples(example)}"
+        f"{context.model.table}: {counts[flaw]} row(s) of the query have a {flaw[1:]}; nothing was written.\n"
+        f"  column: {named}\n{checks}{format_examples(example)}"
         "  expected: a unique primary key without nulls, and rows that satisfy the contract\n"
         "  what to do: repair or filter the rows in the query, or add columns to `primary_key` until it is unique"
     )

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.model.bounds import Bound, condition, is_bounded
-from arctic_runtime.model.columns import BEFORE, same_name
+from arctic_runtime.model.bounds import Bound, build_bounds_condition, is_bounded
+from arctic_runtime.model.columns import BEFORE, is_same_name
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.statement import Sql, aliased, expression, name, statement
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, write_expression
 from arctic_runtime.spark.tables.frames import Keys, as_key
 from arctic_runtime.thresholds import PruningThresholds
 
@@ -29,27 +29,27 @@ class Ranges:
     values: Mapping[str, tuple[Sql, str]]
     among: Sql = EVERYWHERE
 
-    def aggregates(self) -> list[Sql]:
+    def build_aggregates(self) -> list[Sql]:
         """The aggregate expressions to compute over the rows."""
-        found = [counted(self.among, _ROWS)]
+        aggregates = [count_where(self.among, _ROWS)]
         for place, (value, kind) in enumerate(self.values.values()):
             one = {"among": self.among, "value": value}
-            least = statement("min(CASE WHEN {among} THEN {value} END)", **one)
-            greatest = statement("max(CASE WHEN {among} THEN {value} END)", **one)
-            is_null = statement("{among} AND {value} IS NULL", **one)
-            found += [
-                aliased(_written(least, kind), f"{_LEAST}{place}"),
-                aliased(_written(greatest, kind), f"{_GREATEST}{place}"),
-                counted(is_null, f"{_NULLS}{place}"),
+            least = fill_statement("min(CASE WHEN {among} THEN {value} END)", **one)
+            greatest = fill_statement("max(CASE WHEN {among} THEN {value} END)", **one)
+            is_null = fill_statement("{among} AND {value} IS NULL", **one)
+            aggregates += [
+                alias_as(_write_as_text(least, kind), f"{_LEAST}{place}"),
+                alias_as(_write_as_text(greatest, kind), f"{_GREATEST}{place}"),
+                count_where(is_null, f"{_NULLS}{place}"),
             ]
-        return found
+        return aggregates
 
-    def bounds(self, found: Mapping[str, Any]) -> tuple[Bound, ...] | None:
+    def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
         """The ranges, from the row of aggregates; None if no row counted."""
-        if not found[_ROWS]:
+        if not row[_ROWS]:
             return None
         return tuple(
-            _range(column, kind, (found[f"{_LEAST}{place}"], found[f"{_GREATEST}{place}"]), found[f"{_NULLS}{place}"])
+            _build_range(column, kind, (row[f"{_LEAST}{place}"], row[f"{_GREATEST}{place}"]), row[f"{_NULLS}{place}"])
             for place, (column, (_, kind)) in enumerate(self.values.items())
         )
 
@@ -57,7 +57,7 @@ class Ranges:
 _ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
 
 
-def near(
+def build_nearby_condition(
     rows: DataFrame,
     count: int,
     table_rows: int,
@@ -77,24 +77,28 @@ def near(
     is_mostly_read = ranges is None and table_rows <= thresholds.scanned_table_ratio * count
     if is_scanned(table_rows, thresholds) or is_mostly_read:
         return EVERYWHERE
-    found = bounds(rows, count, thresholds) if ranges is None else ranges
-    if found is None:
+    known_bounds = collect_bounds(rows, count, thresholds) if ranges is None else ranges
+    if known_bounds is None:
         return NOWHERE
-    listed = [bound for bound in found if not bound.or_null]
-    return expression(condition(listed, alias)) if listed else EVERYWHERE
+    listed = [bound for bound in known_bounds if not bound.or_null]
+    return write_expression(build_bounds_condition(listed, alias)) if listed else EVERYWHERE
 
 
-def located_by(model: Model) -> dict[str, Sql]:
+def list_location_columns(model: Model) -> dict[str, Sql]:
     """The columns by which a replaced row is located, its key and its partition, with their values in a change row."""
     key = model.config.primary_key
-    rest = [of.column for of in model.config.partition_by if not any(same_name(of.column, part) for part in key)]
-    return {part: name(part) for part in key} | {part: name(BEFORE, part) for part in rest}
+    rest = [
+        transform.column
+        for transform in model.config.partition_by
+        if not any(is_same_name(transform.column, part) for part in key)
+    ]
+    return {part: quote_name(part) for part in key} | {part: quote_name(BEFORE, part) for part in rest}
 
 
 def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
     """Keys for lookups in a table of `table_rows` rows; `keys`, about `count` rows, has just the columns of its key."""
     named = keys.select(*as_key(keys.columns))
-    return Keys(named, count <= thresholds.broadcast_keys, near(keys, count, table_rows, thresholds))
+    return Keys(named, count <= thresholds.broadcast_keys, build_nearby_condition(keys, count, table_rows, thresholds))
 
 
 def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
@@ -102,39 +106,39 @@ def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
     return table_rows <= thresholds.scanned_table_rows
 
 
-def bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
+def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
     """The IN-list or range of each column of `rows`, about `count` of them; None if there are no rows."""
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
-    return _lists(rows, types) if count <= thresholds.in_list_values else _ranges(rows, types)
+    return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
 
 
-def _lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
-    found = rows.selectExpr(*[_written(name(field), kind) for field, kind in types.items()]).collect()
-    if not found:
+def _collect_value_lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    rows_read = rows.selectExpr(*[_write_as_text(quote_name(field), kind) for field, kind in types.items()]).collect()
+    if not rows_read:
         return None
-    values = {field: {row[place] for row in found} for place, field in enumerate(types)}
+    values = {field: {row[place] for row in rows_read} for place, field in enumerate(types)}
     return tuple(
         Bound(field, types[field], tuple(sorted(texts - {None})), is_range=False, or_null=None in texts)
         for field, texts in values.items()
     )
 
 
-def _ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
-    ranges = Ranges({field: (name(field), kind) for field, kind in types.items()})
-    return ranges.bounds(rows.agg(*map(F.expr, ranges.aggregates())).collect()[0].asDict())
+def _collect_ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    ranges = Ranges({field: (quote_name(field), kind) for field, kind in types.items()})
+    return ranges.read_bounds(rows.agg(*map(F.expr, ranges.build_aggregates())).collect()[0].asDict())
 
 
-def _range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
+def _build_range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
     values = tuple(end for end in ends if end is not None)
     return Bound(column, kind, values if len(values) == 2 else (), is_range=True, or_null=nulls > 0)
 
 
-def counted(is_one: Sql, called: str) -> Sql:
+def count_where(is_one: Sql, called: str) -> Sql:
     """The count of rows for which a condition is true, as a column named `called`."""
-    return aliased(statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
+    return alias_as(fill_statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
 
 
-def _written(value: Sql, kind: str) -> Sql:
+def _write_as_text(value: Sql, kind: str) -> Sql:
     """A value as text, in the form that `Bound` stores."""
     since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
-    return statement("CAST({since}({value}) AS string)", since=since, value=value)
+    return fill_statement("CAST({since}({value}) AS string)", since=since, value=value)

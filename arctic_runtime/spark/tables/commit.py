@@ -20,15 +20,22 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.observe import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.effects import effect, wait_for_lock
+from arctic_runtime.effects import perform_effect, wait_for_lock
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
-from arctic_runtime.model.branch import BranchCommit, BranchState, why_not_publish
+from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
 from arctic_runtime.model.version import Version, encode_versions
 from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import Sql, name, number, properties, statement, text
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    quote_name,
+    quote_number,
+    quote_text,
+    write_properties,
+)
 from arctic_runtime.thresholds import CommitThresholds
 
 T = TypeVar("T")
@@ -64,16 +71,18 @@ def swap_in(
     then as that writer left it.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
-    parts = {"table": name(*table.parts), "branch": name(branch)}
-    create = statement("ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=number(expected), **parts)
+    parts = {"table": quote_name(*table.parts), "branch": quote_name(branch)}
+    create = fill_statement(
+        "ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=quote_number(expected), **parts
+    )
     perform_statement("commit.branch", spark, create)
     try:
-        with settings(spark, said_by_session({ATTEMPT: writer})):
-            result = write(table.branch(branch))
+        with override_settings(spark, build_summary_settings({ATTEMPT: writer})):
+            result = write(table.to_branch_parts(branch))
         try:
             publish_branch(attempt, table, branch, expected, writer)
         except CommitConflict:
-            own = _written(attempt, table, branch, expected, writer)
+            own = _find_written_snapshot(attempt, table, branch, expected, writer)
             again = None if own is None else overtaken(own)
             if again is None:
                 raise
@@ -83,10 +92,10 @@ def swap_in(
         clear_away(attempt, table, branch)
 
 
-def _written(attempt: Attempt, table: TableName, branch: str, expected: int, writer: str) -> int | None:
+def _find_written_snapshot(attempt: Attempt, table: TableName, branch: str, expected: int, writer: str) -> int | None:
     """The snapshot that a writer left on its branch; None where the branch holds something else."""
-    state = branch_state(attempt.spark, attempt.reader, table, branch)
-    return state.tip if why_not_publish(replace(state, main=expected), expected, writer) is None else None
+    state = read_branch_state(attempt.spark, attempt.reader, table, branch)
+    return state.tip if explain_refused_publish(replace(state, main=expected), expected, writer) is None else None
 
 
 def publish_branch(
@@ -98,72 +107,77 @@ def publish_branch(
     `expected`. Where several processes share the branch (`is_shared`), another one may have published it already.
     """
     spark, reader = attempt.spark, attempt.reader
-    state = branch_state(spark, reader, table, branch)
+    state = read_branch_state(spark, reader, table, branch)
     if state.is_published and (is_shared or state.tip == expected):
         return
-    reason = why_not_publish(state, expected, writer, is_shared)
+    reason = explain_refused_publish(state, expected, writer, is_shared)
     if reason is not None:
         raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}\n  found: {reason}")
     try:
         fast_forward(spark, table, branch)
     except (ArcticError, *SPARK_ERRORS) as error:
-        if not _went_through(spark, reader, table, branch, error):
+        if not _has_been_published(spark, reader, table, branch, error):
             raise
 
 
-def overwrite(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
+def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
     """Puts `rows` in the place of all rows of a table in one commit, if the table still is the snapshot `expected`.
 
     Raises CommitConflict where it is not: every file that was added or taken away since is in the way.
     """
-    options = {"distribution-mode": "none", "fanout-enabled": "true", **unmoved(expected), **said(summary)}
-    writer = rows.writeTo(name(*table.parts)).options(**options)
-    effect("base.overwrite", lambda: writer.overwrite(F.lit(True)), f"overwrite {table}", SPARK)
+    options = {
+        "distribution-mode": "none",
+        "fanout-enabled": "true",
+        **build_isolation_options(expected),
+        **build_summary_options(summary),
+    }
+    writer = rows.writeTo(quote_name(*table.parts)).options(**options)
+    perform_effect("base.overwrite", lambda: writer.overwrite(F.lit(True)), f"overwrite {table}", SPARK)
 
 
-def merged_to(version: Version) -> dict[str, str]:
+def build_merged_summary(version: Version) -> dict[str, str]:
     """The summary of a base's commit that says up to which version of the change table the base is merged."""
     return {MERGED: encode_versions({"changes": version})}
 
 
-def unmoved(expected: int) -> dict[str, str]:
+def build_isolation_options(expected: int) -> dict[str, str]:
     """Options of an overwriting commit that conflicts with every change of the table since a snapshot."""
     return {"isolation-level": "serializable", "validate-from-snapshot-id": str(expected)}
 
 
-def said(summary: Mapping[str, str]) -> dict[str, str]:
+def build_summary_options(summary: Mapping[str, str]) -> dict[str, str]:
     """Options of a writer whose commit's summary is to say something."""
     return {f"snapshot-property.{key}": value for key, value in summary.items()}
 
 
-def said_by_session(summary: Mapping[str, str]) -> dict[str, str]:
+def build_summary_settings(summary: Mapping[str, str]) -> dict[str, str]:
     """The same as settings of a session: statements take no options."""
-    return {f"spark.sql.iceberg.{key}": value for key, value in said(summary).items()}
+    return {f"spark.sql.iceberg.{key}": value for key, value in build_summary_options(summary).items()}
 
 
-def tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
+def read_tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
     """The snapshots that branches or tags of a table stand at, of those that there are."""
-    found = spark.table(name(*table.parts, "refs")).where(F.col("name").isin(*refs))
-    return {str(row["name"]): int(row["snapshot_id"]) for row in found.select("name", "snapshot_id").collect()}
+    refs_rows = spark.table(quote_name(*table.parts, "refs")).where(F.col("name").isin(*refs))
+    return {str(row["name"]): int(row["snapshot_id"]) for row in refs_rows.select("name", "snapshot_id").collect()}
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
     """Moves main to the branch; raises CommitConflict where main is not behind it."""
-    call = statement(
+    call = fill_statement(
         "CALL {catalog}.system.fast_forward(table => {table}, branch => 'main', to => {to})",
-        catalog=name(table.catalog),
-        table=text(name(*table.parts)),
-        to=text(branch),
+        catalog=quote_name(table.catalog),
+        table=quote_text(quote_name(*table.parts)),
+        to=quote_text(branch),
     )
     perform_statement("commit.publish", spark, call)
 
 
-def _went_through(
+def _has_been_published(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
 ) -> bool:
     """Whether main came to the branch although moving it there seemed to fail: an answer can get lost."""
     try:
-        return branch_state(spark, reader, table, branch).is_published
+        return read_branch_state(spark, reader, table, branch).is_published
     except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
             f"It is not known whether a commit went through.\n  while: commit {branch} to {table}\n"
@@ -171,18 +185,20 @@ def _went_through(
         ) from error
 
 
-def branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
+def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
     """Where main and a branch stand, and who wrote the table's snapshots; Spark tells it where there is no `reader`."""
     if reader is not None:
         return observe_branch(reader, table, branch)
-    found = wait_for_lock(lambda: tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)
+    tips_found = wait_for_lock(lambda: read_tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)
     rows = wait_for_lock(
-        lambda: spark.table(name(*table.parts, "snapshots")).select(*_SNAPSHOT_COLUMNS).collect(),
+        lambda: spark.table(quote_name(*table.parts, "snapshots")).select(*_SNAPSHOT_COLUMNS).collect(),
         f"read the snapshots of {table}",
         SPARK,
     )
-    commits = {at: BranchCommit(parent, operation, (said or {}).get(ATTEMPT)) for at, parent, operation, said in rows}
-    return BranchState(found.get("main"), found.get(branch), commits)
+    commits = {
+        at: BranchCommit(parent, operation, (summary or {}).get(ATTEMPT)) for at, parent, operation, summary in rows
+    }
+    return BranchState(tips_found.get("main"), tips_found.get(branch), commits)
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
@@ -200,31 +216,31 @@ def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
 
 
 def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch: str) -> None:
-    drop = statement(
-        "ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", table=name(*table.parts), branch=name(branch)
+    drop = fill_statement(
+        "ALTER TABLE {table} DROP BRANCH IF EXISTS {branch}", table=quote_name(*table.parts), branch=quote_name(branch)
     )
     perform_statement(effect_name, spark, drop)
 
 
 def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFrame:
     """Performs an effect that is a statement, which Spark does when it is given it; returns the statement's result."""
-    return effect(effect_name, lambda: spark.sql(sql), sql, SPARK)
+    return perform_effect(effect_name, lambda: spark.sql(sql), sql, SPARK)
 
 
 def set_properties(effect_name: str, spark: SparkSession, table: TableName, values: Mapping[str, str]) -> None:
     """Sets properties of a table, in a commit of its own."""
-    parts = {"table": name(*table.parts), "values": properties(values.items())}
-    perform_statement(effect_name, spark, statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
+    parts = {"table": quote_name(*table.parts), "values": write_properties(values.items())}
+    perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} SET TBLPROPERTIES ({values})", **parts))
 
 
 def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
     """Sets a tag of a table at a snapshot, wherever it stood before."""
-    parts = {"table": name(*table.parts), "tag": name(tag), "v": number(snapshot)}
+    parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
-    perform_statement(effect_name, spark, statement(template, **parts))
+    perform_statement(effect_name, spark, fill_statement(template, **parts))
 
 
 def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
     """Drops a tag of a table; one that is gone already is none."""
-    parts = {"table": name(*table.parts), "tag": name(tag)}
-    perform_statement(effect_name, spark, statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))
+    parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
+    perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

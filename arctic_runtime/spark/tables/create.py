@@ -8,17 +8,17 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP
-from arctic_runtime.model.key import key_text
+from arctic_runtime.model.key import format_key
 from arctic_runtime.model.layout import (
     KEPT_METADATA,
     NEWEST_FORMAT,
     ROW_GROUP_PROPERTY,
     TARGET_PROPERTY,
-    layout_text,
-    node_count,
-    row_group_bytes,
+    compute_node_count,
+    compute_row_group_bytes,
+    format_layout,
 )
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import KEEP, KIND, LAYOUT, MODEL_TABLE, PRIMARY_KEY
@@ -29,19 +29,19 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model, Transform
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement
-from arctic_runtime.spark.engine.statement import properties as property_list
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number
+from arctic_runtime.spark.engine.statement import write_properties as property_list
 from arctic_runtime.spark.tables.commit import (
-    merged_to,
+    build_merged_summary,
+    build_summary_settings,
     perform_statement,
-    said_by_session,
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.frames import (
-    column,
-    folded_rows,
+    read_folded_rows,
     read_table,
+    to_column,
 )
 
 _TABLE_DEFAULTS = {
@@ -64,7 +64,7 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 def create_change_table(step: CreateChangeTable, context: Context) -> None:
     model = context.model
     shape = Shape(step.columns, model.config.primary_key, (), step.sequence_type)
-    fields = [F.lit(None).cast(kept.type).alias(kept.name) for kept in step.columns]
+    fields = [F.lit(None).cast(column.type).alias(column.name) for column in step.columns]
     tail = [
         F.lit(None).cast("string").alias(ACTION),
         F.lit(None).cast("timestamp").alias(TIMESTAMP),
@@ -72,9 +72,9 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     ]
     before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
     empty = context.spark.range(0).select(*fields, *tail, *before)
-    lookups = {ROW_GROUP_PROPERTY: str(row_group_bytes(0, context.thresholds.layout))}
-    kept = {KEEP: "all"} if model.config.keep == "all" else {}
-    properties = {**lookups, **table_properties(model, "changes"), MODEL_TABLE: str(model.table), **kept}
+    lookups = {ROW_GROUP_PROPERTY: str(compute_row_group_bytes(0, context.thresholds.layout))}
+    column = {KEEP: "all"} if model.config.keep == "all" else {}
+    properties = {**lookups, **build_table_properties(model, "changes"), MODEL_TABLE: str(model.table), **column}
     create_table("changes.create", context, step.table, empty, properties, (), {})
 
 
@@ -82,14 +82,17 @@ def create_base(step: CreateBase, context: Context) -> None:
     model, spark = context.model, context.spark
     assert context.state.changes is not None
     changes = read_table(spark, model.table.changes, step.version.snapshot, context.state.changes.formerly)
-    rows = folded_rows(spark, model, context.state.changes, step.version.snapshot)
-    transforms = (*model.config.partition_by, *_node_transform(model, _node_count(changes, step.bytes, context)))
-    laid_out = _laid_out(rows, model, transforms)
+    rows = read_folded_rows(spark, model, context.state.changes, step.version.snapshot)
+    transforms = (
+        *model.config.partition_by,
+        *_build_node_transform(model, _choose_node_count(changes, step.bytes, context)),
+    )
+    laid_out = _lay_out_rows(rows, model, transforms)
     target = {TARGET_PROPERTY: str(model.config.target_file_bytes)}
-    sizes = {**target, ROW_GROUP_PROPERTY: str(row_group_bytes(step.bytes, context.thresholds.layout))}
-    own = {**sizes, **DELETE_ISOLATION, **table_properties(model, "base"), **_format(model)}
-    properties = {**own, LAYOUT: layout_text(model.config)}
-    summary = merged_to(step.version)
+    sizes = {**target, ROW_GROUP_PROPERTY: str(compute_row_group_bytes(step.bytes, context.thresholds.layout))}
+    own = {**sizes, **DELETE_ISOLATION, **build_table_properties(model, "base"), **_build_format_properties(model)}
+    properties = {**own, LAYOUT: format_layout(model.config)}
+    summary = build_merged_summary(step.version)
     create_table("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
     set_write_order(context, step.table)
 
@@ -106,45 +109,47 @@ def create_table(
 ) -> None:
     """A table in one commit; by a statement, since the DataFrame API knows no truncate and quotes no column here."""
     spark, view = context.spark, f"arctic_create_{context.token}"
-    create = statement(
+    create = fill_statement(
         "CREATE {or_replace}TABLE {table} USING iceberg {partitioned}TBLPROPERTIES ({properties}) "
         "AS SELECT * FROM {view}",
         or_replace=Sql("OR REPLACE " if replaces else ""),
-        table=name(*table.parts),
-        partitioned=_partitioned(transforms),
+        table=quote_name(*table.parts),
+        partitioned=_write_partition_clause(transforms),
         properties=property_list(properties.items()),
-        view=name(view),
+        view=quote_name(view),
     )
     rows.createOrReplaceTempView(view)
     try:
-        with settings(spark, {**said_by_session(summary), "spark.sql.iceberg.distribution-mode": "none"}):
-            effect(effect_name, lambda: spark.sql(create), f"create {table}", SPARK)
+        with override_settings(
+            spark, {**build_summary_settings(summary), "spark.sql.iceberg.distribution-mode": "none"}
+        ):
+            perform_effect(effect_name, lambda: spark.sql(create), f"create {table}", SPARK)
     finally:
         spark.catalog.dropTempView(view)
 
 
-def table_properties(model: Model, kind: str) -> dict[str, str]:
+def build_table_properties(model: Model, kind: str) -> dict[str, str]:
     return {
         **_TABLE_DEFAULTS,
         **model.config.tblproperties,
         KIND: kind,
-        PRIMARY_KEY: key_text(model.config.primary_key),
+        PRIMARY_KEY: format_key(model.config.primary_key),
     }
 
 
-def _node_count(changes: DataFrame, size: int, context: Context) -> int:
+def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
     """The nodes of each partition of a base made of `changes`, which have so many bytes together."""
     config, limits = context.model.config, context.thresholds.buckets
     parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
-    nodes = config.nodes or node_count(size, parallelism, config.node_bytes, limits)
+    nodes = config.nodes or compute_node_count(size, parallelism, config.node_bytes, limits)
     if config.nodes or nodes == 1 or not config.partition_by:
         return nodes
     values = [transform_value(context.model.table.catalog, transform) for transform in config.partition_by]
     partitions = changes.select(*values).distinct().count()
-    return node_count(size // max(1, partitions), parallelism, config.node_bytes, limits)
+    return compute_node_count(size // max(1, partitions), parallelism, config.node_bytes, limits)
 
 
-def _format(model: Model) -> dict[str, str]:
+def _build_format_properties(model: Model) -> dict[str, str]:
     """The base's format; before version 3 deletes are files of positions, here one for each file that has any."""
     version = model.config.format_version
     return {
@@ -153,39 +158,43 @@ def _format(model: Model) -> dict[str, str]:
     }
 
 
-def _node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
+def _build_node_transform(model: Model, nodes: int) -> tuple[Transform, ...]:
     return (Transform("bucket", model.config.hash_key, nodes),) if model.config.hash_key else ()
 
 
-def _partitioned(transforms: Sequence[Transform]) -> Sql:
+def _write_partition_clause(transforms: Sequence[Transform]) -> Sql:
     if not transforms:
         return Sql("")
-    return statement("PARTITIONED BY ({transforms}) ", transforms=listed([transform_text(part) for part in transforms]))
+    return fill_statement(
+        "PARTITIONED BY ({transforms}) ", transforms=join_parts([transform_text(part) for part in transforms])
+    )
 
 
 def transform_text(transform: Transform) -> Sql:
-    source = name(transform.column)
+    source = quote_name(transform.column)
     if transform.unit == "identity":
         return source
     if transform.parameter is None:
-        return statement("{unit}({c})", unit=name(transform.unit), c=source)
-    return statement("{unit}({n}, {c})", unit=name(transform.unit), n=number(transform.parameter), c=source)
+        return fill_statement("{unit}({c})", unit=quote_name(transform.unit), c=source)
+    return fill_statement(
+        "{unit}({n}, {c})", unit=quote_name(transform.unit), n=quote_number(transform.parameter), c=source
+    )
 
 
-def _laid_out(rows: DataFrame, model: Model, transforms: Sequence[Transform]) -> DataFrame:
+def _lay_out_rows(rows: DataFrame, model: Model, transforms: Sequence[Transform]) -> DataFrame:
     """Rows put together by partition and node, and sorted, as the base's files are to be."""
     if not transforms:
         return rows
     values = [transform_value(model.table.catalog, transform) for transform in transforms]
-    order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
+    order = [to_column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
     return rows.repartition(*values).sortWithinPartitions(*values, *order)
 
 
 def transform_value(catalog: str, transform: Transform) -> Expression:
-    source = column(transform.column)
+    source = to_column(transform.column)
     if transform.unit == "identity":
         return source
-    function = name(catalog, "system", transform.unit)
+    function = quote_name(catalog, "system", transform.unit)
     arguments = [source] if transform.parameter is None else [F.lit(transform.parameter), source]
     return F.call_function(function, *arguments)
 
@@ -194,6 +203,8 @@ def set_write_order(context: Context, table: TableName) -> None:
     """Has writers sort files by the sort key; a table without one needs no order."""
     key = context.model.config.sort_key
     if key:
-        order = listed([name(part) for part in key])
+        order = join_parts([quote_name(part) for part in key])
         template = "ALTER TABLE {table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {order}"
-        perform_statement("base.write_order", context.spark, statement(template, table=name(*table.parts), order=order))
+        perform_statement(
+            "base.write_order", context.spark, fill_statement(template, table=quote_name(*table.parts), order=order)
+        )

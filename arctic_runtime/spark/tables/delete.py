@@ -6,18 +6,21 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
-from arctic_runtime.spark.engine.statement import Sql, listed, name, statement
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name
 from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import key_name
+from arctic_runtime.spark.tables.frames import name_key_column
 
 TARGET = "__arctic_t"
 """What a table is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
 
 
-def same_key(key: Sequence[str]) -> list[Sql]:
+def build_key_conditions(key: Sequence[str]) -> list[Sql]:
     """Conditions for a row of `TARGET` to have the key of a row with the columns of `frames.as_key`."""
-    return [statement("{c} = {k}", c=name(TARGET, part), k=name(key_name(i))) for i, part in enumerate(key)]
+    return [
+        fill_statement("{c} = {k}", c=quote_name(TARGET, part), k=quote_name(name_key_column(i)))
+        for i, part in enumerate(key)
+    ]
 
 
 def delete_matching(
@@ -33,14 +36,16 @@ def delete_matching(
     All rows to delete have to meet the conditions `where`, by which files are pruned.
     """
     view = f"arctic_delete_{context.token}"
-    exists = statement(
-        "EXISTS (SELECT 1 FROM {view} WHERE {on})", view=name(view), on=listed(on, " AND ") if on else Sql("true")
+    exists = fill_statement(
+        "EXISTS (SELECT 1 FROM {view} WHERE {on})",
+        view=quote_name(view),
+        on=join_parts(on, " AND ") if on else Sql("true"),
     )
-    delete = statement(
+    delete = fill_statement(
         "DELETE FROM {table} AS {target} WHERE {conditions}",
-        table=name(*branch),
-        target=name(TARGET),
-        conditions=listed([*where, exists], " AND "),
+        table=quote_name(*branch),
+        target=quote_name(TARGET),
+        conditions=join_parts([*where, exists], " AND "),
     )
     sought.createOrReplaceTempView(view)
     try:

@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, plain_columns
+from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import array_text, map_text, struct_text
+from arctic_runtime.model.types import format_array_type, format_struct_type, map_text
 from arctic_runtime.model.version import Version
 from arctic_runtime.model.version import Window as Span
-from arctic_runtime.plan.schema import stored_type
-from arctic_runtime.spark.engine.statement import Sql, aliased, name, statement, type_name
+from arctic_runtime.plan.schema import to_stored_type
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, type_name
 from arctic_runtime.thresholds import PruningThresholds
 
 COMMIT_ORDER = "_last_updated_sequence_number"
@@ -53,75 +53,77 @@ class Keys:
     few: bool
     near: Sql
 
-    def select(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
+    def select_rows(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
         """The rows of a table under these keys; a semi join is the fastest way to stream it past them."""
         hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
-        found = table.where(self.near)
-        return found.join(hinted, match(found, key), "left_semi")
+        nearby = table.where(self.near)
+        return nearby.join(hinted, match_key(nearby, key), "left_semi")
 
 
-def column(of: str) -> Expression:
+def to_column(column_name: str) -> Expression:
     """A column by its plain name, whatever characters that has."""
-    return F.col(name(of))
+    return F.col(quote_name(column_name))
 
 
-def columns_of(frame: DataFrame) -> tuple[Column, ...]:
+def list_frame_columns(frame: DataFrame) -> tuple[Column, ...]:
     """A frame's columns with the types that an Iceberg table keeps them as."""
-    return tuple(Column(field.name, stored_type(type_of(field.dataType))) for field in frame.schema.fields)
+    return tuple(Column(field.name, to_stored_type(type_of(field.dataType))) for field in frame.schema.fields)
 
 
 def type_of(kind: DataType) -> str:
     """A type as `model.types` writes it; PySpark's own text does not tell where a field's name ends."""
     match kind:
         case StructType(fields=fields):
-            return struct_text((field.name, type_of(field.dataType)) for field in fields)
+            return format_struct_type((field.name, type_of(field.dataType)) for field in fields)
         case ArrayType(elementType=element):
-            return array_text(type_of(element))
+            return format_array_type(type_of(element))
         case MapType(keyType=key, valueType=value):
             return map_text(type_of(key), type_of(value))
         case _:
             return kind.simpleString()
 
 
-def conformed(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def conform_frame(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
-    found = {field.name.lower(): field for field in frame.schema.fields}
-    return frame.selectExpr(*[_conformed(found.get(kept.name.lower()), kept) for kept in columns])
+    fields = {field.name.lower(): field for field in frame.schema.fields}
+    return frame.selectExpr(*[_conform_column(fields.get(wanted.name.lower()), wanted) for wanted in columns])
 
 
-def _conformed(found: StructField | None, kept: Column) -> Sql:
-    if found is not None and type_of(found.dataType) == kept.type:
-        return aliased(name(found.name), kept.name)
-    return typed(NULL if found is None else name(found.name), kept.type, kept.name)
+def _conform_column(field: StructField | None, wanted: Column) -> Sql:
+    if field is not None and type_of(field.dataType) == wanted.type:
+        return alias_as(quote_name(field.name), wanted.name)
+    return cast_as(NULL if field is None else quote_name(field.name), wanted.type, wanted.name)
 
 
-def typed(value: Sql, kind: str, alias: str) -> Sql:
+def cast_as(value: Sql, kind: str, alias: str) -> Sql:
     """A value as a column of a type.
 
     Expressions for each column of a table are texts, for `selectExpr`: much of a small run's time is calls to
     Spark, of which an expression that is put together takes three for each of its parts.
     """
-    return statement("CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=name(alias))
+    return fill_statement(
+        "CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=quote_name(alias)
+    )
 
 
-def uncompiled(value: Sql, text: Sql) -> Sql:
+def hide_constant(value: Sql, text: Sql) -> Sql:
     """A constant that differs from run to run, for rows with the column `text`, which is never null.
 
     Spark writes numbers and times into the code that it generates, and would compile that anew for each run. What is
     taken from an array, at a place that is not known before there are rows, it does not.
     """
-    return statement("get(array({value}), least(length({text}), 0))", value=value, text=text)
+    return fill_statement("get(array({value}), least(length({text}), 0))", value=value, text=text)
 
 
-def all_of(conditions: Sequence[Expression]) -> Expression:
+def combine_all(conditions: Sequence[Expression]) -> Expression:
     """True where every condition is; true for none, as for a key without columns."""
     return reduce(and_, conditions, F.lit(True))
 
 
-def any_of(conditions: Sequence[Expression]) -> Expression:
+def combine_any(conditions: Sequence[Expression]) -> Expression:
     """True where a condition is; false for none.
 
-    To say so costs Spark less than the negation of `all_of`, of which each round of its optimizer takes off one term: a
+    That costs Spark less than the negation of `combine_all`, of which each round of its optimizer takes off one term: a
     table of 150 columns would need 150 rounds.
     """
     return reduce(or_, conditions, F.lit(False))
@@ -134,13 +136,13 @@ def read_table(
 
     Those of today that had other names then, as `formerly` tells by snapshot, have today's.
     """
-    rows = spark.read.option("versionAsOf", str(snapshot)).table(name(*table.parts))
+    rows = spark.read.option("versionAsOf", str(snapshot)).table(quote_name(*table.parts))
     then = formerly.get(snapshot)
     if not then:
         return rows
-    others = {of.lower() for of in (*then, *then.values())}
-    kept = [column(of) for of in rows.columns if of.lower() not in others]
-    return rows.select(*kept, *[column(old).alias(now) for now, old in then.items() if old])
+    others = {column_name.lower() for column_name in (*then, *then.values())}
+    columns_kept = [to_column(column_name) for column_name in rows.columns if column_name.lower() not in others]
+    return rows.select(*columns_kept, *[to_column(old).alias(now) for now, old in then.items() if old])
 
 
 def read_appended(
@@ -164,38 +166,38 @@ def read_appended(
     if not chain_is_whole:
         return read_table(spark, table, end.snapshot, formerly).where(F.col(COMMIT_ORDER) > start.sequence)
     reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
-    return reader.table(name(*table.parts))
+    return reader.table(quote_name(*table.parts))
 
 
-def appended(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
+def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
     """The rows that an upstream's log was appended in a window."""
-    kept = source.keeps(window.start)
-    return read_appended(spark, source.log, window.start, window.end, kept, source.formerly)
+    is_snapshot_there = source.keeps_version(window.start)
+    return read_appended(spark, source.log, window.start, window.end, is_snapshot_there, source.formerly)
 
 
-def own_changes(
+def read_own_changes(
     spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
 ) -> DataFrame:
     """The rows that a model's own change table, which is `table`, was appended after `start` and up to `end`."""
-    return read_appended(spark, table, start, end, changes.keeps(start), changes.formerly)
+    return read_appended(spark, table, start, end, changes.keeps_version(start), changes.formerly)
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
     """The rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
-    if source.keeps(until):
+    if source.keeps_version(until):
         return read_table(spark, source.log, until.snapshot, source.formerly)
     rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
     return rows.where(F.col(COMMIT_ORDER) <= until.sequence)
 
 
-def newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
+def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
     """One change row per key, the newest; within one commit there is only one."""
     if commits <= 1:
         return changes
-    return first_of_each(changes, _key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
+    return select_first_per_key(changes, _list_key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
 
 
-def first_of_each(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
+def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
     """The first row of each key in an order.
 
     It is the one that has none before it. Where rows are numbered, Spark sorts them once more before it moves them, to
@@ -205,86 +207,92 @@ def first_of_each(rows: DataFrame, key: Sequence[Expression], order: Sequence[Ex
     return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
 
 
-def folded_rows(spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None) -> DataFrame:
+def read_folded_rows(
+    spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None
+) -> DataFrame:
     """The rows that a table's change table alone tells, at a snapshot of that or at its head; no base is read."""
     assert changes.head is not None
     at = changes.head.snapshot if snapshot is None else snapshot
     commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
     rows = read_table(spark, model.table.changes, at, changes.formerly)
-    newest = newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
-    return conformed(newest, plain_columns(changes.columns))
+    newest = select_newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
+    return conform_frame(newest, strip_change_columns(changes.columns))
 
 
-def current_rows(
+def read_current_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
     """The table's rows at the head of its change table: the base, with what is not merged yet laid over it.
 
     `only` leaves out rows under other keys.
     """
-    base, pending = base_rows(spark, model, state, only), _pending(spark, model, state, thresholds, only)
+    base, pending = read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
     if base is None or state.base is None:
         return None
-    return base if pending is None else overlay(base, pending, model.config.primary_key, state.base.columns)
+    return base if pending is None else overlay_changes(base, pending, model.config.primary_key, state.base.columns)
 
 
-def base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
     """The rows of the base, or those of them under some keys; None where there is no base yet."""
     if state.base is None:
         return None
     base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
-    return only.select(base, model.config.entity_key) if only else base
+    return only.select_rows(base, model.config.entity_key) if only else base
 
 
-def unmerged_changes(
+def read_unmerged_changes(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
     """The newest change row of every key that changed after the base's version; None where none did."""
-    pending = _pending(spark, model, state, thresholds, only)
-    return newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
+    pending = _read_pending(spark, model, state, thresholds, only)
+    return select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
 
 
-def _pending(
+def _read_pending(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
 ) -> Unmerged | None:
     """All change rows after the base's version; None where there are none."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
         return None
-    if not changes.after(base.merged):
+    if not changes.list_commits_after(base.merged):
         return None
-    appended = own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
-    appended = only.select(appended, model.config.entity_key) if only else appended
+    appended = read_own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
+    appended = only.select_rows(appended, model.config.entity_key) if only else appended
     few = (only is not None and only.few) or changes.are_few_after(base.merged, thresholds.broadcast_keys)
     return Unmerged(appended, changes.count_after(base.merged), few)
 
 
-def overlay(base: DataFrame, changes: Unmerged, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
     """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did.
 
     The keys are those of all change rows: the newest of each would be spread by key already, and Spark would spread the
     base as they are.
     """
     keys = changes.rows.select(*as_key(key))
-    kept = base.join(keys.hint("broadcast" if changes.few else "shuffle_hash"), match(base, key), "left_anti")
-    alive = newest_changes(changes.rows, key, changes.commits).where(F.col(ACTION) != "delete")
-    return conformed(kept, columns).unionAll(conformed(alive, columns))
+    unchanged = base.join(keys.hint("broadcast" if changes.few else "shuffle_hash"), match_key(base, key), "left_anti")
+    alive = select_newest_changes(changes.rows, key, changes.commits).where(F.col(ACTION) != "delete")
+    return conform_frame(unchanged, columns).unionAll(conform_frame(alive, columns))
 
 
-def key_name(place: int) -> str:
+def name_key_column(place: int) -> str:
     """The name of a key's column, by its place in the key, in frames of keys that a table is joined with."""
     return f"__arctic_k{place}"
 
 
 def as_key(key: Sequence[str]) -> list[Expression]:
-    """The key's columns under the names that `match` joins on; one constant for a key without columns."""
-    return [column(part).alias(key_name(i)) for i, part in enumerate(key)] or [F.lit(True).alias("__arctic_k")]
+    """The key's columns under the names that `match_key` joins on; one constant for a key without columns."""
+    return [to_column(part).alias(name_key_column(i)) for i, part in enumerate(key)] or [
+        F.lit(True).alias("__arctic_k")
+    ]
 
 
-def match(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
+def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
     """The join of a table with frames of its keys; nulls equal each other if `null_safe`."""
-    pairs = [(base[name(part)], F.col(key_name(i))) for i, part in enumerate(key)]
-    return all_of([own.eqNullSafe(given) if null_safe else own == given for own, given in pairs])
+    pairs = [(base[quote_name(part)], F.col(name_key_column(i))) for i, part in enumerate(key)]
+    return combine_all(
+        [own.eqNullSafe(given_column) if null_safe else own == given_column for own, given_column in pairs]
+    )
 
 
 def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
@@ -297,10 +305,10 @@ def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
     return rows.select("*", place.alias(POSITION))
 
 
-def _key_columns(key: Sequence[str]) -> list[Expression]:
-    return [column(part) for part in key] or [F.lit(0)]
+def _list_key_columns(key: Sequence[str]) -> list[Expression]:
+    return [to_column(part) for part in key] or [F.lit(0)]
 
 
-def examples(rows: list[Row]) -> str:
+def format_examples(rows: list[Row]) -> str:
     """A few rows for a message, one a line."""
     return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -11,7 +11,9 @@ from arctic_runtime.model.properties import KIND
 NO_OTHERS: Mapping[str, str] = {}
 
 
-def internal(writer: DataFrameWriterV2, kind: str, others: Mapping[str, str] = NO_OTHERS) -> DataFrameWriterV2:
+def create_internal_writer(
+    writer: DataFrameWriterV2, kind: str, others: Mapping[str, str] = NO_OTHERS
+) -> DataFrameWriterV2:
     """A writer that creates its table in Iceberg's format 3, marked as one of a `kind`, with further properties."""
     writer = writer.using("iceberg")
     for key, value in {"format-version": "3", KIND: kind, **others}.items():

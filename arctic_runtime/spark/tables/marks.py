@@ -15,8 +15,8 @@ UNKNOWN_ZONE = "18:00"
 """As far as a time zone of Spark's can be from UTC."""
 
 
-def written(place: Expression, kind: str) -> Expression:
-    """A place of a type as a text that `latest` reads back exactly, whatever the time zone then is."""
+def write_sequence_text(place: Expression, kind: str) -> Expression:
+    """A place of a type as a text that `read_latest` reads back exactly, whatever the time zone then is."""
     if kind != "timestamp":
         return place.cast("string")
     in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))
@@ -28,17 +28,17 @@ def is_exact(text: str, kind: str) -> bool:
     return kind != "timestamp" or text.endswith("Z")
 
 
-def latest(text: str, kind: str) -> Expression:
+def read_latest(text: str, kind: str) -> Expression:
     """The place that a text stands for, the latest one where it stands for many."""
     return F.lit(text if is_exact(text, kind) else f"{text}-{UNKNOWN_ZONE}").cast(kind)
 
 
-def earliest(text: str, kind: str) -> Expression:
+def read_earliest(text: str, kind: str) -> Expression:
     """The place that a text stands for, the earliest one where it stands for many."""
     return F.lit(text if is_exact(text, kind) else f"{text}+{UNKNOWN_ZONE}").cast(kind)
 
 
-def exact(text: str, kind: str) -> Expression:
+def read_exact(text: str, kind: str) -> Expression:
     """The value that a text stands for; raises ConfigError where it stands for many."""
     if not is_exact(text, kind):
         raise ConfigError(

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.bounds import Bound
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.shape import DELETE, INSERT
@@ -20,29 +20,29 @@ from arctic_runtime.model.step import (
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import Sql, aliased, name, number, statement
-from arctic_runtime.spark.tables.bounds import NOWHERE, located_by, near
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, quote_number
+from arctic_runtime.spark.tables.bounds import NOWHERE, build_nearby_condition, list_location_columns
 from arctic_runtime.spark.tables.commit import (
-    merged_to,
-    overwrite,
-    said,
-    said_by_session,
+    build_merged_summary,
+    build_summary_options,
+    build_summary_settings,
+    overwrite_table,
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
-from arctic_runtime.spark.tables.delete import TARGET, delete_matching, same_key
+from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
     Unmerged,
     as_key,
-    column,
-    conformed,
-    newest_changes,
-    overlay,
-    own_changes,
+    conform_frame,
+    overlay_changes,
+    read_own_changes,
     read_table,
+    select_newest_changes,
+    to_column,
 )
 from arctic_runtime.thresholds import PruningThresholds
 
@@ -63,7 +63,7 @@ _LEFT_OUT_IN_ONE_PART = {
 }
 
 
-def looking_up(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
+def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
     """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
     is_pruned = keys <= thresholds.bucket_pruning_keys
     pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
@@ -75,29 +75,41 @@ def merge_base(step: MergeBase, context: Context) -> None:
     model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
     assert changes is not None
-    appended = own_changes(spark, model.table.changes, changes, step.start, step.end)
+    appended = read_own_changes(spark, model.table.changes, changes, step.start, step.end)
     if base.rows <= context.thresholds.merge.overwritten_base_rows and not model.config.partition_by:
         # In one part, so that no row has to be moved to meet its change.
         old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
         came = appended.coalesce(1)
-        rows = overlay(old, Unmerged(came, step.commits, False), model.config.primary_key, base.columns).coalesce(1)
-        order = [column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
+        rows = overlay_changes(
+            old, Unmerged(came, step.commits, False), model.config.primary_key, base.columns
+        ).coalesce(1)
+        order = [to_column(part) for part in (*model.config.sort_key, *model.config.primary_key)]
         ordered = rows.sortWithinPartitions(*order) if order else rows
-        with settings(spark, _LEFT_OUT_IN_ONE_PART):
-            overwrite(ordered, step.table, step.expected, merged_to(step.end))
+        with override_settings(spark, _LEFT_OUT_IN_ONE_PART):
+            overwrite_table(ordered, step.table, step.expected, build_merged_summary(step.end))
         return
     # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
-    gone = appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps(step.start) else appended
-    newest = newest_changes(appended, model.config.primary_key, step.commits)
-    alive = conformed(newest.where(F.col(ACTION) != DELETE), base.columns)
-    count, known = _replaced(step, context, changes)
-    where = partial(near, _places(appended, model), count, base.rows, context.thresholds.pruning, TARGET, known)
+    gone = (
+        appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps_version(step.start) else appended
+    )
+    newest = select_newest_changes(appended, model.config.primary_key, step.commits)
+    alive = conform_frame(newest.where(F.col(ACTION) != DELETE), base.columns)
+    count, known = _estimate_replaced(step, context, changes)
+    where = partial(
+        build_nearby_condition,
+        _locate_replaced_rows(appended, model),
+        count,
+        base.rows,
+        context.thresholds.pruning,
+        TARGET,
+        known,
+    )
     sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
 
-    def merge(branch: Sequence[str]) -> None:
-        _replace_rows(context, base, branch, sought, alive, merged_to(step.end))
+    def merge_attempt(branch: Sequence[str]) -> None:
+        _replace_rows(context, base, branch, sought, alive, build_merged_summary(step.end))
 
-    swap_in(context.attempt, step.table, step.expected, merge)
+    swap_in(context.attempt, step.table, step.expected, merge_attempt)
 
 
 @dataclass(frozen=True)
@@ -109,17 +121,19 @@ class _Sought:
     where: Callable[[], Sql]
 
 
-def _replaced(step: MergeBase, context: Context, changes: ChangeTableState) -> tuple[int, tuple[Bound, ...] | None]:
+def _estimate_replaced(
+    step: MergeBase, context: Context, changes: ChangeTableState
+) -> tuple[int, tuple[Bound, ...] | None]:
     """About how many rows a merge replaces, and between what values they lie if this run has just found that out."""
     appended = context.appended
     if appended is None or step.commits != 1 or step.start is None or step.start.snapshot != appended.after:
-        return changes.rows_after(step.start), None
+        return changes.count_rows_after(step.start), None
     return sum(appended.rows.values()) - appended.rows[INSERT], appended.replaced
 
 
-def _places(changes: DataFrame, model: Model) -> DataFrame:
+def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
     """Where the rows lie that changes replace."""
-    places = [aliased(value, part) for part, value in located_by(model).items()]
+    places = [alias_as(value, part) for part, value in list_location_columns(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 
 
@@ -138,30 +152,30 @@ def _replace_rows(
     either commit then says what the base is merged to, and it is once the later one is there.
     """
 
-    def append() -> None:
-        writer = alive.writeTo(name(*branch)).options(**said(summary))
-        effect("base.merge.append", writer.append, f"write what changed to {'.'.join(branch)}", SPARK)
+    def append_rows() -> None:
+        writer = alive.writeTo(quote_name(*branch)).options(**build_summary_options(summary))
+        perform_effect("base.merge.append", writer.append, f"write what changed to {'.'.join(branch)}", SPARK)
 
-    def delete(summary: Mapping[str, str], *conditions: Sql) -> None:
+    def delete_replaced(summary: Mapping[str, str], *conditions: Sql) -> None:
         near_by = gone.where()
         if near_by != NOWHERE:
             _delete_rows(context, branch, gone, [near_by, *conditions], summary)
 
     if base.sequence is None or not DELETE_ISOLATION.items() <= base.properties.items():
-        delete({})
-        append()
+        delete_replaced({})
+        append_rows()
         return
-    came, at = name(TARGET, COMMIT_ORDER), number(base.sequence)
-    with Parallel(context.spark, context.thresholds.engine) as beside:
-        beside.begin(append)
-        delete(summary, statement("coalesce({came} <= {at}, true)", came=came, at=at))
+    came, at = quote_name(TARGET, COMMIT_ORDER), quote_number(base.sequence)
+    with Parallel(context.spark, context.thresholds.engine) as background:
+        background.submit_action(append_rows)
+        delete_replaced(summary, fill_statement("coalesce({came} <= {at}, true)", came=came, at=at))
 
 
 def _delete_rows(
     context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
     """Deletes the rows that are sought; all of them meet the conditions `where`."""
-    pruned = looking_up(gone.count, context.thresholds.pruning)
-    with settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **said_by_session(summary)}):
-        on = same_key(context.model.config.primary_key)
+    pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
+    with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):
+        on = build_key_conditions(context.model.config.primary_key)
         delete_matching("base.merge.delete", context, branch, gone.keys, on, where)

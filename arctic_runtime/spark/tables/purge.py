@@ -11,27 +11,27 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.expiry import Age, ages_text, trimmed_until
+from arctic_runtime.model.expiry import Age, format_ages, read_trimmed_age
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL, FORGOTTEN, FORGOTTEN_UNTIL
-from arctic_runtime.model.run_summary import last_run
+from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.version import Version
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.settings import settings
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, statement, text
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.bounds import EVERYWHERE
 from arctic_runtime.spark.tables.commit import (
-    merged_to,
+    build_merged_summary,
+    build_summary_options,
+    build_summary_settings,
     perform_statement,
-    said,
-    said_by_session,
     set_properties,
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.delete import TARGET, delete_matching, same_key
+from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.file_rewrite import ANY_COUNT, ANY_SIZE, sort_order
 from arctic_runtime.spark.tables.frames import COMMIT_ORDER, Keys
 
@@ -61,21 +61,23 @@ def purge_changes(purged: Purged, context: Context) -> None:
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
-    before = trimmed_until(changes.properties)
+    before = read_trimmed_age(changes.properties)
     newest_read = max(purged.until, before, key=lambda age: age.sequence)
-    until = {COMPACTED_UNTIL: ages_text([newest_read])}
+    until = {COMPACTED_UNTIL: format_ages([newest_read])}
     is_whole = before.sequence == int(changes.properties.get(FORGOTTEN_UNTIL, 0))
     only = {FORGOTTEN_UNTIL: str(newest_read.sequence)} if is_whole else {}
-    older = statement("{place} < {since}", place=name(TARGET, COMMIT_ORDER), since=number(purged.since))
+    older = fill_statement(
+        "{place} < {since}", place=quote_name(TARGET, COMMIT_ORDER), since=quote_number(purged.since)
+    )
     newest = max(int(changes.properties.get(FORGOTTEN, 0)), purged.since)
     set_properties("forget.mark", context.spark, table, {**until, **only, FORGOTTEN: str(newest)})
 
-    def write(branch: tuple[str, ...]) -> None:
-        with settings(context.spark, said_by_session(until)):
-            on, where = same_key(context.model.config.entity_key), [purged.keys.near, older]
+    def write_delete(branch: tuple[str, ...]) -> None:
+        with override_settings(context.spark, build_summary_settings(until)):
+            on, where = build_key_conditions(context.model.config.entity_key), [purged.keys.near, older]
             delete_matching("forget.delete", context, branch, purged.keys.rows, on, where)
 
-    swap_in(context.attempt, table, changes.head.snapshot, write)
+    swap_in(context.attempt, table, changes.head.snapshot, write_delete)
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
@@ -84,10 +86,10 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
     assert changes is not None
     assert changes.head is not None
 
-    def write(branch: tuple[str, ...]) -> Rewritten:
+    def write_rewrite(branch: tuple[str, ...]) -> Rewritten:
         return _rewrite_deleted(context, table, branch, near)
 
-    return swap_in(context.attempt, table, changes.head.snapshot, write)
+    return swap_in(context.attempt, table, changes.head.snapshot, write_rewrite)
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
@@ -95,14 +97,14 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
     base, table = context.state.base, context.model.base
     assert base is not None
     assert base.merged is not None
-    merged = merged_to(base.merged)
+    merged = build_merged_summary(base.merged)
 
-    def write(branch: tuple[str, ...]) -> Rewritten:
+    def write_rewrite(branch: tuple[str, ...]) -> Rewritten:
         done = _rewrite_deleted(context, table, branch, near)
         _append_nothing(context.spark, branch, merged)
         return done
 
-    return swap_in(context.attempt, table, base.snapshot, write)
+    return swap_in(context.attempt, table, base.snapshot, write_rewrite)
 
 
 def record_run(context: Context) -> None:
@@ -113,9 +115,9 @@ def record_run(context: Context) -> None:
     changes = context.state.changes
     assert changes is not None
     assert changes.head is not None
-    last = last_run(changes)
+    last = find_last_run(changes)
     assert last is not None
-    record = last.repeated("full", "FORGOTTEN").encode()
+    record = last.to_repeat("full", "FORGOTTEN").encode()
     table, spark = context.model.table.changes, context.spark
     swap_in(context.attempt, table, changes.head.snapshot, lambda branch: _append_nothing(spark, branch, record))
 
@@ -124,16 +126,16 @@ def record_merged(merged: Version, context: Context) -> None:
     """Says in a commit of its own what the base is merged to; raises CommitConflict where the base has moved on."""
     base, table, spark = context.state.base, context.model.base, context.spark
     assert base is not None
-    record = merged_to(merged)
+    record = build_merged_summary(merged)
     swap_in(context.attempt, table, base.snapshot, lambda branch: _append_nothing(spark, branch, record))
 
 
 def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
     """Writes manifests anew that still list files which are gone, with the bounds of their values."""
-    call = statement(
+    call = fill_statement(
         "CALL {catalog}.system.rewrite_manifests(table => {table}, use_caching => false)",
-        catalog=name(table.catalog),
-        table=text(name(*table.parts)),
+        catalog=quote_name(table.catalog),
+        table=quote_text(quote_name(*table.parts)),
     )
     perform_statement("forget.manifests", spark, call)
 
@@ -141,7 +143,7 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
     """Rewrites the files with any deleted row, of those that may hold a row `near` by."""
     is_sorted = table == context.model.base and bool(context.model.config.sort_key)
-    order = statement(", strategy => 'sort', sort_order => {o}", o=text(sort_order(context.model)))
+    order = fill_statement(", strategy => 'sort', sort_order => {o}", o=quote_text(sort_order(context.model)))
     options = {
         "delete-file-threshold": "1",
         "min-input-files": str(ANY_COUNT),
@@ -149,23 +151,25 @@ def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], 
         "max-file-size-bytes": str(ANY_SIZE),
         "delete-ratio-threshold": "1.0",
     }
-    call = statement(
+    call = fill_statement(
         "CALL {catalog}.system.rewrite_data_files(table => {table}{sorting}{where}, options => map({options}), "
         "branch => {branch})",
-        catalog=name(table.catalog),
-        table=text(name(*table.parts)),
+        catalog=quote_name(table.catalog),
+        table=quote_text(quote_name(*table.parts)),
         sorting=order if is_sorted else Sql(""),
-        where=Sql("") if near == EVERYWHERE else statement(", where => {near}", near=text(near)),
-        options=listed(part for pair in options.items() for part in map(text, pair)),
-        branch=text(branch[-1].removeprefix("branch_")),
+        where=Sql("") if near == EVERYWHERE else fill_statement(", where => {near}", near=quote_text(near)),
+        options=join_parts(part for pair in options.items() for part in map(quote_text, pair)),
+        branch=quote_text(branch[-1].removeprefix("branch_")),
     )
     what = f"rewrite files of {table} that hold forgotten rows"
-    (done,) = effect("forget.rewrite", lambda: context.spark.sql(call).collect(), what, SPARK)
+    (done,) = perform_effect("forget.rewrite", lambda: context.spark.sql(call).collect(), what, SPARK)
     if done["failed_data_files_count"]:
         raise CommitConflict(f"{table}: some files could not be rewritten.\n  what to do: run `arctic forget` again")
     return Rewritten(done["rewritten_data_files_count"], done["rewritten_bytes_count"])
 
 
 def _append_nothing(spark: SparkSession, branch: Sequence[str], summary: dict[str, str]) -> None:
-    writer = spark.table(name(*branch)).limit(0).writeTo(name(*branch)).options(**said(summary))
-    effect("forget.record", writer.append, f"record on {'.'.join(branch)} what was known", SPARK)
+    writer = (
+        spark.table(quote_name(*branch)).limit(0).writeTo(quote_name(*branch)).options(**build_summary_options(summary))
+    )
+    perform_effect("forget.record", writer.append, f"record on {'.'.join(branch)} what was known", SPARK)

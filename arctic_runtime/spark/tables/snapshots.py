@@ -6,18 +6,18 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.model.expiry import DropTags, ExpireSnapshots
 from arctic_runtime.model.savepoint import SetTag
-from arctic_runtime.spark.engine.statement import listed, name, number, statement, text
+from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_tag
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
     """Expires snapshots by their ids alone: the table's own age limits would expire snapshots that are still needed."""
-    call = statement(
+    call = fill_statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
         "snapshot_ids => array({ids}))",
-        catalog=name(step.table.catalog),
-        table=text(name(*step.table.parts)),
-        ids=listed(number(snapshot) for snapshot in step.snapshots),
+        catalog=quote_name(step.table.catalog),
+        table=quote_text(quote_name(*step.table.parts)),
+        ids=join_parts(quote_number(snapshot) for snapshot in step.snapshots),
     )
     perform_statement("expiry.snapshots", spark, call)
 

@@ -30,9 +30,9 @@ from arctic_runtime.model.step import (
     SetWriteOrder,
     Step,
 )
-from arctic_runtime.spark.engine.statement import Sql, name, statement
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
 from arctic_runtime.spark.tables import views
-from arctic_runtime.spark.tables.appended import create_appended, set_layout
+from arctic_runtime.spark.tables.appended import create_keyless_table, set_layout
 from arctic_runtime.spark.tables.base_rewrite import rewrite_base
 from arctic_runtime.spark.tables.bucket_resizing import resize_buckets
 from arctic_runtime.spark.tables.changelog_compaction import compact_changelog
@@ -43,13 +43,13 @@ from arctic_runtime.spark.tables.commit import (
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import create_base, create_change_table, set_write_order
-from arctic_runtime.spark.tables.evolve import evolve
+from arctic_runtime.spark.tables.evolve import evolve_columns
 from arctic_runtime.spark.tables.file_rewrite import rewrite_files
 from arctic_runtime.spark.tables.merge import merge_base
 from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapshots, set_savepoint_tag
 
 
-def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
+def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
     """Performs one step: every effect on a table but the commit of change rows, which is `append.publish`."""
     match step:
         case DropConflictingRelation(conflicting):
@@ -61,17 +61,17 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
         case CreateChangeTable():
             create_change_table(step, context)
         case CreateAppended():
-            create_appended(step, context)
+            create_keyless_table(step, context)
         case SetLayout():
             set_layout(step, context.spark)
         case EvolveSchema():
-            evolve(step, context.spark, context.model.config.primary_key)
+            evolve_columns(step, context.spark, context.model.config.primary_key)
         case CreateBase():
             create_base(step, context)
         case MergeBase():
             merge_base(step, context)
         case ReplaceView():
-            views.replace(context.spark, context.model, context.state, step, context.thresholds.pruning)
+            views.replace_view(context.spark, context.model, context.state, step, context.thresholds.pruning)
         case NoteCurrentView(table, noted):
             set_properties("current_view.mark", context.spark, table, {CURRENT_VIEW: noted})
         case ReplaceCurrentView():
@@ -104,4 +104,4 @@ def perform(step: Step, context: Context) -> None:  # noqa: C901 - one case for 
 
 def _drop_statement(relation: TableName, kind: Literal["table", "view"]) -> Sql:
     template = "DROP VIEW IF EXISTS {of}" if kind == "view" else "DROP TABLE IF EXISTS {of}"
-    return statement(template, of=name(*relation.parts))
+    return fill_statement(template, of=quote_name(*relation.parts))

@@ -12,11 +12,11 @@ from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import describe
+from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.reconcile import reconcile
+from arctic_runtime.plan.reconcile import plan_reconciliation
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.steps import perform
+from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.timings import Timings
 
 
@@ -40,36 +40,36 @@ class TableSession:
         self.now = now or datetime.datetime.now(datetime.timezone.utc)
         self.timings = timings or Timings()
 
-    def observe(self) -> TableState:
+    def observe_state(self) -> TableState:
         """The state of the model's relations, without Spark."""
         return observe_model(self.reader, self.model)
 
-    def context(self, state: TableState, appended: Appended | None = None) -> Context:
+    def build_context(self, state: TableState, appended: Appended | None = None) -> Context:
         """The context of steps that hold for a state, with a token of its own; starts Spark."""
         return Context(self.spark(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, appended)
 
-    def reconciled(
+    def reconcile_until_done(
         self, state: TableState, fold: bool = False, appended: Appended | None = None, defer: bool = False
     ) -> TableState:
-        """Performs the steps that `reconcile` plans until none is left, and returns the state after them.
+        """Performs the steps that `plan_reconciliation` plans until none is left, and returns the state after them.
 
         `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
         does not converge, and CommitConflict where another writer is faster.
         """
         thresholds = self.reader.thresholds.merge
-        steps = reconcile(self.model, state, thresholds, fold, defer)
+        steps = plan_reconciliation(self.model, state, thresholds, fold, defer)
         for _ in range(thresholds.settling_rounds):
             if not steps:
                 return state
-            context = self.context(state, appended)
+            context = self.build_context(state, appended)
             for step in steps:
-                with self.timings.timed(type(step).__name__):
-                    perform(step, context)
-            state = self.observe()
-            steps = reconcile(self.model, state, thresholds, fold, defer)
+                with self.timings.measure_step(type(step).__name__):
+                    perform_step(step, context)
+            state = self.observe_state()
+            steps = plan_reconciliation(self.model, state, thresholds, fold, defer)
         raise CorruptState(
             f"{self.model.table}: its base and view did not converge with its change table.\n"
             f"  expected: no step left after {thresholds.settling_rounds} rounds\n"
-            f"  found: {'; '.join(describe(step) for step in steps)}\n"
+            f"  found: {'; '.join(describe_step(step) for step in steps)}\n"
             "  what to do: find out who else writes to these relations, then run again"
         )

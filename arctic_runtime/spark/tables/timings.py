@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from arctic_runtime.effects import watched
+from arctic_runtime.effects import observe_effect
 
 
 class Timings:
@@ -16,15 +16,15 @@ class Timings:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
+    def measure_step(self, step: str) -> Iterator[None]:
         """Adds the time that the block takes to the seconds of a step."""
         start = time.monotonic()
         try:
-            with watched(step):
+            with observe_effect(step):
                 yield
         finally:
             self._seconds[step] = self._seconds.get(step, 0.0) + time.monotonic() - start
 
-    def seconds(self) -> dict[str, float]:
+    def list_seconds(self) -> dict[str, float]:
         """Seconds by step, rounded to milliseconds."""
         return {step: round(seconds, 3) for step, seconds in self._seconds.items()}

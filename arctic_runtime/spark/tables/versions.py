@@ -11,16 +11,16 @@ from arctic_runtime.plan.savepoint import find_savepoint
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-def version_named(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
+def find_version(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
     """The commit of a version, by its number or a savepoint's name; raises ConfigError where there is none."""
     known = observe_savepoints(session.reader, session.model)
     if not version.isdecimal():
         return find_savepoint(session.model, version, known).commit
-    held = (of.commit for of in known)
-    return _known_version(session, (*commits, *held), int(version))
+    tagged = (tag.commit for tag in known)
+    return _find_known_version(session, (*commits, *tagged), int(version))
 
 
-def _known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
+def _find_known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
     """The commit among `commits` that made a version; raises ConfigError where none did."""
     for commit in commits:
         if commit.version.snapshot == version:

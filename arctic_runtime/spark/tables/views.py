@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import IS_CURRENT, Column, Names, find_column
-from arctic_runtime.model.expiry import view_tag
-from arctic_runtime.model.key import key_text
+from arctic_runtime.model.expiry import format_view_tag
+from arctic_runtime.model.key import format_key
 from arctic_runtime.model.properties import (
     CURRENT_VIEW_KIND,
     KIND,
@@ -22,14 +22,22 @@ from arctic_runtime.model.properties import (
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceCurrentView, ReplaceView
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, lacks_views
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
+from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, is_view_refusal
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    write_properties,
+)
 from arctic_runtime.spark.tables.commit import perform_statement, set_tag
-from arctic_runtime.spark.tables.frames import columns_of, read_table, typed
+from arctic_runtime.spark.tables.frames import cast_as, list_frame_columns, read_table
 from arctic_runtime.thresholds import PruningThresholds
 
 
-def replace(
+def replace_view(
     spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
 ) -> None:
     """Replaces the view in one commit: readers see the old pins or the new ones, never a mixture.
@@ -39,12 +47,12 @@ def replace(
     """
     assert state.base is not None
     if state.view is None or state.view.base_snapshot != step.base_snapshot:
-        set_tag("view.tag", spark, model.base, view_tag(step.base_snapshot), step.base_snapshot)
-    pinned_columns = columns_of(read_table(spark, model.base, step.base_snapshot))
-    perform_statement("view.replace", spark, view_statement(model, state, step, pinned_columns, thresholds))
+        set_tag("view.tag", spark, model.base, format_view_tag(step.base_snapshot), step.base_snapshot)
+    pinned_columns = list_frame_columns(read_table(spark, model.base, step.base_snapshot))
+    perform_statement("view.replace", spark, write_view_statement(model, state, step, pinned_columns, thresholds))
 
 
-def view_statement(
+def write_view_statement(
     model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...], thresholds: PruningThresholds
 ) -> Sql:
     """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
@@ -53,27 +61,29 @@ def view_statement(
     few = step.commits > 0 and changes is not None and changes.are_few_after(step.merged, most)
     pins = {
         KIND: "view",
-        PRIMARY_KEY: key_text(model.config.primary_key),
+        PRIMARY_KEY: format_key(model.config.primary_key),
         PINNED_BASE: str(step.base_snapshot),
         PINNED_MERGED: str(step.merged.snapshot),
         PINNED_HEAD: str(step.head.snapshot),
     }
-    return statement(
+    return fill_statement(
         "CREATE OR REPLACE VIEW {view} ({columns}){comment} TBLPROPERTIES ({pins}) AS {query}",
-        view=name(*model.table.parts),
-        columns=_described(model, state.base.columns),
-        comment=_commented(Sql(""), model.comment),
-        pins=properties(pins.items()),
-        query=_query(model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few),
+        view=quote_name(*model.table.parts),
+        columns=_write_column_comments(model, state.base.columns),
+        comment=_add_comment(Sql(""), model.comment),
+        pins=write_properties(pins.items()),
+        query=_write_view_query(
+            model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few
+        ),
     )
 
 
 def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
     """Creates or replaces the view of a table's current versions; raises ConfigError where the catalog has no views."""
     try:
-        perform_statement("current_view.replace", spark, _current_statement(model, state, step))
+        perform_statement("current_view.replace", spark, _write_current_view_statement(model, state, step))
     except SPARK_ERRORS as error:
-        if not lacks_views(error):
+        if not is_view_refusal(error):
             raise
         raise ConfigError(
             f"{model.table}: `current_view` needs a catalog with views; the rows of the table are written.\n"
@@ -83,91 +93,91 @@ def replace_current(spark: SparkSession, model: Model, state: TableState, step: 
         ) from error
 
 
-def _current_statement(model: Model, state: TableState, step: ReplaceCurrentView) -> Sql:
+def _write_current_view_statement(model: Model, state: TableState, step: ReplaceCurrentView) -> Sql:
     assert state.base is not None
     own = {KIND: CURRENT_VIEW_KIND, MODEL_TABLE: str(step.table)}
-    return statement(
+    return fill_statement(
         "CREATE OR REPLACE VIEW {view} ({described}){comment} TBLPROPERTIES ({own}) AS "
         "SELECT {columns} FROM {table} WHERE {current}",
-        view=name(*step.view.parts),
-        described=_described(model, state.base.columns),
-        comment=_commented(Sql(""), model.comment),
-        own=properties(own.items()),
-        columns=listed(name(column.name) for column in state.base.columns),
-        table=name(*step.table.parts),
-        current=name(IS_CURRENT),
+        view=quote_name(*step.view.parts),
+        described=_write_column_comments(model, state.base.columns),
+        comment=_add_comment(Sql(""), model.comment),
+        own=write_properties(own.items()),
+        columns=join_parts(quote_name(column.name) for column in state.base.columns),
+        table=quote_name(*step.table.parts),
+        current=quote_name(IS_CURRENT),
     )
 
 
-def _described(model: Model, columns: Sequence[Column]) -> Sql:
+def _write_column_comments(model: Model, columns: Sequence[Column]) -> Sql:
     """The columns of a view, with their comments."""
     comments = {key.lower(): value for key, value in model.column_comments.items()}
-    return listed(_commented(name(column.name), comments.get(column.name.lower())) for column in columns)
+    return join_parts(_add_comment(quote_name(column.name), comments.get(column.name.lower())) for column in columns)
 
 
-def _commented(part: Sql, comment: str | None) -> Sql:
-    return statement("{part} COMMENT {comment}", part=part, comment=text(comment)) if comment else part
+def _add_comment(part: Sql, comment: str | None) -> Sql:
+    return fill_statement("{part} COMMENT {comment}", part=part, comment=quote_text(comment)) if comment else part
 
 
-def _query(
+def _write_view_query(
     model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView, few: bool
 ) -> Sql:
-    columns = [name(column.name) for column in wanted]
-    listing = listed([statement("t.{c}", c=column) for column in columns])
-    base = statement(
+    columns = [quote_name(column.name) for column in wanted]
+    listing = join_parts([fill_statement("t.{c}", c=column) for column in columns])
+    base = fill_statement(
         "SELECT {hint}{columns} FROM {base} VERSION AS OF {v} t",
         hint=Sql("/*+ BROADCAST(c) */ " if few else ""),
-        columns=listed([_as_wanted(column, pinned, then) for column in wanted]),
-        base=name(*model.base.parts),
-        v=number(step.base_snapshot),
+        columns=join_parts([_as_wanted(column, pinned, then) for column in wanted]),
+        base=quote_name(*model.base.parts),
+        v=quote_number(step.base_snapshot),
     )
     if not step.commits:
         return base
-    return statement(
+    return fill_statement(
         "{base} LEFT ANTI JOIN (SELECT {key} FROM {log}) c ON {on} "
         "UNION ALL SELECT {columns} FROM {newest} t WHERE t._action <> 'delete'",
         base=base,
-        key=listed([name(part) for part in model.config.primary_key] or [Sql("true")]),
-        log=_log(model, step),
-        on=_on(model),
+        key=join_parts([quote_name(part) for part in model.config.primary_key] or [Sql("true")]),
+        log=_write_log_read(model, step),
+        on=_write_key_match(model),
         columns=listing,
-        newest=_newest(model, columns, step),
+        newest=_write_newest_rows(model, columns, step),
     )
 
 
 def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
     """A column of the pinned base, which has the columns and types of its time, and `then` other names."""
-    found = find_column(pinned, then.get(column.name, column.name))
-    if found == column:
-        return statement("t.{c}", c=name(column.name))
-    value = statement("t.{c}", c=name(found.name)) if found else Sql("NULL")
-    return typed(value, column.type, column.name)
+    column_found = find_column(pinned, then.get(column.name, column.name))
+    if column_found == column:
+        return fill_statement("t.{c}", c=quote_name(column.name))
+    value = fill_statement("t.{c}", c=quote_name(column_found.name)) if column_found else Sql("NULL")
+    return cast_as(value, column.type, column.name)
 
 
-def _log(model: Model, step: ReplaceView) -> Sql:
-    return statement(
+def _write_log_read(model: Model, step: ReplaceView) -> Sql:
+    return fill_statement(
         "{changes} WITH (`start-snapshot-id` = {start}, `end-snapshot-id` = {end})",
-        changes=name(*model.table.changes.parts),
-        start=text(str(step.merged.snapshot)),
-        end=text(str(step.head.snapshot)),
+        changes=quote_name(*model.table.changes.parts),
+        start=quote_text(str(step.merged.snapshot)),
+        end=quote_text(str(step.head.snapshot)),
     )
 
 
-def _on(model: Model) -> Sql:
-    pairs = [statement("t.{c} = c.{c}", c=name(part)) for part in model.config.primary_key]
-    return listed(pairs, " AND ") if pairs else Sql("true")
+def _write_key_match(model: Model) -> Sql:
+    pairs = [fill_statement("t.{c} = c.{c}", c=quote_name(part)) for part in model.config.primary_key]
+    return join_parts(pairs, " AND ") if pairs else Sql("true")
 
 
-def _newest(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
+def _write_newest_rows(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
     """Within one commit each key stands once; over several the newest has to be found, which has no newer one."""
     if step.commits == 1:
-        return _log(model, step)
-    key = [name(part) for part in model.config.primary_key] or [Sql("1")]
-    return statement(
+        return _write_log_read(model, step)
+    key = [quote_name(part) for part in model.config.primary_key] or [Sql("1")]
+    return fill_statement(
         "(SELECT * FROM (SELECT {columns}, _action, lag(true) OVER (PARTITION BY {key} "
         "ORDER BY _last_updated_sequence_number DESC, _seq DESC) AS __arctic_newer FROM {log}) "
         "WHERE __arctic_newer IS NULL)",
-        columns=listed(columns),
-        key=listed(key),
-        log=_log(model, step),
+        columns=join_parts(columns),
+        key=join_parts(key),
+        log=_write_log_read(model, step),
     )

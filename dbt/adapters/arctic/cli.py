@@ -16,8 +16,8 @@ from typing import Any
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
-from arctic_runtime.operations.registry import OPERATIONS, operation
-from arctic_runtime.spark.engine.ended import spark_ended
+from arctic_runtime.operations.registry import OPERATIONS, get_operation
+from arctic_runtime.spark.engine.ended import to_spark_ended
 from dbt.adapters.arctic import ingest_command, run_command, serve_command, spark_command
 
 OTHERS = (ingest_command, run_command, serve_command, spark_command)
@@ -28,10 +28,10 @@ DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    options = parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     try:
         other = next((command for command in OTHERS if options.command == command.NAME), None)
-        answer = other.perform(options) if other else _perform(operation(options.command), options)
+        answer = other.perform(options) if other else _perform_command(get_operation(options.command), options)
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return DIFFERENT
     except Exception as error:
-        if (ended := spark_ended(error)) is None:
+        if (ended := to_spark_ended(error)) is None:
             raise
         print(f"arctic {options.command}: {ended}", file=sys.stderr)
         return DIFFERENT
@@ -48,19 +48,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DIFFERENT if answer.differs else DONE
 
 
-def _perform(asked: Operation, options: argparse.Namespace) -> Answer:
+def _perform_command(asked: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project import load_project
 
-    values = asked.read({argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True)
+    values = asked.read_values(
+        {argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True
+    )
     project = load_project(options.project_dir, options.profiles_dir, options.target)
-    session, reader = functools.cache(SparkEnvironment(project.profile).session), CatalogReader(project.profile)
+    session, reader = functools.cache(SparkEnvironment(project.profile).new_session), CatalogReader(project.profile)
     project = project.with_ingested(reader)
     if asked.takes_landing:
         project = project.with_landing()
-    context = OperationContext(reader, session, project.models, _silent if options.json else _say)
-    models = [project.one(options.model)] if asked.tables == "one" else project.select(options.models)
-    return asked.run(context, models, values, plan=_is_planned(asked, options))
+    context = OperationContext(reader, session, project.models, _ignore_progress if options.json else _print_line)
+    models = [project.get_model(options.model)] if asked.tables == "one" else project.select_models(options.models)
+    return asked.run_operation(context, models, values, plan=_is_planned(asked, options))
 
 
 def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
@@ -70,15 +72,15 @@ def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
     return bool(options.plan) or (asked.needs_confirmation and not options.yes)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
-def _silent(_: str) -> None:
+def _ignore_progress(_: str) -> None:
     """Keeps progress out of an output that a program parses."""
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The parser of every command: one for each operation, and those that are not about a table."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
@@ -90,17 +92,17 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def add(name: str, text: str) -> argparse.ArgumentParser:
+    def add_command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text, parents=[shared])
 
     for known in OPERATIONS:
-        _add_arguments(add(known.name, known.description), known)
+        _add_arguments(add_command(known.name, known.description), known)
     for command in OTHERS:
-        command.add_arguments(add(command.NAME, command.DESCRIPTION))
+        command.add_arguments(add_command(command.NAME, command.DESCRIPTION))
     return made
 
 
-def command_names() -> tuple[str, ...]:
+def list_command_names() -> tuple[str, ...]:
     """Every command, in the order of help."""
     return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
 

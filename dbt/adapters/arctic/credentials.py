@@ -11,7 +11,7 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import KEPT, Profile, masked, nearest, warehouse_folder
+from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_secrets, suggest_nearest
 from arctic_runtime.service.settings import read_settings
 from arctic_runtime.thresholds import Thresholds
 
@@ -103,22 +103,22 @@ class ArcticCredentials(Credentials):
         for key, value in super().connection_info(with_aliases=with_aliases):
             if value is None or value == {}:
                 continue
-            yield key, _without_secrets(value)
+            yield key, _strip_secrets(value)
 
     def to_profile(self, base: Path) -> Profile:
         """The runtime's profile; a relative warehouse counts from `base`."""
         try:
-            return self._profile(base)
+            return self._build_profile(base)
         except ConfigError as error:
             raise DbtRuntimeError(str(error)) from error
 
-    def _profile(self, base: Path) -> Profile:
+    def _build_profile(self, base: Path) -> Profile:
         master = Profile.master if self.master is None else self.master
         if self.warehouse is not None:
             if self.url is not None and self.method == "session":
                 raise ConfigError("`url` is set, but `method` is session; set `method: connect`, or remove `url`")
-            return Profile.embedded(
-                base / warehouse_folder(self.warehouse),
+            return Profile.for_embedded(
+                base / get_warehouse_folder(self.warehouse),
                 catalog=self.database,
                 settings=self.server_side_parameters,
                 method=self.method,  # type: ignore[arg-type]
@@ -153,11 +153,13 @@ PROFILE_KEYS = (
 
 def _refuse_unknown(unknown: set[str]) -> None:
     for key in sorted(unknown):
-        advice = _OTHER_ADAPTERS_KEYS.get(key, f"known are {', '.join(PROFILE_KEYS)}{nearest(key, PROFILE_KEYS)}")
+        advice = _OTHER_ADAPTERS_KEYS.get(
+            key, f"known are {', '.join(PROFILE_KEYS)}{suggest_nearest(key, PROFILE_KEYS)}"
+        )
         raise DbtRuntimeError(f"`{key}` is not a setting of an arctic target; {advice}")
 
 
-def _without_secrets(value: Any) -> Any:
+def _strip_secrets(value: Any) -> Any:
     if isinstance(value, dict):
-        return masked({str(key): str(part) for key, part in value.items()})
-    return masked({"": value})[""] if isinstance(value, str) else value
+        return mask_secrets({str(key): str(part) for key, part in value.items()})
+    return mask_secrets({"": value})[""] if isinstance(value, str) else value

@@ -7,7 +7,7 @@ from typing import Final
 
 from dbt_common.exceptions import CompilationError
 
-from arctic_runtime.spark.engine.statement import Sql, number, own_query, statement, text
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_number, quote_text, trust_query
 
 _MICROSECONDS: Final[Mapping[str, int]] = {
     "microsecond": 1,
@@ -37,12 +37,12 @@ def add_to_date(datepart: str, interval: str, start: str) -> str:
     """
     unit = _to_unit("dateadd", datepart)
     step, factor = _CALENDAR_STEPS.get(unit) or (Sql("MICROSECOND"), _MICROSECONDS[unit])
-    return statement(
+    return fill_statement(
         "timestampadd({step}, cast(round(({interval}) * {factor}L) as bigint), {start})",
         step=step,
-        interval=own_query(interval),
-        factor=number(factor),
-        start=own_query(start),
+        interval=trust_query(interval),
+        factor=quote_number(factor),
+        start=trust_query(start),
     )
 
 
@@ -54,7 +54,7 @@ def count_boundaries(first: str, second: str, datepart: str) -> str:
     unit = _to_unit("datediff", datepart)
     if unit in _MICROSECONDS:
         return _count_short_units(unit, first, second)
-    return statement(
+    return fill_statement(
         "({second} - {first})", second=_index_calendar_unit(unit, second), first=_index_calendar_unit(unit, first)
     )
 
@@ -62,7 +62,7 @@ def count_boundaries(first: str, second: str, datepart: str) -> str:
 def truncate_date(datepart: str, time: str) -> str:
     """The start of the unit in which a time lies; Spark itself returns null for a unit that it does not know."""
     unit = _to_unit("date_trunc", datepart)
-    return statement("date_trunc({unit}, {time})", unit=text(unit), time=own_query(time))
+    return fill_statement("date_trunc({unit}, {time})", unit=quote_text(unit), time=trust_query(time))
 
 
 DATE_FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
@@ -86,13 +86,15 @@ def _to_unit(function: str, datepart: str) -> str:
 
 def _index_calendar_unit(unit: str, time: str) -> Sql:
     """The number of a day, week, month, quarter or year, counted from a fixed one."""
-    day = statement("cast({time} as date)", time=own_query(time))
+    day = fill_statement("cast({time} as date)", time=trust_query(time))
     if unit == "day":
-        return statement("unix_date({day})", day=day)
+        return fill_statement("unix_date({day})", day=day)
     if unit == "week":
         # 1970-01-01 was a Thursday, so the Monday of its week has the number -3
-        return statement("(unix_date(trunc({day}, 'week')) + 3) div 7", day=day)
-    return statement("((year({day}) * 12 + month({day}) - 1) div {months})", day=day, months=number(_MONTHS[unit]))
+        return fill_statement("(unix_date(trunc({day}, 'week')) + 3) div 7", day=day)
+    return fill_statement(
+        "((year({day}) * 12 + month({day}) - 1) div {months})", day=day, months=quote_number(_MONTHS[unit])
+    )
 
 
 def _count_short_units(unit: str, first: str, second: str) -> Sql:
@@ -100,8 +102,8 @@ def _count_short_units(unit: str, first: str, second: str) -> Sql:
 
     Spark subtracts by the clock on the wall always, so that a day on which clocks change would have 24 hours.
     """
-    a, b = own_query(first), own_query(second)
-    return statement(
+    a, b = trust_query(first), trust_query(second)
+    return fill_statement(
         "case when 'timestamp_ntz' in (typeof({a}), typeof({b})) and 'timestamp' not in (typeof({a}), typeof({b}))"
         " then {wall_b} - {wall_a} else ({start_b} - {start_a}) div {length}L end",
         a=a,
@@ -110,16 +112,16 @@ def _count_short_units(unit: str, first: str, second: str) -> Sql:
         wall_b=_index_wall_clock(unit, b),
         start_a=_start_of_unit(unit, a),
         start_b=_start_of_unit(unit, b),
-        length=number(_MICROSECONDS[unit]),
+        length=quote_number(_MICROSECONDS[unit]),
     )
 
 
 def _start_of_unit(unit: str, time: Sql) -> Sql:
-    return statement("unix_micros(date_trunc({unit}, {time}))", unit=text(unit), time=time)
+    return fill_statement("unix_micros(date_trunc({unit}, {time}))", unit=quote_text(unit), time=time)
 
 
 def _index_wall_clock(unit: str, time: Sql) -> Sql:
     """The number of the unit if the clock on the wall is read as UTC, in which no time is skipped or repeated."""
-    as_utc = statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
-    length = number(_MICROSECONDS[unit])
-    return statement("(({micros} - pmod({micros}, {length}L)) div {length}L)", micros=as_utc, length=length)
+    as_utc = fill_statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
+    length = quote_number(_MICROSECONDS[unit])
+    return fill_statement("(({micros} - pmod({micros}, {length}L)) div {length}L)", micros=as_utc, length=length)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.effects import effect
-from arctic_runtime.profile import masked
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.profile import mask_secrets
 from arctic_runtime.spark.engine.jars import verify_jars
-from arctic_runtime.spark.engine.session_pool import pool_of
-from arctic_runtime.spark.engine.statement import Sql, name, statement
+from arctic_runtime.spark.engine.session_pool import get_pool
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from dbt.adapters.arctic.impl import ArcticAdapter
 
 
-def report(adapter: ArcticAdapter) -> Iterator[str]:
+def report_debug(adapter: ArcticAdapter) -> Iterator[str]:
     """Lines to print; the first thing that does not work raises an error."""
-    yield from _catalog_lines(adapter)
-    for tool, version in pool_of(adapter.profile).environment.versions().items():
+    yield from _list_catalog_lines(adapter)
+    for tool, version in get_pool(adapter.profile).environment.list_versions().items():
         yield f"{tool}: {version}"
-    yield from _jar_lines(adapter)
-    yield _tried_write(adapter)
+    yield from _list_jar_lines(adapter)
+    yield _try_write(adapter)
 
 
-def _catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
-    properties = masked(adapter.profile.catalog_properties)
+def _list_catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
+    properties = mask_secrets(adapter.profile.catalog_properties)
     kind = properties.get("type", "as the server has it")
     yield f"iceberg catalog: {adapter.profile.catalog} ({kind}) {properties.get('uri', '')}".rstrip()
     if "warehouse" in properties:
@@ -40,7 +40,7 @@ def _catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
     yield "catalog read by: " + ("this process" if reader.reachable else "Spark alone, which is slower")
 
 
-def _jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
+def _list_jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
     if adapter.profile.method != "session" and not adapter.profile.is_kept:
         return
     for check in verify_jars():
@@ -61,10 +61,10 @@ def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> No
     table = file.parent / schema / trial
     for folder in (table / "data", table / "metadata", table, table.parent):
         with suppress(OSError):
-            effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
+            perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
 
 
-def _tried_write(adapter: ArcticAdapter) -> str:
+def _try_write(adapter: ArcticAdapter) -> str:
     """Creates and drops a small table, in a schema of its own if the profile's does not exist yet; says where."""
     from arctic_runtime.spark.tables.commit import perform_statement
 
@@ -72,15 +72,15 @@ def _tried_write(adapter: ArcticAdapter) -> str:
     trial = f"arctic_debug_{uuid.uuid4().hex[:8]}"
     has_schema = adapter.check_schema_exists(catalog, schema)
     place = adapter.Relation.create(database=catalog, schema=schema if has_schema else trial)
-    table = name(catalog, str(place.schema), trial)
+    table = quote_name(catalog, str(place.schema), trial)
     spark = adapter.spark_session()
     if not has_schema:
         adapter.create_namespace(place)
     try:
-        create = statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
+        create = fill_statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
         perform_statement("debug.create", spark, create)
-        location = _location(spark, table)
-        perform_statement("debug.drop", spark, statement("DROP TABLE {table} PURGE", table=table))
+        location = _find_location(spark, table)
+        perform_statement("debug.drop", spark, fill_statement("DROP TABLE {table} PURGE", table=table))
     finally:
         if not has_schema:
             adapter.drop_namespace(place)
@@ -88,7 +88,7 @@ def _tried_write(adapter: ArcticAdapter) -> str:
     return f"write: a table was created and dropped in {location}"
 
 
-def _location(spark: SparkSession, table: Sql) -> str:
+def _find_location(spark: SparkSession, table: Sql) -> str:
     """The place where a table keeps its files, as the catalog has it."""
-    rows = spark.sql(statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
+    rows = spark.sql(fill_statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
     return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")

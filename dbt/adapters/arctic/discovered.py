@@ -15,7 +15,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import DEAD_LETTERS, PORTS, IngestedTable, IngestSource, read_default_schema
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.model.names import TableName
-from arctic_runtime.profile import masked
+from arctic_runtime.profile import mask_secrets
 
 _PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD", "mariadb": "MYSQL_PWD"}
 """The environment variable in which programs of a database expect the password."""
@@ -23,7 +23,7 @@ _PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD
 _SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
 
 
-def source_at(url: str, password_env: str | None) -> IngestSource:
+def build_source_at(url: str, password_env: str | None) -> IngestSource:
     """A source without tables for `postgresql://user@host:port/database`; raises ConfigError for another text.
 
     The password is that of an environment variable: the one that is named, or else that of the database's own programs.
@@ -32,7 +32,7 @@ def source_at(url: str, password_env: str | None) -> IngestSource:
     connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
     if connector is None or not parts.hostname or not parts.username or not database or parts.query:
         raise ConfigError(
-            f"--discover: {masked({'url': url})['url']} is no address of a database.\n"
+            f"--discover: {mask_secrets({'url': url})['url']} is no address of a database.\n"
             f"  expected: {' or '.join(PORTS)}://user@host:port/database, or the name of a source"
         )
     if parts.password is not None:
@@ -54,50 +54,54 @@ def source_at(url: str, password_env: str | None) -> IngestSource:
     return IngestSource(database, connector, connection, (), ledger, table_schema=schema)
 
 
-def source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
+def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
     """The lines of a source with these tables; those that it declares already keep their settings."""
     ingest = {"connector": source.connector, **source.connection}
     return [
         "sources:",
-        f"  - name: {_scalar(source.name)}",
-        f"    schema: {_scalar(source.ledger.schema)}",
+        f"  - name: {_write_scalar(source.name)}",
+        f"    schema: {_write_scalar(source.ledger.schema)}",
         "    config:",
         "      meta:",
         "        arctic:",
         "          ingest:",
-        *(f"            {line}" for key, value in ingest.items() for line in _setting(source, key, value)),
+        *(f"            {line}" for key, value in ingest.items() for line in _write_setting(source, key, value)),
         "    tables:",
-        *(f"      {line}" for line in _tables(source, tables)),
+        *(f"      {line}" for line in _write_tables(source, tables)),
     ]
 
 
-def _setting(source: IngestSource, key: str, value: Any) -> Iterator[str]:
+def _write_setting(source: IngestSource, key: str, value: Any) -> Iterator[str]:
     if key == "password":
         variable = f"{re.sub('[^A-Z0-9]+', '_', source.name.upper())}_PASSWORD"
         yield f"password_env: {variable}  # the environment variable that has the password"
     elif key == "properties" and isinstance(value, Mapping):
-        shown = masked({str(name): str(of) for name, of in value.items()})
+        shown = mask_secrets({str(name): str(value_shown) for name, value_shown in value.items()})
         yield "properties:"
-        for name, of in shown.items():
-            yield f"  {_scalar(name)}: {_scalar(of)}" if of == str(value[name]) else f"  # {name}: {of}"
+        for name, value_shown in shown.items():
+            yield (
+                f"  {_write_scalar(name)}: {_write_scalar(value_shown)}"
+                if value_shown == str(value[name])
+                else f"  # {name}: {value_shown}"
+            )
     else:
-        yield f"{key}: {_scalar(value)}"
+        yield f"{key}: {_write_scalar(value)}"
 
 
-def _tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Iterator[str]:
+def _write_tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Iterator[str]:
     declared = {table.source_name: table for table in source.tables}
     names = Counter(table.name.casefold() for table in tables)
     for table in sorted(tables):
         known = declared.get(table.full_name)
         name = table.name if names[table.name.casefold()] == 1 else f"{table.schema}_{table.name}"
         name = known.name if known else name
-        settings = _settings(source, table, name, known)
-        yield f"- name: {_scalar(name)}{_key_comment(table, settings)}"
+        settings = _build_settings(source, table, name, known)
+        yield f"- name: {_write_scalar(name)}{_write_key_comment(table, settings)}"
         if settings:
-            yield f"  config: {{meta: {{arctic: {_scalar(settings)}}}}}"
+            yield f"  config: {{meta: {{arctic: {_write_scalar(settings)}}}}}"
 
 
-def _key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
+def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
     """What there is to know of a table's key, where it is not configured."""
     if "primary_key" in settings:
         return ""
@@ -105,7 +109,9 @@ def _key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
     return f"  # primary key: {key}" if key else "  # no primary key: its events are appended"
 
 
-def _settings(source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None) -> dict[str, Any]:
+def _build_settings(
+    source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None
+) -> dict[str, Any]:
     """The configuration of a table: what it has, and its name in the database where that can't be told."""
     settings = dict(known.settings) if known else {}
     if table.schema != source.table_schema:
@@ -115,7 +121,7 @@ def _settings(source: IngestSource, table: CatalogTable, name: str, known: Inges
     return settings
 
 
-def _scalar(value: Any) -> str:
+def _write_scalar(value: Any) -> str:
     """A value as YAML on one line."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.removesuffix("...\n").strip()

@@ -26,30 +26,30 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
 from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import Origin
-from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, changes_read
+from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
 from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
-from arctic_runtime.operations.registry import operation
+from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.statement import text
+from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic import upkeep
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
 from dbt.adapters.arctic.date_functions import DATE_FUNCTIONS
-from dbt.adapters.arctic.debug import report
+from dbt.adapters.arctic.debug import report_debug
 from dbt.adapters.arctic.materialize import history, python_models, seeds
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
-from dbt.adapters.arctic.relations.docs_catalog import catalog_table, single_table
-from dbt.adapters.arctic.relations.identifiers import literal_text, quoted, unquoted
+from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table
+from dbt.adapters.arctic.relations.identifiers import parse_literal, quote_identifier, unquote_identifier
 from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
-from dbt.adapters.arctic.relations.relation import ArcticRelation, event_window
-from dbt.adapters.arctic.sources import origins
+from dbt.adapters.arctic.relations.relation import ArcticRelation, write_event_window
+from dbt.adapters.arctic.sources import list_origins
 
 if TYPE_CHECKING:
     import agate
@@ -134,7 +134,7 @@ class ArcticAdapter(SparkAdapter):
 
     def add_catalog_integration(self, catalog_integration: CatalogIntegrationConfig) -> CatalogIntegration:
         """Takes an integration of `catalogs.yml`, which must be the profile's catalog."""
-        catalogs.check(catalog_integration, self.profile.catalog)
+        catalogs.check_integration(catalog_integration, self.profile.catalog)
         return super().add_catalog_integration(catalog_integration)
 
     # The arctic materialization
@@ -151,18 +151,18 @@ class ArcticAdapter(SparkAdapter):
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
         """What stands for a relation's new rows in a model's SQL."""
-        return maintenance.changes_of(relation, node)
+        return maintenance.name_changes(relation, node)
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
         """Runs SQL; where it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
-        if changes_read(sql):
+        if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
 
                 preview_changes(self.spark_session(), self.catalog_reader, sql)
-            self.connections.get_thread_connection().handle.note_temporary_view()
+            self.connections.get_thread_connection().handle.mark_temporary_view()
         return super().execute(sql, auto_begin, fetch, limit)  # type: ignore[no-any-return]
 
     @available.parse_none
@@ -173,14 +173,14 @@ class ArcticAdapter(SparkAdapter):
         asked: Any = getattr(self.config, "args", None)
         sampled = getattr(asked, "sample", None) is not None
         empty = bool(getattr(asked, "empty", False))
-        self.connections.get_thread_connection().handle.note_temporary_view()
+        self.connections.get_thread_connection().handle.mark_temporary_view()
         with self.connections.exception_handler(sql):
             if sampled:
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql)
-            return maintenance.run(
-                model, self.catalog_reader, self.spark_session, full_refresh, empty, self._readers.of
+            return maintenance.run_model(
+                model, self.catalog_reader, self.spark_session, full_refresh, empty, self._readers.list_readers
             )
 
     @available.parse_none
@@ -201,50 +201,54 @@ class ArcticAdapter(SparkAdapter):
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
         """Performs an operation on a model's table, given by its relation or its name; returns lines for people."""
         with self.connections.exception_handler(name):
-            asked = operation(name)
+            asked = get_operation(name)
             if asked.changes:
-                self.connections.get_thread_connection().handle.note_temporary_view()
-            models = upkeep.project_models(self._nodes)
+                self.connections.get_thread_connection().handle.mark_temporary_view()
+            models = upkeep.list_project_models(self._nodes)
             if asked.needs_queries:
                 manifest = self.get_macro_resolver()
-                models = {name: upkeep.with_query(of, self.config, manifest) for name, of in models.items()}
-            model = upkeep.one(models, target)
+                models = {
+                    name: upkeep.with_query(named_model, self.config, manifest) for name, named_model in models.items()
+                }
+            model = upkeep.get_model(models, target)
             if asked.needs_query:
                 model = upkeep.with_query(model, self.config, self.get_macro_resolver())
-            return upkeep.perform(asked, model, models.values(), arguments, self.catalog_reader, self.spark_session)
+            return upkeep.perform_on_model(
+                asked, model, models.values(), arguments, self.catalog_reader, self.spark_session
+            )
 
     # Tables with history
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
         """The versions that were valid at a time, as what stands in a `from` clause."""
-        return history.as_of(relation.render(), time, recorded)
+        return history.write_as_of(relation.render(), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
         """Whether a row of the table with this alias was valid at a time."""
-        return history.valid_at(unquoted(alias), time, recorded)
+        return history.write_valid_at(unquote_identifier(alias), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_current(self, relation: BaseRelation) -> str:
         """The current versions, as what stands in a `from` clause."""
-        return history.current(relation.render())
+        return history.write_current(relation.render())
 
     # Names and types
 
     @classmethod
     def quote(cls, identifier: str) -> str:
-        return quoted(identifier)
+        return quote_identifier(identifier)
 
     @available
     def literal(self, value: str | None) -> str:
         """A SQL string literal of exactly this text."""
-        return text(value or "")
+        return quote_text(value or "")
 
     @available
     def unescape_literal(self, literal: str) -> str:
         """The text of a literal that `literal` made; other text is returned as it is."""
-        return literal_text(literal)
+        return parse_literal(literal)
 
     @available.parse(lambda *_a, **_k: "")
     def date_expression(self, name: str, *arguments: Any) -> str:
@@ -253,11 +257,11 @@ class ArcticAdapter(SparkAdapter):
 
     @classmethod
     def convert_integer_type(cls, agate_table: agate.Table, col_idx: int) -> str:
-        return seeds.integer_type(agate_table.columns[col_idx])
+        return seeds.choose_integer_type(agate_table.columns[col_idx])
 
     @classmethod
     def convert_number_type(cls, agate_table: agate.Table, col_idx: int) -> str:
-        return seeds.number_type(agate_table.columns[col_idx])
+        return seeds.choose_number_type(agate_table.columns[col_idx])
 
     @classmethod
     def convert_time_type(cls, agate_table: agate.Table, col_idx: int) -> str:  # noqa: ARG003
@@ -279,15 +283,15 @@ class ArcticAdapter(SparkAdapter):
     # Schemas
 
     def list_schemas(self, database: str | None) -> list[str]:
-        name = unquoted(database) if database else self.profile.catalog
+        name = unquote_identifier(database) if database else self.profile.catalog
         if self._is_readable(name):
-            return self._asking(self.catalog_reader.list_namespaces)
-        return [row[0] for row in self._rows("SHOW NAMESPACES IN " + quoted(name))]
+            return self._ask_catalog(self.catalog_reader.list_namespaces)
+        return [row[0] for row in self._fetch_rows("SHOW NAMESPACES IN " + quote_identifier(name))]
 
     @available.parse(lambda *_a, **_k: False)
     def check_schema_exists(self, database: str, schema: str) -> bool:
         if self._is_readable(database):
-            return self._asking(lambda: self.catalog_reader.namespace_exists(schema))
+            return self._ask_catalog(lambda: self.catalog_reader.has_namespace(schema))
         return schema in self.list_schemas(database)
 
     @available.parse_none
@@ -295,10 +299,10 @@ class ArcticAdapter(SparkAdapter):
         """Creates the relation's schema where it does not exist."""
         rendered = relation.without_identifier().render()
         if self._is_readable(relation.database):
-            self._asking(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
+            self._ask_catalog(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
         else:
             create = "CREATE SCHEMA IF NOT EXISTS " + rendered
-            effect("namespace.create", lambda: self._rows(create), create)
+            perform_effect("namespace.create", lambda: self._fetch_rows(create), create)
 
     @available.parse_none
     def drop_namespace(self, relation: BaseRelation) -> None:
@@ -306,22 +310,22 @@ class ArcticAdapter(SparkAdapter):
         for member in self.list_relations_without_caching(relation):
             self.drop_relation(member)
         if self._is_readable(relation.database):
-            self._asking(lambda: self.catalog_reader.drop_namespace(str(relation.schema)))
+            self._ask_catalog(lambda: self.catalog_reader.drop_namespace(str(relation.schema)))
         else:
             drop = "DROP SCHEMA IF EXISTS " + relation.without_identifier().render()
-            effect("namespace.drop", lambda: self._rows(drop), drop)
+            perform_effect("namespace.drop", lambda: self._fetch_rows(drop), drop)
 
     # Relations
 
     def list_relations_without_caching(self, schema_relation: BaseRelation) -> list[BaseRelation]:
         database, schema = schema_relation.database or self.profile.catalog, str(schema_relation.schema)
         if self._is_readable(database) and self.catalog_reader.lists_views:
-            found = self._asking(lambda: self.catalog_reader.list_relations(schema))
+            kinds = self._ask_catalog(lambda: self.catalog_reader.list_relations(schema))
         else:
-            found = self._list_by_spark(database, schema)
+            kinds = self._list_by_spark(database, schema)
         return [
             self.Relation.create(database=database, schema=schema, identifier=name, type=_TYPES[kind])
-            for name, kind in found.items()
+            for name, kind in kinds.items()
         ]
 
     def get_relation(self, database: str, schema: str, identifier: str) -> BaseRelation | None:
@@ -333,39 +337,39 @@ class ArcticAdapter(SparkAdapter):
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
         """The columns with Spark's types; none where the relation does not exist."""
-        return [self.Column(column=c.name, dtype=c.type) for c in self._columns(relation)]
+        return [self.Column(column=c.name, dtype=c.type) for c in self._list_columns(relation)]
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
         """The relations beside an arctic model's own: change table, base, totals and the view of current versions."""
-        if relation is None or not self._arctic_properties(relation):
+        if relation is None or not self._list_arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
-        parts = [part for part in map(partial(self._beside, relation), names) if part is not None]
-        noted = (self._arctic_properties(part).get(CURRENT_VIEW) for part in parts)
-        views = [self._beside(relation, name) for name in noted if name]
-        own = [of for of in views if of and self._arctic_properties(of).get(KIND) == CURRENT_VIEW_KIND]
+        parts = [part for part in map(partial(self._get_sibling, relation), names) if part is not None]
+        noted = (self._list_arctic_properties(part).get(CURRENT_VIEW) for part in parts)
+        views = [self._get_sibling(relation, name) for name in noted if name]
+        own = [view for view in views if view and self._list_arctic_properties(view).get(KIND) == CURRENT_VIEW_KIND]
         return [*own, *parts]
 
-    def _beside(self, relation: BaseRelation, name: str) -> BaseRelation | None:
+    def _get_sibling(self, relation: BaseRelation, name: str) -> BaseRelation | None:
         return self.get_relation(str(relation.database), str(relation.schema), name)
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
         """The table or view properties by which an arctic model knows the relation as its own."""
-        return sorted(self._arctic_properties(relation))
+        return sorted(self._list_arctic_properties(relation))
 
     @available.parse(lambda *_a, **_k: False)
     def is_clone(self, relation: BaseRelation) -> bool:
         """Whether `dbt clone` made the relation of an arctic model."""
-        return self._arctic_properties(relation).get(KIND) == CLONE_KIND
+        return self._list_arctic_properties(relation).get(KIND) == CLONE_KIND
 
     @available.parse_none
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
         """The parts of the wanted comments that the relation does not have yet."""
-        described = self._describe(relation)
+        described = self._describe_relation(relation)
         lowered = {name.lower(): comment for name, comment in columns.items()}
         changed = {
             column.name: lowered[column.name.lower()]
@@ -383,20 +387,20 @@ class ArcticAdapter(SparkAdapter):
         handle: SessionHandle = self.connections.get_thread_connection().handle
         with self.connections.exception_handler("stage the seed"):
             frame = seeds.as_text_frame(handle.spark, agate_table)
-            frame.createOrReplaceTempView(quoted(str(relation.identifier)))
-            handle.note_temporary_view()
+            frame.createOrReplaceTempView(quote_identifier(str(relation.identifier)))
+            handle.mark_temporary_view()
 
     @available.parse(lambda *_a, **_k: "")
     def python_query(self, node: dict[str, Any], code: str) -> str:
         """Runs a Python model's function; returns the query that reads the rows of what it returned."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
-        view = python_models.view_name(str(node["alias"]))
+        view = python_models.name_view(str(node["alias"]))
         with self.connections.exception_handler(code):
-            rows = python_models.rows_of(code, str(node["unique_id"]), handle.spark)
-            rows.createOrReplaceTempView(quoted(view))
-            handle.note_temporary_view()
-            handle.note_foreign_code()
-        return python_models.query(view)
+            rows = python_models.run_python_model(code, str(node["unique_id"]), handle.spark)
+            rows.createOrReplaceTempView(quote_identifier(view))
+            handle.mark_temporary_view()
+            handle.mark_foreign_code()
+        return python_models.write_view_query(view)
 
     @available
     def new_suffix(self) -> str:
@@ -413,7 +417,7 @@ class ArcticAdapter(SparkAdapter):
     @available.parse(lambda *_a, **_k: "")
     def event_window(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
         """The condition for rows to be of a batch: the one by which the batch reads its sources."""
-        return event_window(column, start, end)
+        return write_event_window(column, start, end)
 
     @available.parse_none
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
@@ -423,13 +427,15 @@ class ArcticAdapter(SparkAdapter):
         """
         from dbt.adapters.arctic.materialize import increments
 
-        table, branch = maintenance.table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
+        table, branch = maintenance.get_table_name(on_branch), str(on_branch.branch)  # type: ignore[attr-defined]
         reader = self.catalog_reader if self._is_readable(on_branch.database) else None
 
         try:
             with self.connections.exception_handler(sql):
                 spark, thresholds = self.spark_session(), self.profile.thresholds
-                return increments.in_one_step(spark, reader, table, branch, thresholds, lambda: self.execute(sql)[0])
+                return increments.publish_in_one_step(
+                    spark, reader, table, branch, thresholds, lambda: self.execute(sql)[0]
+                )
         finally:
             self.drop_relation(staged)
 
@@ -439,7 +445,7 @@ class ArcticAdapter(SparkAdapter):
         return checks.select_list(model)
 
     def validate_sql(self, sql: str) -> AdapterResponse:
-        plan = "\n".join(row[0] for row in self._rows("EXPLAIN " + sql))
+        plan = "\n".join(row[0] for row in self._fetch_rows("EXPLAIN " + sql))
         if "Error occurred during query planning" in plan:
             raise DbtDatabaseError(plan.split("Error occurred during query planning:")[1].strip())
         return AdapterResponse(_message="OK")
@@ -447,7 +453,7 @@ class ArcticAdapter(SparkAdapter):
     def debug_query(self) -> None:
         """`dbt debug`: says which versions do the work, and tries a write."""
         with self.connections.exception_handler("debug"):
-            for line in report(self):
+            for line in report_debug(self):
                 logger.info(f"  {line}")
 
     # Documentation and freshness
@@ -472,18 +478,18 @@ class ArcticAdapter(SparkAdapter):
         tables, failures = [], []
         for relation in sorted(relations, key=lambda r: r.render()):
             try:
-                described = self._describe(relation)
+                described = self._describe_relation(relation)
             except DbtRuntimeError as failure:
                 failures.append(failure)
                 continue
             if described is not None:
-                tables.append(catalog_table(str(relation.database), [described]))
-        merged = agate.Table.merge(tables) if tables else catalog_table(self.profile.catalog, [])
+                tables.append(build_catalog_table(str(relation.database), [described]))
+        merged = agate.Table.merge(tables) if tables else build_catalog_table(self.profile.catalog, [])
         return merged, failures  # type: ignore[return-value]
 
     def get_catalog_for_single_relation(self, relation: BaseRelation) -> CatalogTable | None:
-        described = self._describe(relation)
-        return single_table(str(relation.database), described) if described else None
+        described = self._describe_relation(relation)
+        return build_single_table(str(relation.database), described) if described else None
 
     def calculate_freshness_from_metadata_batch(
         self,
@@ -496,17 +502,17 @@ class ArcticAdapter(SparkAdapter):
         snapshot that changed rows.
         """
         now = dt.datetime.now(tz=dt.timezone.utc)
-        times = {source: self._last_change(source) for source in sources}
+        times = {source: self._find_last_change(source) for source in sources}
         fresh = {s: self._create_freshness_response(at, now) for s, at in times.items() if at is not None}
         return [], fresh
 
     def calculate_freshness_from_metadata(
         self, source: BaseRelation, macro_resolver: Any = None
     ) -> tuple[AdapterResponse | None, Any]:
-        _, found = self.calculate_freshness_from_metadata_batch([source], macro_resolver)
-        if source not in found:
-            raise DbtRuntimeError(freshness.unknown(source.render(), self._origin_of(source) is not None))
-        return None, found[source]
+        _, freshness_by_source = self.calculate_freshness_from_metadata_batch([source], macro_resolver)
+        if source not in freshness_by_source:
+            raise DbtRuntimeError(freshness.build_unknown_error(source.render(), self._find_origin(source) is not None))
+        return None, freshness_by_source[source]
 
     # How it is done
 
@@ -514,39 +520,39 @@ class ArcticAdapter(SparkAdapter):
         return database in (None, self.profile.catalog) and self.catalog_reader.reachable
 
     @staticmethod
-    def _asking(question: Callable[[], T]) -> T:
+    def _ask_catalog(question: Callable[[], T]) -> T:
         try:
             return question()
         except ArcticError as error:
             raise DbtRuntimeError(str(error)) from error
 
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, sql: str) -> list[tuple[Any, ...]]:
         _, cursor = self.connections.add_query(sql, auto_begin=False)
         with self.connections.exception_handler(sql):
             return list(cursor.fetchall())
 
     def _list_by_spark(self, database: str, schema: str) -> dict[str, RelationKind]:
         where = self.Relation.create(database=database, schema=schema).without_identifier().render()
-        found: dict[str, RelationKind] = {}
+        kinds_by_name: dict[str, RelationKind] = {}
         kinds: tuple[tuple[str, RelationKind], ...] = (("TABLES", "table"), ("VIEWS", "view"))
         for noun, kind in kinds:
             try:
-                rows = self._rows(f"SHOW {noun} IN " + where)
+                rows = self._fetch_rows(f"SHOW {noun} IN " + where)
             except DbtDatabaseError as error:
                 if any(sign in str(error) for sign in _NOT_FOUND):
                     continue
                 raise
-            found.update({name: kind for _, name, is_temporary in rows if not is_temporary})
-        return found
+            kinds_by_name.update({name: kind for _, name, is_temporary in rows if not is_temporary})
+        return kinds_by_name
 
-    def _columns(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
-        described = None if relation.is_temporary else self._describe(relation)  # type: ignore[attr-defined]
+    def _list_columns(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
+        described = None if relation.is_temporary else self._describe_relation(relation)  # type: ignore[attr-defined]
         if described is not None:
             return described.columns
         is_known_missing = self._is_readable(relation.database) and not relation.is_temporary  # type: ignore[attr-defined]
-        return () if is_known_missing else self._columns_by_spark(relation)
+        return () if is_known_missing else self._list_columns_by_spark(relation)
 
-    def _columns_by_spark(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
+    def _list_columns_by_spark(self, relation: BaseRelation) -> tuple[ColumnInfo, ...]:
         try:
             with self.connections.exception_handler("columns"):
                 fields = self.spark_session().table(relation.render()).schema.fields
@@ -558,43 +564,49 @@ class ArcticAdapter(SparkAdapter):
 
         return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 
-    def _describe(self, relation: BaseRelation) -> RelationInfo | None:
+    def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
         """Everything the catalog says of a relation; from Spark only columns where the catalog can't be read."""
         schema, name = str(relation.schema), str(relation.identifier)
         if self._is_readable(relation.database):
             try:
-                return self._asking(lambda: self.catalog_reader.describe(schema, name))
+                return self._ask_catalog(lambda: self.catalog_reader.describe_relation(schema, name))
             except UnsupportedType:
                 logger.debug(f"{relation.render()} has a type that only Spark knows")
-        columns = self._columns_by_spark(relation)
+        columns = self._list_columns_by_spark(relation)
         kind: RelationKind = "view" if relation.type == RelationType.View else "table"
-        properties = self._properties_by_spark(relation)
+        properties = self._list_properties_by_spark(relation)
         return RelationInfo(schema, name, kind, columns, properties) if columns else None
 
-    def _properties_by_spark(self, relation: BaseRelation) -> dict[str, str]:
+    def _list_properties_by_spark(self, relation: BaseRelation) -> dict[str, str]:
         try:
-            return dict(self._rows("SHOW TBLPROPERTIES " + relation.render()))
+            return dict(self._fetch_rows("SHOW TBLPROPERTIES " + relation.render()))
         except DbtDatabaseError as error:
             logger.debug(str(error))
             return {}
 
-    def _arctic_properties(self, relation: BaseRelation) -> dict[str, str]:
-        described = self._describe(relation)
+    def _list_arctic_properties(self, relation: BaseRelation) -> dict[str, str]:
+        described = self._describe_relation(relation)
         properties = described.properties if described else {}
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
-    def _origin_of(self, source: BaseRelation) -> Origin | None:
+    def _find_origin(self, source: BaseRelation) -> Origin | None:
         """Where a table is ingested from; None for other tables."""
-        return self._asking(lambda: origins(self._sources)).get(maintenance.table_name(source))
+        return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
 
-    def _last_change(self, source: BaseRelation) -> dt.datetime | None:
+    def _find_last_change(self, source: BaseRelation) -> dt.datetime | None:
         if self._is_readable(source.database):
-            table, origin = maintenance.table_name(source), self._origin_of(source)
-            return self._asking(lambda: freshness.last_loaded(self.catalog_reader, table, origin))
+            table, origin = maintenance.get_table_name(source), self._find_origin(source)
+            return self._ask_catalog(lambda: freshness.find_last_loaded(self.catalog_reader, table, origin))
         try:
-            found: dt.datetime | None = self._rows(freshness.question(maintenance.table_name(source)))[0][0]
+            changed_at: dt.datetime | None = self._fetch_rows(
+                freshness.write_last_change_query(maintenance.get_table_name(source))
+            )[0][0]
         except DbtDatabaseError as error:
             if any(sign in str(error) for sign in _NOT_FOUND):
                 return None
             raise
-        return found.replace(tzinfo=dt.timezone.utc) if found is not None and found.tzinfo is None else found
+        return (
+            changed_at.replace(tzinfo=dt.timezone.utc)
+            if changed_at is not None and changed_at.tzinfo is None
+            else changed_at
+        )

@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from arctic_runtime.model.ingestion import describe_position, plain_position
+from arctic_runtime.model.ingestion import describe_position, strip_definitions
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport
@@ -31,15 +31,15 @@ _RATE_SECONDS = 10.0
 
 
 @contextmanager
-def progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
+def show_progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
     """While this lasts, batches are shown: in place on a terminal, as lines where the output goes elsewhere."""
     if as_json:
-        yield lambda source, batch: print(json_line(source, batch), flush=True)
+        yield lambda source, batch: print(format_json_line(source, batch), flush=True)
     elif sys.stdout.isatty():
-        with in_place(sources) as say:
+        with show_in_place(sources) as say:
             yield say
     else:
-        yield LineWriter(lambda text: print(text, flush=True)).say
+        yield LineWriter(lambda text: print(text, flush=True)).write_line
 
 
 class LineWriter:
@@ -52,64 +52,73 @@ class LineWriter:
         self._write = write
         self._failures: dict[str, str] = {}
 
-    def say(self, source: str, batch: BatchReport) -> None:
+    def write_line(self, source: str, batch: BatchReport) -> None:
         failure = batch.progress.failure
         message = "" if failure is None else failure.message
         if batch.count:
-            self._write(f"{_clock()}  {line(source, batch)}")
+            self._write(f"{_format_clock()}  {format_line(source, batch)}")
         elif message and self._failures.get(source) != message:
-            self._write(f"{_clock()}  {source}: {message}")
+            self._write(f"{_format_clock()}  {source}: {message}")
         self._failures[source] = message
 
 
-def _clock() -> str:
+def _format_clock() -> str:
     return f"{datetime.now().astimezone():%H:%M:%S}"
 
 
-def dead_letters(count: int) -> list[str]:
+def format_dead_letters(count: int) -> list[str]:
     """A part of a line that says how many there are; none where there are none."""
     return [f"{count:,} dead letter{'' if count == 1 else 's'}"] if count else []
 
 
-def line(source: str, batch: BatchReport) -> str:
+def format_line(source: str, batch: BatchReport) -> str:
     """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
     tables = "; ".join(
-        ", ".join([f"{of.table} {'waits' if of.wait else counts(of.rows) or 'no change'}", *dead_letters(of.dead)])
-        for of in batch.tables
+        ", ".join(
+            [
+                f"{table.table} {'waits' if table.wait else format_counts(table.rows) or 'no change'}",
+                *format_dead_letters(table.dead),
+            ]
+        )
+        for table in batch.tables
     )
     rate = batch.count / max(batch.seconds, 1e-3)
-    where = ", ".join([f"({rate:,.0f}/s)", *_lag(batch), f"at {_position(batch)}"])
+    where = ", ".join([f"({rate:,.0f}/s)", *_format_lag(batch), f"at {_format_position(batch)}"])
     return f"{source}: {batch.count:,} events in {batch.seconds:.1f} s {where}: {tables}"
 
 
-def json_line(source: str, batch: BatchReport) -> str:
+def format_json_line(source: str, batch: BatchReport) -> str:
     """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
-    of = batch.progress
-    shown = {"position": plain_position(str(of.position)), "newest": of.newest, "caught_up": of.caught_up}
-    if of.failure is not None:
-        shown |= {"failure": of.failure.message, "failing_since": of.failure.since}
-    lag = batch.progress.lag_seconds(datetime.now(timezone.utc))
+    progress_made = batch.progress
+    shown = {
+        "position": strip_definitions(str(progress_made.position)),
+        "newest": progress_made.newest,
+        "caught_up": progress_made.caught_up,
+    }
+    if progress_made.failure is not None:
+        shown |= {"failure": progress_made.failure.message, "failing_since": progress_made.failure.since}
+    lag = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     return json.dumps({"source": source, **asdict(batch), "progress": shown, "lag_seconds": lag}, default=str)
 
 
 @contextmanager
-def in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
+def show_in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
     """A line per source on a terminal that moves while batches come; other output stands above them."""
     totals = {source: Totals() for source in sources}
     lock = threading.Lock()
 
-    def say(source: str, batch: BatchReport) -> None:
+    def update_line(source: str, batch: BatchReport) -> None:
         with lock:
-            totals[source].add(batch, time.monotonic())
+            totals[source].add_batch(batch, time.monotonic())
         live.refresh()
 
-    def shown() -> Group:
+    def render_lines() -> Group:
         with lock:
-            lines = [f"{source}: {of.describe(time.monotonic())}" for source, of in totals.items()]
-        return Group(*(Text(of, no_wrap=True, overflow="ellipsis") for of in lines))
+            lines = [f"{source}: {text.describe_totals(time.monotonic())}" for source, text in totals.items()]
+        return Group(*(Text(text, no_wrap=True, overflow="ellipsis") for text in lines))
 
-    with Live(get_renderable=shown, console=console, refresh_per_second=2) as live:
-        yield say
+    with Live(get_renderable=render_lines, console=console, refresh_per_second=2) as live:
+        yield update_line
 
 
 @dataclass
@@ -122,41 +131,41 @@ class Totals:
     last: BatchReport | None = None
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
-    def add(self, batch: BatchReport, now: float) -> None:
+    def add_batch(self, batch: BatchReport, now: float) -> None:
         """Counts a batch that has just ended."""
         self.events += batch.count
-        self.dead += sum(of.dead for of in batch.tables)
-        for of in batch.tables:
-            self.rows.setdefault(of.table, Counter()).update(of.rows)
+        self.dead += sum(table.dead for table in batch.tables)
+        for table in batch.tables:
+            self.rows.setdefault(table.table, Counter()).update(table.rows)
         self._recent.append((now - batch.seconds, batch.count))
         self.last = batch
 
-    def rate(self, now: float) -> float:
+    def compute_rate(self, now: float) -> float:
         """Events a second of late; that of the last batch where it took longer."""
         while len(self._recent) > 1 and self._recent[0][0] < now - _RATE_SECONDS:
             self._recent.popleft()
         return sum(count for _, count in self._recent) / max(now - self._recent[0][0], 1e-3) if self._recent else 0.0
 
-    def describe(self, now: float) -> str:
+    def describe_totals(self, now: float) -> str:
         """A line for people, the most important first, since a terminal cuts its end."""
         if self.last is None:
             return "no events yet"
-        tables = ", ".join(f"{table} {counts(rows) or 'no change'}" for table, rows in self.rows.items())
-        dead = dead_letters(self.dead)
-        parts = [f"{self.events:,} events", f"{self.rate(now):,.0f}/s", *_lag(self.last), *dead]
-        return ", ".join([*parts, f"at {_position(self.last)}", *([tables] if tables else [])])
+        tables = ", ".join(f"{table} {format_counts(rows) or 'no change'}" for table, rows in self.rows.items())
+        dead = format_dead_letters(self.dead)
+        parts = [f"{self.events:,} events", f"{self.compute_rate(now):,.0f}/s", *_format_lag(self.last), *dead]
+        return ", ".join([*parts, f"at {_format_position(self.last)}", *([tables] if tables else [])])
 
 
-def counts(rows: Mapping[str, int]) -> str:
+def format_counts(rows: Mapping[str, int]) -> str:
     return " ".join(f"{_SIGNS[action]}{count:,}" for action, count in rows.items() if count)
 
 
-def _lag(batch: BatchReport) -> list[str]:
+def _format_lag(batch: BatchReport) -> list[str]:
     """How far the tables are behind the source, in what is known: seconds up to now, events after the batch."""
-    seconds = batch.progress.lag_seconds(datetime.now(timezone.utc))
+    seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]
 
 
-def _position(batch: BatchReport) -> str:
+def _format_position(batch: BatchReport) -> str:
     return describe_position(str(batch.progress.position))

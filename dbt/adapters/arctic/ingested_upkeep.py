@@ -16,7 +16,7 @@ from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.job_board import JobBoard
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from dbt.adapters.arctic.sources import ingested_models
+from dbt.adapters.arctic.sources import list_ingested_models
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job import BatchReport
@@ -41,20 +41,24 @@ class IngestedUpkeep:
         self._known: frozenset[TableName] = frozenset()
         self._runner = UpkeepRunner(reader, sessions, UpkeepBudget(), JobBoard(EventLog(limits.events), limits))
 
-    def batch(self, source: str, batch: BatchReport) -> None:
+    def note_batch(self, source: str, batch: BatchReport) -> None:
         """A batch was written; its tables are looked at soon."""
-        written = {table for of in batch.tables if (table := self._tables.get((source, of.table))) is not None}
+        written = {
+            table
+            for table_batch in batch.tables
+            if (table := self._tables.get((source, table_batch.table))) is not None
+        }
         if written - self._known:
-            self._maintain()
+            self._set_tables()
         for table in written:
-            self._runner.moved(table)
+            self._runner.note_write(table)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
+    def run_in_background(self) -> Iterator[None]:
         """Does what is due, in a thread of its own, while this lasts."""
         over = threading.Event()
-        self._maintain()
-        running = threading.Thread(target=self._runner.run, args=(over,), name="upkeep")
+        self._set_tables()
+        running = threading.Thread(target=self._runner.run_until, args=(over,), name="upkeep")
         running.start()
         try:
             yield
@@ -62,14 +66,14 @@ class IngestedUpkeep:
             over.set()
             running.join()
 
-    def once(self) -> None:
+    def run_once(self) -> None:
         """Does what is due now."""
-        self._maintain()
-        self._runner.look()
-        for due in self._runner.begin():
-            self._runner.perform(due)
+        self._set_tables()
+        self._runner.find_due()
+        for due in self._runner.begin_due():
+            self._runner.perform_due(due)
 
-    def _maintain(self) -> None:
-        models = ingested_models(self._sources, self._reader)
+    def _set_tables(self) -> None:
+        models = list_ingested_models(self._sources, self._reader)
         self._known = frozenset(model.table for model in models)
-        self._runner.maintain([Maintained(model, self._readers(model.table)) for model in models])
+        self._runner.set_tables([Maintained(model, self._readers(model.table)) for model in models])

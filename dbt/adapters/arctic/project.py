@@ -21,7 +21,7 @@ from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize import maintain, python_models
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.relations.relation import ArcticRelation
-from dbt.adapters.arctic.sources import ingest_sources, ingested_models, landing_tables
+from dbt.adapters.arctic.sources import ingest_sources, list_ingested_models, list_landing_tables
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class Project:
 
     def with_ingested(self, reader: CatalogReader) -> Project:
         """The project with the tables of its ingested sources, of those that there are, among its models."""
-        models = (*self.models, *ingested_models(self.sources, reader))
+        models = (*self.models, *list_ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
     def with_landing(self) -> Project:
         """The project with its landing tables among its models."""
         return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
-    def select(self, names: Sequence[str]) -> tuple[Model, ...]:
+    def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
         """The models of these names, all for none; raises ConfigError for a name that is none."""
-        return tuple(self.one(name) for name in names) if names else self.models
+        return tuple(self.get_model(name) for name in names) if names else self.models
 
-    def one(self, name: str) -> Model:
+    def get_model(self, name: str) -> Model:
         """The model of this name; raises ConfigError where there is none."""
         for model in self.models:
             if name in (model.table.name, str(model.table)):
@@ -66,55 +66,64 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     """
     from dbt.cli.main import dbtRunner
 
-    manifest = parsed_manifest(project_dir, profiles_dir, target)
+    manifest = parse_manifest(project_dir, profiles_dir, target)
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
         command = ["compile", "--select", "config.materialized:arctic", "--no-write-json", "--target-path", scratch]
         outcome: Any = dbtRunner(manifest=manifest).invoke(
-            [*_QUIET, *command, *_where(project_dir, profiles_dir, target)]
+            [*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)]
         )
     if not outcome.success:
         raise ConfigError(
-            f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}"
+            f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
         )
     nodes = [result.node for result in outcome.result]
-    models = tuple(compiled_model(node) for node in nodes if maintain.is_arctic(node))
+    models = tuple(build_compiled_model(node) for node in nodes if maintain.is_arctic(node))
     in_order = tuple(sorted(models, key=lambda model: model.table))
-    return Project(_profile(project_dir, target), in_order, ingest_sources(manifest), landing_tables(manifest))
+    return Project(
+        _load_credentials_profile(project_dir, target),
+        in_order,
+        ingest_sources(manifest),
+        list_landing_tables(manifest),
+    )
 
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
     """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
-    manifest = parsed_manifest(project_dir, profiles_dir, target)
+    manifest = parse_manifest(project_dir, profiles_dir, target)
     readers = Readers(manifest.nodes.values(), manifest.sources.values())
-    return Project(_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.of)
+    return Project(
+        _load_credentials_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.list_readers
+    )
 
 
 _QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none")
 
 
-def _where(project_dir: Path, profiles_dir: Path | None, target: str | None) -> list[str]:
+def _list_dbt_options(project_dir: Path, profiles_dir: Path | None, target: str | None) -> list[str]:
     return [
         "--project-dir",
         str(project_dir),
-        *_given("--profiles-dir", profiles_dir),
-        *_given("--target", target),
-        *_given("--partial-parse-file-path", _parsed(project_dir)),
+        *_list_option("--profiles-dir", profiles_dir),
+        *_list_option("--target", target),
+        *_list_option("--partial-parse-file-path", _find_partial_parse(project_dir)),
     ]
 
 
-def parsed_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
+def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
     """The project as dbt parses it; nothing is written, since sources may hold secrets."""
     from dbt.cli.main import dbtRunner
 
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
         command = ["parse", "--no-write-json", "--target-path", scratch]
-        outcome: Any = dbtRunner().invoke([*_QUIET, *command, *_where(project_dir, profiles_dir, target)])
+        outcome: Any = dbtRunner().invoke([*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)])
     if not outcome.success:
-        raise ConfigError(f"dbt could not parse the project in {project_dir.absolute()}.\n  found: {_reason(outcome)}")
+        raise ConfigError(
+            f"dbt could not parse the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
+        )
     return outcome.result
 
 
-def relation_of(node: Any) -> ArcticRelation:
+def build_relation(node: Any) -> ArcticRelation:
     """Where a node's table is."""
     return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
 
@@ -127,33 +136,33 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
     from dbt_common.context import set_invocation_context
     from dbt_common.exceptions import DbtBaseException
 
-    given = {"project_dir": str(project_dir), **({"profiles_dir": str(profiles_dir)} if profiles_dir else {})}
-    set_flags(Flags.from_dict(Command.PARSE, given))
+    flags = {"project_dir": str(project_dir), **({"profiles_dir": str(profiles_dir)} if profiles_dir else {})}
+    set_flags(Flags.from_dict(Command.PARSE, flags))
     set_invocation_context(os.environ)
     try:
-        return _profile(project_dir, target)
+        return _load_credentials_profile(project_dir, target)
     except DbtBaseException as error:
         raise ConfigError(with_advice(str(error))) from error
 
 
-def _parsed(project_dir: Path) -> Path | None:
+def _find_partial_parse(project_dir: Path) -> Path | None:
     """What dbt remembers of the project since it last parsed it, from where it keeps that; None where it does not."""
-    file = target_folder(project_dir) / "partial_parse.msgpack"
+    file = get_target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
 
 
-def target_folder(project_dir: Path) -> Path:
+def get_target_folder(project_dir: Path) -> Path:
     """Where dbt writes what it tells of its runs."""
-    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _target_path(project_dir))
+    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
 
 
-def _target_path(project_dir: Path) -> str:
+def _read_target_path(project_dir: Path) -> str:
     file = project_dir / "dbt_project.yml"
     written: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
     return str(written.get("target-path", "target")) if isinstance(written, dict) else "target"
 
 
-def _given(option: str, value: object | None) -> list[str]:
+def _list_option(option: str, value: object | None) -> list[str]:
     return [] if value is None else [option, str(value)]
 
 
@@ -171,23 +180,23 @@ def with_advice(message: str) -> str:
     )
 
 
-def _reason(outcome: Any) -> str:
+def _explain_failure(outcome: Any) -> str:
     if outcome.exception is not None:
         return with_advice(str(outcome.exception))
     failed = [result for result in outcome.result or () if str(result.status) == "error"]
     return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
 
 
-def compiled_model(node: Any) -> Model:
+def build_compiled_model(node: Any) -> Model:
     """The model of a node that dbt has compiled."""
     is_python = node.language == "python"
-    sql = python_models.query(python_models.view_name(node.alias)) if is_python else node.compiled_code
-    return maintain.to_model(relation_of(node), node.to_dict(omit_none=True), sql)
+    sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql)
 
 
-def _profile(project_dir: Path, target: str | None) -> Profile:
+def _load_credentials_profile(project_dir: Path, target: str | None) -> Profile:
     from dbt.config.runtime import load_profile
 
     credentials: Any = load_profile(str(project_dir), {}, None, target).credentials
-    found: Profile = credentials.to_profile(project_dir)
-    return found
+    profile: Profile = credentials.to_profile(project_dir)
+    return profile

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.operations.operation import Answer
-from arctic_runtime.operations.refreshing import upkeep_warning
+from arctic_runtime.operations.refreshing import format_upkeep_warning
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.task import Report
 from arctic_runtime.spark.engine.process import PROCESS
-from dbt.adapters.arctic.signals import ended_by_signals
-from dbt.adapters.arctic.spark_end import ended_with_spark
+from dbt.adapters.arctic.signals import stop_on_signals
+from dbt.adapters.arctic.spark_end import stop_with_spark
 
 NAME = "run"
 DESCRIPTION = "refresh arctic models as soon as what they read has changed"
@@ -27,71 +27,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="stop when every model is up to date, as `dbt run` does")
 
 
-def perform(options: argparse.Namespace) -> Answer:
+def perform_run(options: argparse.Namespace) -> Answer:
     """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
     from dbt.adapters.arctic.following.followed_project import FollowedProject
     from dbt.adapters.arctic.following.loaded_project import Location
-    from dbt.adapters.arctic.following.run_results import Results, write
+    from dbt.adapters.arctic.following.run_results import Results, write_results
 
     PROCESS.is_lasting = not options.once
     began, results = datetime.now(timezone.utc), Results()
     location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
-    project = FollowedProject(location, _warn)
-    say = reporter(options.json, options.once)
+    project = FollowedProject(location, _print_warning)
+    say = build_reporter(options.json, options.once)
 
-    def report(found: Report) -> None:
+    def report_refresh(finished: Report) -> None:
         if options.once:
-            results.add(found)
-        say(found)
+            results.add_report(finished)
+        say(finished)
 
     reader, threads = project.refresher.reader, project.loaded.threads
-    follower = Follower(reader, project.refresh, report, threads, _warn, project.thread_starter())
+    follower = Follower(
+        reader, project.refresh_model, report_refresh, threads, _print_warning, project.build_thread_starter()
+    )
     with (
-        ended_with_spark(NAME, lambda _: follower.stop(), reader.thresholds.engine),
+        stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
         follower,
-        ended_by_signals(NAME, follower.stop, "ends after the refreshes under way"),
+        stop_on_signals(NAME, follower.stop_following, "ends after the refreshes under way"),
     ):
-        follower.follow(project.models)
+        follower.follow_models(project.models)
         if options.once:
             try:
                 follower.run_once()
             finally:
-                write(results, project.loaded, project.refresher.nodes, began)
+                write_results(results, project.loaded, project.refresher.nodes, began)
             return Answer(None, (), differs=results.have_failed or len(results.reports) < len(project.models))
-        _warn(f"follows {len(project.models)} models")
-        follower.run(project)
+        _print_warning(f"follows {len(project.models)} models")
+        follower.run_until_stopped(project)
     return Answer(None, ())
 
 
-def _warn(text: str) -> None:
+def _print_warning(text: str) -> None:
     print(f"arctic run: {text}", file=sys.stderr, flush=True)
 
 
-def reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
+def build_reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
     """Says what became of models. In a run without end only what was done, or failed, is worth a line."""
-    told = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
-    show = _json if as_json else _text
+    shown_statuses = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
+    show = _format_json if as_json else _format_text
 
-    def say(report: Report) -> None:
-        if report.status in told:
+    def print_report(report: Report) -> None:
+        if report.status in shown_statuses:
             print(show(report), flush=True)
         _warn_of_upkeep(report)
 
-    return say
+    return print_report
 
 
 def _warn_of_upkeep(report: Report) -> None:
     for part, message in (report.done.refreshed.failures if report.done else {}).items():
-        _warn(upkeep_warning(report.followed.table, part, message))
+        _print_warning(format_upkeep_warning(report.followed.table, part, message))
 
 
-def _text(report: Report) -> str:
+def _format_text(report: Report) -> str:
     """A line as dbt prints it, with the time at which the refresh ended, and below it an error."""
-    from dbt.adapters.arctic.following.run_results import response_of
+    from dbt.adapters.arctic.following.run_results import to_response
 
     table = report.followed.table
     head = f"{(report.began + timedelta(seconds=report.seconds)).astimezone():%H:%M:%S}  "
-    response = response_of(report)
+    response = to_response(report)
     if report.status == "skipped":
         return f"{head}SKIP arctic {table.schema}.{table.name} [{report.held_by} failed]"
     if response is None:
@@ -104,10 +106,10 @@ def _text(report: Report) -> str:
 _STATUS = {"refreshed": "success", "unchanged": "success", "failed": "error", "conflict": "conflict"}
 
 
-def _json(report: Report) -> str:
-    from dbt.adapters.arctic.following.run_results import response_of
+def _format_json(report: Report) -> str:
+    from dbt.adapters.arctic.following.run_results import to_response
 
-    response = response_of(report)
+    response = to_response(report)
     shown: dict[str, Any] = {
         "model": report.followed.name,
         "table": str(report.followed.table),

@@ -16,13 +16,13 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.service import logs
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
-from arctic_runtime.service.traced import traces
+from arctic_runtime.service.traced import build_traces
 from arctic_runtime.spark.engine.process import PROCESS
 from dbt.adapters.arctic.__version__ import version
-from dbt.adapters.arctic.ingest_progress import LineWriter, Say, line
-from dbt.adapters.arctic.run_command import reporter
-from dbt.adapters.arctic.signals import ended_by_signals
-from dbt.adapters.arctic.spark_end import ended_with_spark
+from dbt.adapters.arctic.ingest_progress import LineWriter, Say, format_line
+from dbt.adapters.arctic.run_command import build_reporter
+from dbt.adapters.arctic.signals import stop_on_signals
+from dbt.adapters.arctic.spark_end import stop_with_spark
 
 if TYPE_CHECKING:
     from arctic_runtime.ingest.batch_work import BatchWork
@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")
 
 
-def perform(options: argparse.Namespace) -> Answer:
+def perform_serve(options: argparse.Namespace) -> Answer:
     """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
-    from arctic_runtime.service.lineage.configured import lineage_emitter
+    from arctic_runtime.service.lineage.configured import build_lineage_emitter
     from arctic_runtime.service.service import Service, Told
-    from arctic_runtime.spark.engine.session_pool import pool_of
+    from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.following.loaded_project import Location
     from dbt.adapters.arctic.following.served_project import ServedProject
 
@@ -67,32 +67,32 @@ def perform(options: argparse.Namespace) -> Answer:
         options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
     )
     is_json = options.log_format == "json"
-    warn = logs.say if is_json else _warn
+    warn = logs.log_message if is_json else _print_warning
     project = ServedProject(location, warn)
     credentials: Any = project.followed_project.loaded.config.credentials
     settings = read_settings(credentials.serve)
     reader, profile = project.followed_project.refresher.reader, project.followed_project.loaded.profile
-    pool = pool_of(profile)
-    told: list[Callable[[Report], None]] = [] if is_json else [reporter(options.json, once=False)]
+    pool = get_pool(profile)
+    listeners: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if is_json:
-        logs.write_json_logs(sys.stderr, _secrets(settings, project))
+        logs.write_json_logs(sys.stderr, _list_secrets(settings, project))
 
-    show = _show_nothing if is_json or options.json else LineWriter(_print).say
+    show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
 
-    def ingesting() -> Sequence[_Source]:
+    def list_ingestions() -> Sequence[_Source]:
         sources = () if "ingest" in options.without else project.sources
         return [_Source(source, reader, pool, service, show) for source in sources]
 
     with ExitStack() as parts:
-        lineage, spans = lineage_emitter(reader, project.name, warn), traces(project.name)
+        lineage, spans = build_lineage_emitter(reader, project.name, warn), build_traces(project.name)
         if lineage is not None:
-            told.append(parts.enter_context(lineage))
+            listeners.append(parts.enter_context(lineage))
         if spans is not None:
-            project.refresh = parts.enter_context(spans).refreshing(project.refresh)
+            project.refresh_model = parts.enter_context(spans).trace_refresh(project.refresh_model)
 
-        def report(found: Report) -> None:
-            for tell in told:
-                tell(found)
+        def report_refresh(finished: Report) -> None:
+            for tell in listeners:
+                tell(finished)
 
         service = Service(
             project,
@@ -100,24 +100,24 @@ def perform(options: argparse.Namespace) -> Answer:
             pool,
             ServiceTable(str(credentials.schema), reader),
             settings,
-            ingesting,
-            Told(warn, report),
+            list_ingestions,
+            Told(warn, report_refresh),
             version,
             with_upkeep="upkeep" not in options.without,
         )
         if is_json:
             parts.enter_context(logs.EventLogger(service.live.events, reader.thresholds.service))
         if "http" not in options.without:
-            parts.enter_context(_http(service, settings, options, reader.thresholds, warn))
-        parts.enter_context(ended_by_signals(NAME, service.stop, "ends after the work under way"))
-        parts.enter_context(ended_with_spark(NAME, service.fail, reader.thresholds.engine))
-        warn(f"keeps {len(project.followed())} models fresh, {project.threads} side by side")
-        service.run()
+            parts.enter_context(_serve_http(service, settings, options, reader.thresholds, warn))
+        parts.enter_context(stop_on_signals(NAME, service.stop_service, "ends after the work under way"))
+        parts.enter_context(stop_with_spark(NAME, service.end_without_spark, reader.thresholds.engine))
+        warn(f"keeps {len(project.list_followed())} models fresh, {project.threads} side by side")
+        service.run_service()
     return Answer(None, ())
 
 
 @contextmanager
-def _http(
+def _serve_http(
     service: Service,
     settings: ServeSettings,
     options: argparse.Namespace,
@@ -129,20 +129,20 @@ def _http(
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.metrics import Metrics
 
-    given = {"host": options.host, "port": options.port}
-    written = {**settings.http, **{key: value for key, value in given.items() if value is not None}}
+    options_given = {"host": options.host, "port": options.port}
+    written = {**settings.http, **{key: value for key, value in options_given.items() if value is not None}}
     with (
         Metrics(service.live, thresholds.service) as metrics,
-        HttpServer(service.live, read_http(written), metrics.text, thresholds.http) as server,
+        HttpServer(service.live, read_http(written), metrics.format_metrics, thresholds.http) as server,
     ):
         warn(f"shows the warehouse at {server.url}")
         yield
 
 
-def _secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
+def _list_secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
     """What must not stand in a log, wherever an error may have it from."""
-    found = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
-    return [str(secret) for secret in found if secret]
+    secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
+    return [str(secret) for secret in secrets if secret]
 
 
 def _check_installed() -> None:
@@ -172,34 +172,40 @@ class _Source:
     def name(self) -> str:
         return str(self.source.name)
 
-    def run(self) -> None:
+    def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
         from arctic_runtime.ingest.job import Ingestion
 
-        session: Callable[[], Any] = self.pool.environment.session
+        session: Callable[[], Any] = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)
         job = Ingestion(
-            self.source, connection.transport, connection.form, self.reader, session, self._report, self._begin
+            self.source,
+            connection.transport,
+            connection.form,
+            self.reader,
+            session,
+            self._report_batch,
+            self._begin_work,
         )
         self._job = job
         if not self._is_stopped:
             job.run(once=False)
 
-    def stop(self) -> None:
+    def stop_ingestion(self) -> None:
         self._is_stopped = True
         if self._job is not None:
             self._job.stop()
 
-    def _begin(self, work: BatchWork) -> None:
+    def _begin_work(self, work: BatchWork) -> None:
         from arctic_runtime.ingest.connectors import describe_connection
 
         reason = f"{work.describe()} from {describe_connection(self.source)}"
-        self.service.live.ingest_jobs.begin((self.name, work.is_beside), work.tables, reason)
+        self.service.live.ingest_jobs.begin_batch((self.name, work.is_beside), work.tables, reason)
 
-    def _report(self, batch: BatchReport) -> None:
+    def _report_batch(self, batch: BatchReport) -> None:
         self.show(self.name, batch)
         rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
-        self.service.live.ingest_jobs.end((self.name, batch.is_beside), rows, line(self.name, batch))
+        self.service.live.ingest_jobs.end_batch((self.name, batch.is_beside), rows, format_line(self.name, batch))
         failure = batch.progress.failure
         if failure is None:
             self.service.live.confirm_ingestion(self.name)
@@ -209,16 +215,16 @@ class _Source:
             data = {
                 "events": batch.count,
                 "seconds": round(batch.seconds, 3),
-                "tables": {of.table: dict(of.rows) for of in batch.tables},
-                "dead": sum(of.dead for of in batch.tables),
+                "tables": {table_batch.table: dict(table_batch.rows) for table_batch in batch.tables},
+                "dead": sum(table_batch.dead for table_batch in batch.tables),
                 "behind": batch.behind,
             }
             names = {table.name: table.table for table in self.source.tables}
-            written = [names[of.table] for of in batch.tables if of.table in names]
-            self.service.batch(self.name, data, written)
+            written = [names[table_batch.table] for table_batch in batch.tables if table_batch.table in names]
+            self.service.handle_batch(self.name, data, written)
 
 
-def _print(text: str) -> None:
+def _print_line(text: str) -> None:
     print(text, flush=True)
 
 
@@ -226,5 +232,5 @@ def _show_nothing(source: str, batch: BatchReport) -> None:
     """Leaves batches to those who read JSON: events of jobs and batches, and lines of refreshes."""
 
 
-def _warn(text: str) -> None:
+def _print_warning(text: str) -> None:
     print(f"arctic serve: {text}", file=sys.stderr, flush=True)

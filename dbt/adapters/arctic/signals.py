@@ -11,17 +11,17 @@ from typing import Any
 
 
 @contextmanager
-def ended_by_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
+def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
     """While this lasts, SIGTERM and SIGINT say what follows, and call `stop`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(number: int, _: Any) -> None:
+    def stop_and_say(number: int, _: Any) -> None:
         print(f"arctic {command}: {signal.Signals(number).name}: {text}", file=sys.stderr, flush=True)
         stop()
 
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, stop_and_say) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do with it")
 
 
-def perform(options: argparse.Namespace) -> Answer:
+def perform_spark(options: argparse.Namespace) -> Answer:
     """Does what `options.action` says; raises ConfigError where the target keeps no server."""
     from dbt.adapters.arctic.project import load_profile
 
@@ -27,9 +27,12 @@ def perform(options: argparse.Namespace) -> Answer:
             "this target has no background Spark server.\n  expected: method: connect and url: local\n"
             f"  found: method: {profile.method}\n  what to do: set both in the profile"
         )
-    found = {"start": server.ensure, "stop": server.stop, "status": server.find}[options.action](profile)
-    if found is None:
+    server_found = {"start": server.ensure_server, "stop": server.stop_server, "status": server.find_server}[
+        options.action
+    ](profile)
+    if server_found is None:
         return Answer({"running": False}, ("not running",), differs=options.action == "status")
     is_there = options.action != "stop"
-    line = f"{'running' if is_there else 'stopped'}: process {found.pid}, port {found.port}, since {found.since}"
-    return Answer({"running": is_there, **found.shown()}, (line,))
+    line = f"{'running' if is_there else 'stopped'}: process {server_found.pid}, "
+    line += f"port {server_found.port}, since {server_found.since}"
+    return Answer({"running": is_there, **server_found.to_public_dict()}, (line,))

@@ -16,7 +16,7 @@ FAILED = 1
 
 
 @contextmanager
-def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
+def stop_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
     """Calls `stop` if Spark ends while this lasts, and raises SparkEnded after it.
 
     What does not come to its end in time is left behind with the process, which nothing is lost with.
@@ -24,15 +24,15 @@ def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: E
     ends: list[SparkEnded] = []
     timers: list[threading.Timer] = []
 
-    def end(error: SparkEnded) -> None:
+    def stop_on_end(error: SparkEnded) -> None:
         ends.append(error)
-        timers.append(threading.Timer(limits.spark_end_seconds, _leave, (command, error)))
+        timers.append(threading.Timer(limits.spark_end_seconds, _leave_process, (command, error)))
         timers[0].daemon = True
         timers[0].start()
         stop(error)
 
     try:
-        with watch_spark(limits, end):
+        with watch_spark(limits, stop_on_end):
             yield
     except Exception:
         if not ends:
@@ -44,6 +44,6 @@ def ended_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: E
         raise ends[0]
 
 
-def _leave(command: str, error: SparkEnded) -> None:
+def _leave_process(command: str, error: SparkEnded) -> None:
     print(f"arctic {command}: {error}", file=sys.stderr, flush=True)
     os._exit(FAILED)

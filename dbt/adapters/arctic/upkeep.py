@@ -12,7 +12,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import Operation, OperationContext
 from dbt.adapters.arctic.materialize import maintain
-from dbt.adapters.arctic.project import compiled_model, relation_of
+from dbt.adapters.arctic.project import build_compiled_model, build_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from arctic_runtime.catalog.reader import CatalogReader
 
 
-def project_models(nodes: Iterable[Any]) -> dict[str, Model]:
+def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
     """Name → every arctic model of a project; queries as they are written, which upkeep does not look at."""
-    found = (node for node in nodes if maintain.is_arctic(node))
-    return {str(node.name): _model(node) for node in found}
+    arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
+    return {str(node.name): _build_model(node) for node in arctic_nodes}
 
 
-def one(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
+def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
     """The model of this name, or of this relation; raises ConfigError where there is none."""
     for name, model in models.items():
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
@@ -39,17 +39,17 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
     from dbt.compilation import Compiler
 
     arctic = filter(maintain.is_arctic, manifest.nodes.values())
-    node = next(node for node in arctic if maintain.node_table(node) == model.table)
+    node = next(node for node in arctic if maintain.get_node_table(node) == model.table)
     if not node.compiled:
         node = Compiler(config).compile_node(node, manifest, write=False)
-    return compiled_model(node)
+    return build_compiled_model(node)
 
 
-def perform(
+def perform_on_model(
     asked: Operation,
     model: Model,
     models: Iterable[Model],
-    given: Mapping[str, Any],
+    arguments_given: Mapping[str, Any],
     reader: CatalogReader,
     spark: Callable[[], SparkSession],
 ) -> list[str]:
@@ -57,23 +57,23 @@ def perform(
 
     `models` are those of the project, any of which may read it.
     """
-    values = asked.read(_plain(given), known=asked.macro_arguments or ())
+    values = asked.read_values(_to_plain(arguments_given), known=asked.macro_arguments or ())
     context = OperationContext(reader, spark, tuple(models))
-    return list(asked.run(context, [model], values).lines)
+    return list(asked.run_operation(context, [model], values).lines)
 
 
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+def _to_plain(arguments_given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as operations read them: relations as tables, and without those that a macro's caller left out."""
-    written = {name: value for name, value in given.items() if not isinstance(value, jinja2.Undefined)}
+    written = {name: value for name, value in arguments_given.items() if not isinstance(value, jinja2.Undefined)}
     return {
-        name: maintain.table_name(value) if isinstance(value, BaseRelation) else value
+        name: maintain.get_table_name(value) if isinstance(value, BaseRelation) else value
         for name, value in written.items()
     }
 
 
-def _model(node: Any) -> Model:
-    return maintain.to_model(relation_of(node), node.to_dict(omit_none=True), node.raw_code)
+def _build_model(node: Any) -> Model:
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), node.raw_code)
 
 
 def _is_at(model: Model, wanted: BaseRelation | str) -> bool:
-    return not isinstance(wanted, str) and maintain.table_name(wanted) == model.table
+    return not isinstance(wanted, str) and maintain.get_table_name(wanted) == model.table

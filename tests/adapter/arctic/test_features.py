@@ -147,7 +147,7 @@ class TestSchemaChanges:
         return {"up.sql": UP} | {f"{policy}.sql": EVOLVING % policy for policy in ("fail", *[k[0] for k in self.KEPT])}
 
     def columns(self, project: Any, name: str) -> str:
-        described = project.adapter.catalog_reader.describe(project.test_schema, name)
+        described = project.adapter.catalog_reader.describe_relation(project.test_schema, name)
         return " ".join(column.name for column in described.columns)
 
     def test_columns_come_and_go_as_configured(self, project: Any) -> None:

@@ -74,7 +74,7 @@ class Arctic:
 
 
 def is_arctic(project: Any, name: str) -> bool:
-    found = project.adapter.catalog_reader.describe(project.test_schema, name)
+    found = project.adapter.catalog_reader.describe_relation(project.test_schema, name)
     return found is not None and found.properties.get("arctic.kind") == "base"
 
 

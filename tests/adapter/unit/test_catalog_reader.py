@@ -21,8 +21,8 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from arctic_runtime.catalog.foreign_types import readable
-from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, spark_type
+from arctic_runtime.catalog.foreign_types import make_readable
+from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 from arctic_runtime.thresholds import Thresholds
@@ -36,7 +36,7 @@ def warehouse(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(warehouse: Path) -> CatalogReader:
-    return CatalogReader(Profile.embedded(warehouse))
+    return CatalogReader(Profile.for_embedded(warehouse))
 
 
 def test_a_new_warehouse_is_empty_and_gets_namespaces(reader: CatalogReader) -> None:
@@ -46,12 +46,12 @@ def test_a_new_warehouse_is_empty_and_gets_namespaces(reader: CatalogReader) -> 
     reader.create_namespace("ods")
     reader.create_namespace("it's `odd`")
     assert reader.list_namespaces() == ["it's `odd`", "ods"]
-    assert reader.namespace_exists("ods")
-    assert not reader.namespace_exists("od_")
+    assert reader.has_namespace("ods")
+    assert not reader.has_namespace("od_")
     reader.drop_namespace("ods")
     reader.drop_namespace("ods")
     assert reader.list_namespaces() == ["it's `odd`"]
-    assert reader.describe("ods", "nothing") is None
+    assert reader.describe_relation("ods", "nothing") is None
 
 
 def test_kinds_that_nobody_knows_are_listed_too(reader: CatalogReader) -> None:
@@ -66,7 +66,7 @@ def test_kinds_that_nobody_knows_are_listed_too(reader: CatalogReader) -> None:
 
 def test_a_locked_catalog_is_waited_for_and_then_named(warehouse: Path) -> None:
     waiting = changed(Thresholds(), commits={"lock_wait_seconds": 0.5})
-    reader = CatalogReader(Profile.embedded(warehouse, thresholds=waiting))
+    reader = CatalogReader(Profile.for_embedded(warehouse, thresholds=waiting))
     reader.create_namespace("ods")
     assert reader.profile.sqlite_file is not None
     with closing(sqlite3.connect(reader.profile.sqlite_file)) as other:
@@ -79,7 +79,7 @@ def test_a_locked_catalog_is_waited_for_and_then_named(warehouse: Path) -> None:
 
 def test_a_warehouse_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    reader = CatalogReader(Profile.embedded(tmp_path / "file" / "warehouse"))
+    reader = CatalogReader(Profile.for_embedded(tmp_path / "file" / "warehouse"))
     with pytest.raises(CatalogError, match="warehouse"):
         reader.list_namespaces()
 
@@ -116,12 +116,12 @@ def test_a_catalog_that_only_spark_can_read_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_types_have_sparks_names(iceberg_type: IcebergType, expected: str) -> None:
-    assert spark_type(iceberg_type) == expected
+    assert to_spark_type(iceberg_type) == expected
 
 
 def test_a_type_that_spark_does_not_read_is_told() -> None:
     with pytest.raises(UnsupportedType):
-        spark_type(TimeType())
+        to_spark_type(TimeType())
 
 
 def test_a_type_that_pyiceberg_does_not_know_keeps_its_name() -> None:
@@ -136,7 +136,7 @@ def test_a_type_that_pyiceberg_does_not_know_keeps_its_name() -> None:
         },
     ]
     schema = {"type": "struct", "schema-id": 0, "fields": fields}
-    (found,) = readable({"schemas": [schema], "other": "variant"})["schemas"]
+    (found,) = make_readable({"schemas": [schema], "other": "variant"})["schemas"]
     columns = Schema.model_validate(found).fields
-    assert [spark_type(field.field_type) for field in columns] == ["int", "variant", "array<variant>"]
-    assert readable({"schemas": [schema], "other": "variant"})["other"] == "variant"
+    assert [to_spark_type(field.field_type) for field in columns] == ["int", "variant", "array<variant>"]
+    assert make_readable({"schemas": [schema], "other": "variant"})["other"] == "variant"

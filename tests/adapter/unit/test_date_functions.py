@@ -6,7 +6,7 @@ import pytest
 from dbt_common.exceptions import CompilationError
 
 from dbt.adapters.arctic.date_functions import DATE_FUNCTIONS
-from dbt.adapters.arctic.relations.identifiers import literal_text
+from dbt.adapters.arctic.relations.identifiers import parse_literal
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ def test_an_unknown_unit_is_an_error_and_never_null(function: str, arguments: tu
 
 @pytest.mark.parametrize("text", ["array(1)", "'", "", "'a", "a'", "null"])
 def test_what_is_no_literal_stays_as_it_is(text: str) -> None:
-    assert literal_text(text) == text
+    assert parse_literal(text) == text

@@ -7,7 +7,7 @@ import datetime as dt
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version
-from dbt.adapters.arctic.relations.freshness import last_change, question
+from dbt.adapters.arctic.relations.freshness import find_last_change, write_last_change_query
 
 
 def state(*operations: str) -> SourceState:
@@ -19,7 +19,7 @@ def state(*operations: str) -> SourceState:
 
 
 def seconds(found: SourceState) -> float:
-    return (last_change(found) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)).total_seconds()
+    return (find_last_change(found) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)).total_seconds()
 
 
 def test_the_newest_change_of_rows_counts_and_a_compaction_does_not() -> None:
@@ -34,4 +34,4 @@ def test_where_only_compactions_are_kept_the_oldest_counts() -> None:
 def test_spark_is_asked_the_same_of_a_quoted_name() -> None:
     expected = "SELECT max(committed_at) FROM `lake`.`s`.`a``b`.`snapshots` WHERE operation <> 'replace' "
     expected += "AND summary['arctic.trimmed'] IS NULL"
-    assert question(TableName("lake", "s", "a`b")) == expected
+    assert write_last_change_query(TableName("lake", "s", "a`b")) == expected

@@ -33,6 +33,6 @@ def test_closing_a_connection_whose_spark_is_gone_raises_nothing(has_views: bool
     handle = SessionHandle(pool)
     session = handle.spark
     if has_views:
-        handle.note_temporary_view()
+        handle.mark_temporary_view()
     handle.close()
     assert (pool.idle, pool.discarded) == (([], [session]) if has_views else ([session], []))

@@ -4,7 +4,7 @@ import pytest
 from dbt_common.exceptions import CompilationError
 
 from dbt.adapters.arctic import ArcticRelation
-from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relations.identifiers import quote_identifier, unquote_identifier
 
 ODD_NAMES = ["we ird", "a`b", "it's", 'say "hi"', "select", "订单", "a.b", "x;drop table y", "--", "**"]
 
@@ -13,7 +13,7 @@ ODD_NAMES = ["we ird", "a`b", "it's", 'say "hi"', "select", "订单", "a.b", "x;
 def test_any_name_is_one_quoted_name(name: str) -> None:
     relation = ArcticRelation.create(database="lake", schema="s", identifier=name)
     assert relation.render() == "`lake`.`s`.`" + name.replace("`", "``") + "`"
-    assert unquoted(quoted(name)) == name
+    assert unquote_identifier(quote_identifier(name)) == name
 
 
 @pytest.mark.parametrize(

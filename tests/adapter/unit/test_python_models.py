@@ -14,7 +14,7 @@ import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt.adapters.arctic.materialize.pandas_frames import to_arrow, to_storable
-from dbt.adapters.arctic.materialize.python_models import query, rows_of, view_name
+from dbt.adapters.arctic.materialize.python_models import name_view, run_python_model, write_view_query
 
 POSTFIX = """
 class dbtObj:
@@ -35,7 +35,7 @@ def test_a_frame_of_spark_is_taken_as_it_is() -> None:
     for module in ("pyspark.sql.classic.dataframe", "pyspark.sql.connect.dataframe"):
         frame = kind(module, createOrReplaceTempView=None)
         code = "def model(dbt, session):\n    return dbt.ref('up')\n" + POSTFIX
-        assert rows_of(code, "m", session(up=frame)) is frame
+        assert run_python_model(code, "m", session(up=frame)) is frame
 
 
 def test_a_frame_of_pandas_becomes_one_of_spark_by_arrow() -> None:
@@ -44,7 +44,7 @@ def test_a_frame_of_pandas_becomes_one_of_spark_by_arrow() -> None:
         table={"up": pd.DataFrame({"id": pd.array([1, None], dtype="Int64")})}.__getitem__,
         createDataFrame=lambda rows, schema: made.append((rows, schema.simpleString())),
     )
-    rows_of("def model(dbt, session):\n    return dbt.ref('up')\n" + POSTFIX, "m", spark)
+    run_python_model("def model(dbt, session):\n    return dbt.ref('up')\n" + POSTFIX, "m", spark)
     ((rows, schema),) = made
     assert (rows.to_pylist(), schema) == ([{"id": 1}, {"id": None}], "struct<id:bigint>")
 
@@ -92,13 +92,13 @@ def test_values_of_two_types_in_one_column_are_an_error_that_names_it() -> None:
 def test_a_frame_of_pandas_on_spark_is_one_of_spark_already() -> None:
     frame = kind("pyspark.pandas.frame", to_spark=lambda _: "rows")
     code = "def model(dbt, session):\n    return dbt.ref('up')\n" + POSTFIX
-    assert rows_of(code, "m", session(up=frame)) == "rows"
+    assert run_python_model(code, "m", session(up=frame)) == "rows"
 
 
 def test_the_session_is_an_argument_and_known_by_name() -> None:
     frame = kind("pyspark.sql.classic.dataframe", createOrReplaceTempView=None)
     code = "def model(dbt, session):\n    assert session is spark\n    return spark.table('up')\n" + POSTFIX
-    assert rows_of(code, "m", session(up=frame)) is frame
+    assert run_python_model(code, "m", session(up=frame)) is frame
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_the_session_is_an_argument_and_known_by_name() -> None:
 )
 def test_an_error_tells_the_line_of_the_model(body: str, said: str) -> None:
     with pytest.raises(DbtRuntimeError) as raised:
-        rows_of(f"def model(dbt, session):\n{body}\n{POSTFIX}", "m", session())
+        run_python_model(f"def model(dbt, session):\n{body}\n{POSTFIX}", "m", session())
     assert said in raised.value.msg
 
 
 def test_the_view_of_a_model_is_quoted() -> None:
-    assert query(view_name("it`s")) == "SELECT * FROM `python(it``s)`"
+    assert write_view_query(name_view("it`s")) == "SELECT * FROM `python(it``s)`"

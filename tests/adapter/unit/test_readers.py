@@ -55,14 +55,14 @@ SOURCES = (Namespace(unique_id="source.orders", database="lake", schema="dwd", i
     ],
 )
 def test_readers_are_told_by_the_manifest(name: str, expected: list[str]) -> None:
-    assert [reader.name for reader in Readers(NODES, SOURCES).of(table(name))] == expected
+    assert [reader.name for reader in Readers(NODES, SOURCES).list_readers(table(name))] == expected
 
 
 def test_a_manifest_is_looked_through_once_for_all_of_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    split = readers.words_of
-    monkeypatch.setattr(readers, "words_of", lambda text: looked.append(text) or split(text))
+    split = readers.list_words
+    monkeypatch.setattr(readers, "list_words", lambda text: looked.append(text) or split(text))
     nodes = [node(f"m{i}", f"m{i - 1}", code=f"text {i}") for i in range(100)]
     found = Readers(nodes, ())
-    assert [found.of(table(f"m{i}"))[0].name for i in range(99)] == [f"m{i + 1}" for i in range(99)]
+    assert [found.list_readers(table(f"m{i}"))[0].name for i in range(99)] == [f"m{i + 1}" for i in range(99)]
     assert sum(text.startswith("text") for text in looked) == 100

@@ -29,7 +29,7 @@ from dbt.adapters.arctic.connections import statements
     ],
 )
 def test_only_semicolons_between_statements_split(text: str, expected: list[str]) -> None:
-    assert statements.split(text) == expected
+    assert statements.split_statements(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_queries_are_told_from_commands(statement: str, expected: bool) -> None:
     ],
 )
 def test_a_session_is_not_lent_again_after(statement: str) -> None:
-    assert statements.changes_session(statement)
+    assert statements.is_session_change(statement)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_a_session_is_not_lent_again_after(statement: str) -> None:
     ["select 'set x'", "with t as (select 1) select 1", "create function f() returns int return 1", "drop table t"],
 )
 def test_a_session_is_lent_again_after(statement: str) -> None:
-    assert not statements.changes_session(statement)
+    assert not statements.is_session_change(statement)
 
 
 def test_temporary_views_are_noticed() -> None:
-    assert statements.makes_temporary_view("create or replace TEMPORARY view v as select 1")
-    assert statements.makes_temporary_view("create /* x */ temp view v as select 1")
-    assert not statements.makes_temporary_view("create view temporary as select 1")
-    assert not statements.changes_session("create temp view v as select 1")
+    assert statements.is_temporary_view("create or replace TEMPORARY view v as select 1")
+    assert statements.is_temporary_view("create /* x */ temp view v as select 1")
+    assert not statements.is_temporary_view("create view temporary as select 1")
+    assert not statements.is_session_change("create temp view v as select 1")

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from dbt.tests.util import get_connection, run_dbt
 
-from arctic_runtime.spark.engine.statement import text
+from arctic_runtime.spark.engine.statement import quote_text
 
 SEED = 20261126
 ZONES = ("UTC", "Europe/Berlin", "Asia/Kolkata", "America/Sao_Paulo", "Australia/Lord_Howe")
@@ -267,7 +267,7 @@ def find_last_day(unit: str, day: dt.date) -> dt.date:
 
 def make_text_cases(draw: random.Random) -> Iterator[Case]:
     for value in TEXTS:
-        sql = quote_in_jinja(text(value))
+        sql = quote_in_jinja(quote_text(value))
         yield expect(f"dbt.string_literal(dbt.escape_single_quotes({quote_in_jinja(value)}))", value)
         yield expect(f"dbt.hash({sql})", hashlib.md5(value.encode()).hexdigest())
         yield expect(f"dbt.length({sql})", len(value))
@@ -275,22 +275,22 @@ def make_text_cases(draw: random.Random) -> Iterator[Case]:
         yield expect(f"dbt.right({sql}, 2)", value[-2:])
         yield expect(f"dbt.right({sql}, '3 - 2')", value[-1:])
         other = draw.choice(TEXTS[1:])
-        both = quote_in_jinja(text(value + other))
-        yield expect(f"dbt.position({quote_in_jinja(text(other))}, {both})", (value + other).find(other) + 1)
+        both = quote_in_jinja(quote_text(value + other))
+        yield expect(f"dbt.position({quote_in_jinja(quote_text(other))}, {both})", (value + other).find(other) + 1)
         yield expect(
-            f"dbt.replace({both}, {quote_in_jinja(text(other))}, \"'x'\")", (value + other).replace(other, "x")
+            f"dbt.replace({both}, {quote_in_jinja(quote_text(other))}, \"'x'\")", (value + other).replace(other, "x")
         )
         for part in (1, 2, -1):
             parts = (value + "\u00a7" + other).split("\u00a7")
-            joined = quote_in_jinja(text("\u00a7".join(parts)))
+            joined = quote_in_jinja(quote_text("\u00a7".join(parts)))
             yield expect(f"dbt.split_part({joined}, \"'\u00a7'\", {part})", parts[part - 1 if part > 0 else part])
         yield expect(f"dbt.equals({sql}, {sql})", "true")
         yield expect(f"dbt.safe_cast({sql}, 'string')", value)
         yield expect(f"dbt.cast({sql}, dbt.type_string())", value)
     for delimiter in (".", "|", "\\", "a", "__"):
-        joined = quote_in_jinja(text(delimiter.join(("1", "2", "3"))))
-        yield expect(f"dbt.split_part({joined}, {quote_in_jinja(text(delimiter))}, 2)", "2")
-        yield expect(f"dbt.split_part({joined}, {quote_in_jinja(text(delimiter))}, 9)", "")
+        joined = quote_in_jinja(quote_text(delimiter.join(("1", "2", "3"))))
+        yield expect(f"dbt.split_part({joined}, {quote_in_jinja(quote_text(delimiter))}, 2)", "2")
+        yield expect(f"dbt.split_part({joined}, {quote_in_jinja(quote_text(delimiter))}, 9)", "")
     for call in (
         "hash('{0}')",
         "length('{0}')",

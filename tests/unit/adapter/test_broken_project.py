@@ -54,14 +54,14 @@ def test_a_project_that_breaks_while_it_is_served_keeps_its_last_good_models(
     monkeypatch.setenv("SHOP_WAREHOUSE", str(project / "warehouse"))
     said: list[str] = []
     served = ServedProject(Location(project, project, is_served=True), said.append)
-    before, model = list(served.followed()), project / "models" / "clean.sql"
+    before, model = list(served.list_followed()), project / "models" / "clean.sql"
     for broken, reason in (
         (MODEL.replace("source('raw', 'a')", "ref('clean')"), "cycle"),
         (MODEL + " where id <> {{ env_var('SHOP_NOTHING') }}", "set the environment variable SHOP_NOTHING"),
     ):
         model.write_text(broken)
-        assert served.load() is None
+        assert served.load_models() is None
         assert reason in said[-1]
-        assert served.followed() == before
+        assert served.list_followed() == before
     model.write_text(MODEL)
-    assert served.load() == before
+    assert served.load_models() == before

@@ -116,7 +116,7 @@ def test_wrong_use_exits_with_2_and_loads_nothing(
     assert loaded == []
 
 
-@pytest.mark.parametrize("command", cli.command_names())
+@pytest.mark.parametrize("command", cli.list_command_names())
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         cli.main([command, "--help"])
@@ -149,7 +149,7 @@ def test_tables_that_contradict_one_another_exit_with_1(arctic: Arctic, monkeypa
     def broken(*_: Any) -> None:
         raise CorruptState("the base is ahead")
 
-    monkeypatch.setattr(inspect, "history", broken)
+    monkeypatch.setattr(inspect, "read_history", broken)
     assert arctic("history", "ods") == (1, "", "arctic history: the base is ahead\n")
 
 
@@ -246,7 +246,7 @@ def test_several_models_are_compacted_by_what_their_readers_lose_and_one_lost_ra
         is_too_much = step.bytes > most_bytes
         return Compacted(() if is_too_much else (step,), CompactionPlan((), ()), step if is_too_much else None)
 
-    monkeypatch.setattr(compaction, "compact", compact)
+    monkeypatch.setattr(compaction, "compact_table", compact)
     code, out, _ = arctic("compact", "ods", "dwd", "--mode", "full")
     assert (code, begun) == (1, ["dwd", "ods"])
     assert out == (
@@ -283,7 +283,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
     here = Server(7, 15002, "hush", "today", "spark.log", {}, "")
     for action, found in (("ensure", here), ("stop", here), ("find", None)):
         monkeypatch.setattr(server, action, lambda profile, action=action, found=found: asked.append(action) or found)
-    profile = Profile.embedded(shop[0].directory, method="connect", url="local")
+    profile = Profile.for_embedded(shop[0].directory, method="connect", url="local")
     monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: profile, raising=False)
     return asked
 

@@ -10,7 +10,7 @@ import yaml
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import DeclaredTable, read_source
 from arctic_runtime.ingest.transports.transport import CatalogTable
-from dbt.adapters.arctic.discovered import source_at, source_yaml
+from dbt.adapters.arctic.discovered import build_source_at, write_source_yaml
 
 CONNECTION = {"connector": "postgresql", "host": "db", "database": "shop", "user": "arctic"}
 TABLES = [
@@ -31,7 +31,7 @@ def read(lines: list[str]) -> dict[str, Any]:
 def test_all_tables_of_a_database_are_listed_by_names_that_lead_to_them() -> None:
     declared = [DeclaredTable("orders", "orders", "ods", "lake", {"sort_key": ["day"]}, ())]
     source = read_source("shop", {**CONNECTION, "port": 5433, "password_env": "SHOP"}, declared)
-    lines = source_yaml(source, TABLES)
+    lines = write_source_yaml(source, TABLES)
     found = read(lines)
     assert (found["name"], found["schema"]) == ("shop", "ods")
     assert found["config"]["meta"]["arctic"]["ingest"] == {**CONNECTION, "port": 5433, "password_env": "SHOP"}
@@ -55,12 +55,12 @@ def _arctic(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_table_without_a_primary_key_is_listed_with_what_that_means() -> None:
-    source = source_at("postgresql://arctic@db/shop", None)
-    lines = source_yaml(source, [CatalogTable("public", "log"), CatalogTable("public", "orders", ("id",))])
+    source = build_source_at("postgresql://arctic@db/shop", None)
+    lines = write_source_yaml(source, [CatalogTable("public", "log"), CatalogTable("public", "orders", ("id",))])
     assert [of["name"] for of in read(lines)["tables"]] == ["log", "orders"]
     assert "      - name: log  # no primary key: its events are appended" in lines
     chosen = [DeclaredTable("log", "log", "ods", "lake", {"primary_key": ["at"]}, ())]
-    lines = source_yaml(read_source("shop", CONNECTION, chosen), [CatalogTable("public", "log")])
+    lines = write_source_yaml(read_source("shop", CONNECTION, chosen), [CatalogTable("public", "log")])
     assert lines[-2:] == ["      - name: log", "        config: {meta: {arctic: {primary_key: [at]}}}"]
 
 
@@ -68,7 +68,7 @@ def test_secrets_are_not_shown() -> None:
     properties = {"database.ssl.keystore.password": "hush-2", "snapshot.fetch.size": 5}
     ingest = {**CONNECTION, "password": "hush-1", "properties": properties}
     source = read_source("web shop", ingest, [DeclaredTable("a", "a", "ods", "lake", {}, ())])
-    lines = source_yaml(source, TABLES)
+    lines = write_source_yaml(source, TABLES)
     assert "hush" not in "\n".join(lines)
     found = read(lines)["config"]["meta"]["arctic"]["ingest"]
     assert (found["password_env"], found["properties"]) == ("WEB_SHOP_PASSWORD", {"snapshot.fetch.size": "5"})
@@ -84,11 +84,11 @@ def test_secrets_are_not_shown() -> None:
 def test_an_address_is_a_source(url: str, connection: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("PGPASSWORD", "MYSQL_PWD"):
         monkeypatch.delenv(variable, raising=False)
-    assert source_at(url, None).connection == connection
-    assert source_at(url, "MINE").connection == {**connection, "password_env": "MINE"}
+    assert build_source_at(url, None).connection == connection
+    assert build_source_at(url, "MINE").connection == {**connection, "password_env": "MINE"}
     monkeypatch.setenv("PGPASSWORD", "x")
     expected = {"password_env": "PGPASSWORD"} if url.startswith("postgres") else {}
-    assert source_at(url, None).connection == {**connection, **expected}
+    assert build_source_at(url, None).connection == {**connection, **expected}
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_an_address_is_a_source(url: str, connection: dict[str, Any], monkeypatc
 )
 def test_an_address_that_can_not_be_used_is_told_without_its_password(url: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error) as told:
-        source_at(url, None)
+        build_source_at(url, None)
     assert "hush" not in str(told.value)
 
 
 def test_a_source_of_mysql_has_its_database_as_schema() -> None:
-    source = source_at("mysql://me@db/shop", None)
-    found = read(source_yaml(source, [CatalogTable("shop", "a", ("id",))]))
+    source = build_source_at("mysql://me@db/shop", None)
+    found = read(write_source_yaml(source, [CatalogTable("shop", "a", ("id",))]))
     assert found["tables"] == [{"name": "a"}]

@@ -10,8 +10,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.ingest.source import DeclaredTable, IngestSource, TablesWait, read_source
-from dbt.adapters.arctic.cli import parser
-from dbt.adapters.arctic.ingest_command import Resync, resynced, run_jobs
+from dbt.adapters.arctic.cli import build_parser
+from dbt.adapters.arctic.ingest_command import Resync, parse_resync, run_jobs
 
 
 def source(name: str, *tables: str, **settings: Any) -> IngestSource:
@@ -27,8 +27,8 @@ SOURCES = (
 
 
 def asked(*arguments: str) -> tuple[list[str], bool, dict[str, set[str]]]:
-    options = parser().parse_args(["ingest", *arguments])
-    found = resynced(SOURCES, options.sources, options.resync or ())
+    options = build_parser().parse_args(["ingest", *arguments])
+    found = parse_resync(SOURCES, options.sources, options.resync or ())
     return [of.name for of in found.sources], found.is_full, {name: set(of) for name, of in found.tables.items()}
 
 
@@ -83,12 +83,12 @@ class Job:
     def source(self) -> IngestSource:
         return source(self.name, "t")
 
-    def run(self, *_: Any) -> None:
+    def run_ingestion(self, *_: Any) -> None:
         if self.error is not None:
             raise self.error
         self.stopped.wait(0.3)
 
-    def stop(self) -> None:
+    def stop_ingestion(self) -> None:
         self.stopped.set()
 
 

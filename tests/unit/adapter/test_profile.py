@@ -10,7 +10,7 @@ import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, masked
+from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, mask_secrets
 from dbt.adapters.arctic.credentials import ArcticCredentials
 
 ESCAPED = "spark.sql.parser.escapedStringLiterals"
@@ -19,7 +19,7 @@ REST = {"type": "rest", "uri": "https://catalog.internal", "warehouse": "s3://la
 
 
 def test_embedded_needs_nothing_but_a_directory(tmp_path: Path) -> None:
-    settings = Profile.embedded(tmp_path).spark_settings()
+    settings = Profile.for_embedded(tmp_path).build_spark_settings()
     assert settings["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
     assert settings["spark.sql.catalog.lake.type"] == "jdbc"
     assert settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
@@ -32,21 +32,21 @@ def test_embedded_needs_nothing_but_a_directory(tmp_path: Path) -> None:
 
 def test_only_an_embedded_spark_gets_a_file_system_that_its_own_class_path_has(tmp_path: Path) -> None:
     wanted = "spark.hadoop.fs.file.impl"
-    assert wanted in Profile.embedded(tmp_path).spark_settings()
-    assert wanted not in Profile.embedded(tmp_path, master="spark://host:7077").spark_settings()
+    assert wanted in Profile.for_embedded(tmp_path).build_spark_settings()
+    assert wanted not in Profile.for_embedded(tmp_path, master="spark://host:7077").build_spark_settings()
 
 
 def test_embedded_makes_a_relative_warehouse_absolute_and_creates_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    profile = Profile.embedded("./wh")
+    profile = Profile.for_embedded("./wh")
     assert profile.sqlite_file == tmp_path / "wh" / "catalog.db"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_tables_are_format_3_and_sessions_read_no_stale_snapshot(tmp_path: Path) -> None:
-    settings = Profile.embedded(tmp_path, catalog="c").spark_settings()
+    settings = Profile.for_embedded(tmp_path, catalog="c").build_spark_settings()
     assert settings["spark.sql.catalog.c.table-default.format-version"] == "3"
     assert settings["spark.sql.catalog.c.table-default.commit.retry.num-retries"] == "20"
     assert settings["spark.sql.catalog.c.cache-enabled"] == "false"
@@ -69,7 +69,7 @@ def test_tables_are_format_3_and_sessions_read_no_stale_snapshot(tmp_path: Path)
     ],
 )
 def test_every_started_session_has(tmp_path: Path, setting: str, value: str) -> None:
-    assert Profile.embedded(tmp_path).spark_settings()[setting] == value
+    assert Profile.for_embedded(tmp_path).build_spark_settings()[setting] == value
 
 
 def test_a_profiles_own_settings_win_over_every_default(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_profiles_own_settings_win_over_every_default(tmp_path: Path) -> None:
         "spark.sql.catalog.lake.cache-enabled": True,
         "spark.sql.shuffle.partitions": 3,
     }
-    settings = Profile.embedded(tmp_path, settings=own).spark_settings()
+    settings = Profile.for_embedded(tmp_path, settings=own).build_spark_settings()
     assert settings["spark.sql.session.timeZone"] == "Asia/Tokyo"
     assert settings["spark.driver.memory"] == "7g"
     assert settings["spark.sql.catalog.lake.cache-enabled"] == "true"
@@ -89,19 +89,19 @@ def test_a_profiles_own_settings_win_over_every_default(tmp_path: Path) -> None:
 def test_spark_remembers_done_work_for_pages_that_are_shown(tmp_path: Path) -> None:
     """Otherwise its memory grows for as long as it takes to do as much work as it remembers by itself."""
     kept = "spark.sql.ui.retainedExecutions"
-    assert int(Profile.embedded(tmp_path).spark_settings()[kept]) < 100
+    assert int(Profile.for_embedded(tmp_path).build_spark_settings()[kept]) < 100
     shown: dict[str, str | int | float | bool] = {"spark.ui.enabled": True}
-    assert kept not in Profile.embedded(tmp_path, settings=shown).spark_settings()
+    assert kept not in Profile.for_embedded(tmp_path, settings=shown).build_spark_settings()
 
 
 def test_extensions_of_ones_own_keep_icebergs(tmp_path: Path) -> None:
-    profile = Profile.embedded(tmp_path, settings={"spark.sql.extensions": "com.example.Mine"})
-    assert profile.spark_settings()["spark.sql.extensions"] == f"{ICEBERG_EXTENSIONS},com.example.Mine"
+    profile = Profile.for_embedded(tmp_path, settings={"spark.sql.extensions": "com.example.Mine"})
+    assert profile.build_spark_settings()["spark.sql.extensions"] == f"{ICEBERG_EXTENSIONS},com.example.Mine"
 
 
 @pytest.mark.parametrize(("master", "partitions"), [("local", "8"), ("local[2]", "8"), ("local[16]", "32")])
 def test_shuffle_partitions_follow_the_embedded_master(tmp_path: Path, master: str, partitions: str) -> None:
-    settings = Profile.embedded(tmp_path, master=master).spark_settings()
+    settings = Profile.for_embedded(tmp_path, master=master).build_spark_settings()
     assert settings["spark.sql.shuffle.partitions"] == partitions
 
 
@@ -118,26 +118,26 @@ def test_shuffle_partitions_follow_the_embedded_master(tmp_path: Path, master: s
 def test_only_a_master_in_this_process_is_local(master: str, local: bool) -> None:
     profile = Profile(catalog_properties=REST, master=master)
     assert profile.is_local is local
-    assert ("spark.driver.memory" in profile.spark_settings()) is local
+    assert ("spark.driver.memory" in profile.build_spark_settings()) is local
 
 
 def test_connect_sends_no_setting_that_only_a_start_can_take() -> None:
     profile = Profile(method="connect", url="sc://spark.internal:15002", catalog_properties=REST)
-    settings = profile.session_settings()
+    settings = profile.build_session_settings()
     assert "spark.sql.extensions" not in settings
     assert "spark.ui.enabled" not in settings
     assert settings["spark.sql.catalog.lake.uri"] == "https://catalog.internal"
 
 
 def test_connect_leaves_a_catalog_alone_that_the_server_has_configured() -> None:
-    settings = Profile(method="connect", url="sc://spark.internal:15002").session_settings()
+    settings = Profile(method="connect", url="sc://spark.internal:15002").build_session_settings()
     assert not [key for key in settings if key.startswith("spark.sql.catalog.")]
 
 
 def test_pyiceberg_opens_the_embedded_catalog_under_the_same_name_and_never_creates_it(
     tmp_path: Path,
 ) -> None:
-    assert Profile.embedded(tmp_path).pyiceberg_properties() == {
+    assert Profile.for_embedded(tmp_path).build_pyiceberg_properties() == {
         "type": "sql",
         "uri": f"sqlite:///{tmp_path}/catalog.db?timeout=60",
         "warehouse": str(tmp_path),
@@ -149,7 +149,7 @@ def test_pyiceberg_opens_the_embedded_catalog_under_the_same_name_and_never_crea
 def test_pyiceberg_gets_the_credentials_of_a_rest_catalog_but_not_javas_classes() -> None:
     secrets = {"credential": "id:pw", "token": "t", "s3.secret-access-key": "k"}
     profile = Profile(catalog_properties={**REST, **secrets, "io-impl": "org.example.IO"})
-    assert profile.pyiceberg_properties() == {**REST, **secrets}
+    assert profile.build_pyiceberg_properties() == {**REST, **secrets}
 
 
 def test_pyiceberg_logs_in_to_postgres_as_java_does() -> None:
@@ -162,7 +162,7 @@ def test_pyiceberg_logs_in_to_postgres_as_java_does() -> None:
             "jdbc.password": "p@ss/word",
         }
     )
-    properties = profile.pyiceberg_properties()
+    properties = profile.build_pyiceberg_properties()
     assert properties is not None
     assert properties["uri"] == "postgresql+psycopg2://me:p%40ss%2Fword@db:5432/cat"
     assert "jdbc.password" not in properties
@@ -176,7 +176,7 @@ def test_pyiceberg_logs_in_to_postgres_as_java_does() -> None:
     ],
 )
 def test_pyiceberg_is_not_asked_where_it_cannot_open_the_catalog(properties: dict[str, str]) -> None:
-    assert Profile(catalog_properties=properties).pyiceberg_properties() is None
+    assert Profile(catalog_properties=properties).build_pyiceberg_properties() is None
 
 
 def test_repr_shows_no_secret() -> None:
@@ -217,7 +217,7 @@ def test_repr_shows_no_secret() -> None:
     ],
 )
 def test_a_key_that_may_name_a_secret_hides_its_value(key: str) -> None:
-    assert masked({key: "hush"}) == {key: "***"}
+    assert mask_secrets({key: "hush"}) == {key: "***"}
 
 
 @pytest.mark.parametrize(
@@ -235,34 +235,36 @@ def test_a_key_that_may_name_a_secret_hides_its_value(key: str) -> None:
     ],
 )
 def test_a_secret_inside_a_value_is_hidden_and_the_rest_is_shown(value: str, shown: str) -> None:
-    assert masked({"spark.driver.extraJavaOptions": value}) == {"spark.driver.extraJavaOptions": shown}
+    assert mask_secrets({"spark.driver.extraJavaOptions": value}) == {"spark.driver.extraJavaOptions": shown}
 
 
 @pytest.mark.parametrize("key", [ESCAPED, CASE])
 def test_texts_and_names_are_read_in_one_way_whatever_a_server_is_set_to(tmp_path: Path, key: str) -> None:
-    profile = Profile.embedded(tmp_path, settings={key: "false"})
-    assert profile.spark_settings()[key] == Profile.embedded(tmp_path).session_settings()[key] == "false"
+    profile = Profile.for_embedded(tmp_path, settings={key: "false"})
+    assert (
+        profile.build_spark_settings()[key] == Profile.for_embedded(tmp_path).build_session_settings()[key] == "false"
+    )
 
 
 def test_masking_hides_none_of_the_default_settings(tmp_path: Path) -> None:
-    settings = Profile.embedded(tmp_path).spark_settings()
-    assert masked(settings) == settings
+    settings = Profile.for_embedded(tmp_path).build_spark_settings()
+    assert mask_secrets(settings) == settings
 
 
 def test_masking_keeps_what_is_not_secret() -> None:
     shown = {"uri": "jdbc:sqlite:/wh/catalog.db", "warehouse": "/my keys=1/wh", "jdbc.busy_timeout": "1"}
-    assert masked(shown) == shown
+    assert mask_secrets(shown) == shown
 
 
 def test_a_profile_survives_pickling(tmp_path: Path) -> None:
-    profile = Profile.embedded(tmp_path)
+    profile = Profile.for_embedded(tmp_path)
     assert pickle.loads(pickle.dumps(profile)) == profile
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a`b", "1a", "spark_catalog", "a-b", "lake;drop"])
 def test_a_catalog_name_that_would_need_quotes_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="catalog's name can't be used"):
-        Profile.embedded(tmp_path, catalog=name)
+        Profile.for_embedded(tmp_path, catalog=name)
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,10 @@ def test_a_contradictory_profile_is_refused(kwargs: dict[str, object], message: 
 @pytest.mark.parametrize("warehouse", ["", " ", "/a?b", "/a#b"])
 def test_a_warehouse_that_sqlite_would_open_elsewhere_is_refused(warehouse: str) -> None:
     with pytest.raises(ConfigError, match="warehouse"):
-        Profile.embedded(warehouse)
+        Profile.for_embedded(warehouse)
 
 
-@pytest.mark.parametrize("read", [Profile.embedded, lambda of: ArcticCredentials("lake", "dws", warehouse=of)])
+@pytest.mark.parametrize("read", [Profile.for_embedded, lambda of: ArcticCredentials("lake", "dws", warehouse=of)])
 @pytest.mark.parametrize(
     ("warehouse", "advice"),
     [
@@ -348,13 +350,13 @@ def test_a_refusal_shows_no_secret_of_the_url() -> None:
 
 
 def test_a_warehouse_on_this_machine_may_have_a_server_that_is_kept(tmp_path: Path) -> None:
-    kept = Profile.embedded(tmp_path, method="connect", url="local", master="local[2]")
+    kept = Profile.for_embedded(tmp_path, method="connect", url="local", master="local[2]")
     assert (kept.is_kept, kept.is_local) == (True, False)
-    assert kept.started == Profile.embedded(tmp_path, master="local[2]")
+    assert kept.started == Profile.for_embedded(tmp_path, master="local[2]")
     assert kept.sqlite_file == tmp_path / "catalog.db"
 
 
 @pytest.mark.parametrize("url", [None, "sc://elsewhere"])
 def test_a_warehouse_on_this_machine_has_no_other_server(tmp_path: Path, url: str | None) -> None:
     with pytest.raises(ConfigError, match="expected: url: local"):
-        Profile.embedded(tmp_path, method="connect", url=url)
+        Profile.for_embedded(tmp_path, method="connect", url=url)

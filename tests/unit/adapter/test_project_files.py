@@ -43,14 +43,14 @@ EDITS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_an_edit_is_noticed_once(project: Path, edit: Callable[[Path], object]) -> None:
     files = ProjectFiles(project, ["models", "macros", "absent"])
-    assert not files.changed()
+    assert not files.has_changed()
     edit(project)
-    assert files.changed()
-    assert not files.changed()
+    assert files.has_changed()
+    assert not files.has_changed()
 
 
 def test_what_dbt_writes_is_no_edit(project: Path) -> None:
     files = ProjectFiles(project, ["models", "macros"])
     (project / "target/manifest.json").write_text("another")
     (project / "target/run_results.json").write_text("new")
-    assert not files.changed()
+    assert not files.has_changed()

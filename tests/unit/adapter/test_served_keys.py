@@ -12,7 +12,7 @@ import yaml
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.errors import ConfigError
-from dbt.adapters.arctic.materialize.served_keys import ServedKeys, check_served, served_keys
+from dbt.adapters.arctic.materialize.served_keys import ServedKeys, check_served, read_served_keys
 
 DOCS = Path(__file__).parents[3] / "docs" / "service.md"
 
@@ -32,15 +32,17 @@ def node(materialized: str, meta: Any, **config: Any) -> Any:
 
 
 def test_models_say_when_they_are_run_and_whether_they_are_tested() -> None:
-    assert served_keys(node("arctic", {})) == ServedKeys()
-    assert served_keys(node("arctic", {"arctic": {"test_after_refresh": True}})) == ServedKeys(None, True)
-    assert served_keys(node("table", {"owner": "me", "arctic": {"schedule": " 0 6 * * * "}})) == ServedKeys("0 6 * * *")
+    assert read_served_keys(node("arctic", {})) == ServedKeys()
+    assert read_served_keys(node("arctic", {"arctic": {"test_after_refresh": True}})) == ServedKeys(None, True)
+    assert read_served_keys(node("table", {"owner": "me", "arctic": {"schedule": " 0 6 * * * "}})) == ServedKeys(
+        "0 6 * * *"
+    )
 
 
 def test_the_example_of_the_documentation_is_accepted() -> None:
     (block,) = re.findall(r"```yaml\n(models:.*?)```", DOCS.read_text(), re.DOTALL)
     (model,) = yaml.safe_load(block)["models"]
-    found = served_keys(node(**model["config"]))
+    found = read_served_keys(node(**model["config"]))
     assert found == ServedKeys("30 6 * * mon-fri", True)
 
 
@@ -59,6 +61,6 @@ def test_the_example_of_the_documentation_is_accepted() -> None:
 )
 def test_what_can_not_be_meant_is_refused_with_the_file(of: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        served_keys(of)
+        read_served_keys(of)
     with pytest.raises(CompilationError, match=r"models/m\.sql"):
         check_served([of])

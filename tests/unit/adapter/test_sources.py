@@ -9,7 +9,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Retention
-from dbt.adapters.arctic.sources import landing_tables, origins
+from dbt.adapters.arctic.sources import list_landing_tables, list_origins
 
 
 def a_manifest(table: dict[str, Any], source: dict[str, Any] | None = None) -> Any:
@@ -27,11 +27,11 @@ def a_manifest(table: dict[str, Any], source: dict[str, Any] | None = None) -> A
 
 
 def test_a_table_with_a_retention_that_is_not_ingested_is_a_landing_table() -> None:
-    (found,) = landing_tables(a_manifest({"retention": {"changes": "7d", "versions": "1d"}}))
+    (found,) = list_landing_tables(a_manifest({"retention": {"changes": "7d", "versions": "1d"}}))
     assert (str(found.table), found.is_landing) == ("lake.raw.orders_v2", True)
     assert found.config.retention == Retention(86_400, None, 7 * 86_400)
-    assert landing_tables(a_manifest({})) == ()
-    assert landing_tables(a_manifest({"retention": {"changes": "7d"}}, {"ingest": {"connector": "kafka"}})) == ()
+    assert list_landing_tables(a_manifest({})) == ()
+    assert list_landing_tables(a_manifest({"retention": {"changes": "7d"}}, {"ingest": {"connector": "kafka"}})) == ()
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_an_ingested_table_is_known_by_its_name_in_the_source(
     manifest = a_manifest(table, {"ingest": ingest})
     for node in manifest.sources.values():
         node.columns = {}
-    ((name, origin),) = origins(manifest.sources.values()).items()
+    ((name, origin),) = list_origins(manifest.sources.values()).items()
     assert (str(name), origin.source_name) == ("lake.raw.orders_v2", expected)
     assert str(origin.dead_letters) == "lake.raw.landing__dead_letters"
-    assert origins(a_manifest(table).sources.values()) == {}
+    assert list_origins(a_manifest(table).sources.values()) == {}
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_an_ingested_table_is_known_by_its_name_in_the_source(
 )
 def test_what_a_landing_table_can_not_be_told_is_an_error(meta: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        landing_tables(a_manifest(meta))
+        list_landing_tables(a_manifest(meta))

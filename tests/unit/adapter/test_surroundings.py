@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dbt.adapters.arctic.following.surroundings import is_volatile, needs_dbt, persists_docs
+from dbt.adapters.arctic.following.surroundings import is_persisting_docs, is_volatile, needs_dbt
 
 
 class Config(SimpleNamespace):
@@ -85,4 +85,4 @@ def test_dbt_runs_what_has_more_to_it_than_rows(of: Any, expected: bool) -> None
     [(None, False), ({"relation": False}, False), ({"relation": True}, True), ({"columns": 1}, True)],
 )
 def test_descriptions_are_kept_where_they_are_asked_for(docs: Any, expected: bool) -> None:
-    assert persists_docs(node(persist_docs=docs)) is expected
+    assert is_persisting_docs(node(persist_docs=docs)) is expected

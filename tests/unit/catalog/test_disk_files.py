@@ -20,7 +20,7 @@ def keys(*values: int) -> pa.Table:
 
 
 def counted(files: DiskFiles, *values: int) -> list[int]:
-    return sorted(files.rows_under(of.path, keys(*values)) for of in files.on_disk())
+    return sorted(files.count_rows_under(of.path, keys(*values)) for of in files.on_disk())
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def test_rows_that_were_deleted_and_files_of_no_snapshot_are_found_until_they_ar
     now = DiskFiles(warehouse.reader, T, ("id",))
     (loose,) = [of for of in now.on_disk() if not of.is_referenced]
     assert loose.path.endswith("stray.parquet")
-    now.remove(loose.path)
-    now.remove(loose.path)
+    now.remove_file(loose.path)
+    now.remove_file(loose.path)
     assert not stray.exists()
 
 
@@ -75,5 +75,5 @@ def test_keys_of_several_columns_count_as_a_whole_and_those_without_any_hold_for
     files = DiskFiles(warehouse.reader, T, ("id", "note"))
     (file,) = files.on_disk()
     wanted = pa.table({"k0": pa.array([1, 2], pa.int64()), "k1": pa.array(["b", "b"])})
-    assert files.rows_under(file.path, wanted) == 1
-    assert DiskFiles(warehouse.reader, T, ()).rows_under(file.path, pa.table({"k": [True]})) == 3
+    assert files.count_rows_under(file.path, wanted) == 1
+    assert DiskFiles(warehouse.reader, T, ()).count_rows_under(file.path, pa.table({"k": [True]})) == 3

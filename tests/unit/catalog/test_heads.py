@@ -42,32 +42,32 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 
 def test_a_look_is_given_to_each_part_once(looks: Looks) -> None:
-    first = looks.shared.recent("page", [A], 1)
-    assert looks.number(looks.shared.recent("graph", [A], 1)) == looks.number(first) == 1
-    assert looks.number(looks.shared.recent("page", [A], 1)) == 2
-    assert looks.number(looks.shared.recent("graph", [A], 1)) == 2
+    first = looks.shared.get_recent("page", [A], 1)
+    assert looks.number(looks.shared.get_recent("graph", [A], 1)) == looks.number(first) == 1
+    assert looks.number(looks.shared.get_recent("page", [A], 1)) == 2
+    assert looks.number(looks.shared.get_recent("graph", [A], 1)) == 2
 
 
 def test_a_new_look_sees_what_the_other_parts_ask_for(looks: Looks) -> None:
-    looks.shared.recent("page", [A, B], 1)
-    assert looks.number(looks.shared.look([C])) == 2
+    looks.shared.get_recent("page", [A, B], 1)
+    assert looks.number(looks.shared.observe_now([C])) == 2
     assert looks.asked[-1] == {A, B, C}
-    assert looks.number(looks.shared.recent("page", [A, B], 1)) == 2
+    assert looks.number(looks.shared.get_recent("page", [A, B], 1)) == 2
 
 
 def test_what_a_part_no_longer_asks_for_is_no_longer_looked_at(looks: Looks) -> None:
-    looks.shared.recent("page", [A, B], 1)
-    looks.shared.recent("page", [B], 1)
-    looks.shared.look([C])
+    looks.shared.get_recent("page", [A, B], 1)
+    looks.shared.get_recent("page", [B], 1)
+    looks.shared.observe_now([C])
     assert looks.asked[-1] == {B, C}
 
 
 def test_a_look_that_is_too_old_or_lacks_a_table_is_not_given(looks: Looks) -> None:
-    looks.shared.look([A])
+    looks.shared.observe_now([A])
     looks.now = 1.5
-    assert looks.number(looks.shared.recent("page", [A], 1)) == 2
-    assert looks.number(looks.shared.recent("graph", [A, B], 1)) == 3
+    assert looks.number(looks.shared.get_recent("page", [A], 1)) == 2
+    assert looks.number(looks.shared.get_recent("graph", [A, B], 1)) == 3
 
 
 def test_whoever_looks_gets_what_is_now(looks: Looks) -> None:
-    assert [looks.number(looks.shared.look([A])) for _ in range(3)] == [1, 2, 3]
+    assert [looks.number(looks.shared.observe_now([A])) for _ in range(3)] == [1, 2, 3]

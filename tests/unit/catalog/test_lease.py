@@ -17,10 +17,10 @@ class Memory:
         self.leases: list[Held] = []
         self.before_commit: list[Held] = []
 
-    def observe(self) -> tuple[int | None, Held | None]:
+    def observe_lease(self) -> tuple[int | None, Held | None]:
         return (len(self.leases) or None), (self.leases[-1] if self.leases else None)
 
-    def commit(self, head: int | None, lease: Held) -> None:
+    def commit_lease(self, head: int | None, lease: Held) -> None:
         self.leases += [self.before_commit.pop()] if self.before_commit else []
         if head != (len(self.leases) or None):
             raise CommitConflict("another lease was committed")
@@ -38,19 +38,19 @@ def test_one_of_two_processes_has_the_lease() -> None:
     table = Memory()
     first, second = (Lease(table, TIMES, f"elsewhere:{number}:x") for number in (1, 2))
 
-    assert first.take() is None
-    other = second.take()
+    assert first.take_lease() is None
+    other = second.take_lease()
     assert other is not None
     assert other.process == "process 1 on elsewhere"
-    first.end()
-    assert second.take() is None
+    first.end_lease()
+    assert second.take_lease() is None
 
 
 def test_of_two_processes_that_see_a_free_lease_one_gets_it() -> None:
     table = Memory()
     table.before_commit = [Held("elsewhere:1:x", time.time() + 60)]
 
-    other = Lease(table, TIMES, "elsewhere:2:x").take()
+    other = Lease(table, TIMES, "elsewhere:2:x").take_lease()
 
     assert other is not None
     assert other.holder == "elsewhere:1:x"
@@ -62,11 +62,11 @@ def test_a_lease_that_is_not_renewed_is_taken_over_whatever_its_holders_clock_sa
     table.leases = [Held("elsewhere:1:x", time.time() + 60 + ahead_seconds)]
     lease = Lease(table, TIMES, "elsewhere:2:x", clock)
 
-    assert lease.take() is not None
+    assert lease.take_lease() is not None
     clock.now = 59
-    assert lease.take() is not None
+    assert lease.take_lease() is not None
     clock.now = 61
-    assert lease.take() is None
+    assert lease.take_lease() is None
 
 
 def test_a_lease_that_is_renewed_is_left_alone() -> None:
@@ -74,19 +74,19 @@ def test_a_lease_that_is_renewed_is_left_alone() -> None:
     holder = Lease(table, TIMES, "elsewhere:1:x")
     other = Lease(table, TIMES, "elsewhere:2:x", clock)
     for _ in range(10):
-        assert holder.take() is None
-        assert other.take() is not None
+        assert holder.take_lease() is None
+        assert other.take_lease() is not None
         clock.now += 20
 
 
 def test_a_sign_of_life_is_given_only_when_it_is_time() -> None:
     table, clock = Memory(), Clock()
     lease = Lease(table, TIMES, "elsewhere:1:x", clock)
-    lease.take()
-    lease.renew()
+    lease.take_lease()
+    lease.renew_lease()
     assert len(table.leases) == 1
     clock.now = 20
-    lease.renew()
+    lease.renew_lease()
     assert len(table.leases) == 2
 
 
@@ -98,7 +98,7 @@ def test_a_clock_that_is_set_back_moves_the_lease_at_most_once(monkeypatch: pyte
 
     def takes(lease: Lease, behind_seconds: float) -> bool:
         monkeypatch.setattr(time, "time", lambda: real() - behind_seconds)
-        return lease.take() is None
+        return lease.take_lease() is None
 
     assert takes(holder, 0)
     assert not takes(other, 0)

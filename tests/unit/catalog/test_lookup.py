@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, StructType
 
-from arctic_runtime.catalog.lookup import full_scan_bytes, lookup
+from arctic_runtime.catalog.lookup import estimate_full_scan_bytes, look_up_row
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
@@ -48,47 +48,47 @@ ODS, DWD = a_model("ods"), a_model("dwd", "on_read")
 )
 def test_a_row_is_found_as_it_is_now_merged_or_not(shop, key: str, row: dict[str, Any] | None) -> None:
     warehouse, _ = shop
-    assert lookup(warehouse.reader, DWD, [key]).row == row
+    assert look_up_row(warehouse.reader, DWD, [key]).row == row
 
 
 def test_a_lookup_opens_only_files_that_may_hold_the_key(shop) -> None:
     warehouse, _ = shop
-    found = lookup(warehouse.reader, ODS, ["2"])
+    found = look_up_row(warehouse.reader, ODS, ["2"])
     assert (found.row, found.files_opened) == ({"id": 2, "note": "n2"}, 1)
-    assert lookup(warehouse.reader, ODS, ["1000"]).files_opened == 0
-    assert lookup(warehouse.reader, DWD, ["3"]).files_opened == 2
-    assert lookup(warehouse.reader, DWD, ["1"]).files_opened == 1
+    assert look_up_row(warehouse.reader, ODS, ["1000"]).files_opened == 0
+    assert look_up_row(warehouse.reader, DWD, ["3"]).files_opened == 2
+    assert look_up_row(warehouse.reader, DWD, ["1"]).files_opened == 1
 
 
 def test_a_lookup_takes_every_column_of_the_key(shop) -> None:
     warehouse, _ = shop
     both = a_model("ods", key=("id", "note"))
-    assert lookup(warehouse.reader, both, ["1", "n1"]).row == {"id": 1, "note": "n1"}
-    assert lookup(warehouse.reader, both, ["1", "n2"]).row is None
+    assert look_up_row(warehouse.reader, both, ["1", "n1"]).row == {"id": 1, "note": "n1"}
+    assert look_up_row(warehouse.reader, both, ["1", "n2"]).row is None
 
 
 @pytest.mark.parametrize("values", [[], ["1", "2"]])
 def test_a_lookup_needs_one_value_for_each_column_of_the_key(shop, values: list[str]) -> None:
     warehouse, _ = shop
     with pytest.raises(ConfigError, match="expected: one value for each of id"):
-        lookup(warehouse.reader, ODS, values)
+        look_up_row(warehouse.reader, ODS, values)
 
 
 def test_a_lookup_in_a_table_that_was_not_built_says_so(shop) -> None:
     warehouse, _ = shop
     with pytest.raises(ConfigError, match="has not been built yet"):
-        lookup(warehouse.reader, a_model("nothing"), ["1"])
+        look_up_row(warehouse.reader, a_model("nothing"), ["1"])
 
 
 def test_a_lookup_counts_the_bytes_that_it_reads_and_none_where_nothing_may_hold_the_key(shop) -> None:
     warehouse, _ = shop
-    assert lookup(warehouse.reader, ODS, ["2"]).bytes_read > 0
-    assert lookup(warehouse.reader, ODS, ["1000"]).bytes_read == 0
+    assert look_up_row(warehouse.reader, ODS, ["2"]).bytes_read > 0
+    assert look_up_row(warehouse.reader, ODS, ["1000"]).bytes_read == 0
 
 
 def test_of_rows_not_merged_yet_the_newest_commit_ends_the_search(shop) -> None:
     warehouse, _ = shop
-    assert lookup(warehouse.reader, DWD, ["4"]).files_opened == 1
+    assert look_up_row(warehouse.reader, DWD, ["4"]).files_opened == 1
 
 
 def test_of_a_file_only_the_row_groups_that_may_hold_the_key_are_read(tmp_path: Path, writing) -> None:
@@ -100,10 +100,10 @@ def test_of_a_file_only_the_row_groups_that_may_hold_the_key_are_read(tmp_path: 
         change.set_properties({"write.parquet.row-group-limit": "1000"})
     rows = [(i, f"{i * 7919 % 1_000_003:x} of {i}") for i in range(300_000)]
     w.append("big", rows, **writing.merged_to(version))
-    found = lookup(w.reader, a_model("big"), ["77777"])
+    found = look_up_row(w.reader, a_model("big"), ["77777"])
     assert found.row == dict(zip(("id", "note"), rows[77777], strict=True))
     assert found.files_opened == 1
-    assert found.bytes_read * 3 < full_scan_bytes(w.reader, a_model("big"))
+    assert found.bytes_read * 3 < estimate_full_scan_bytes(w.reader, a_model("big"))
 
 
 @pytest.fixture(scope="module")
@@ -142,11 +142,11 @@ def versions(tmp_path_factory: pytest.TempPathFactory, writing):
 )
 def test_of_a_table_with_history_the_current_version_is_found_or_that_of_a_time(versions, key, row) -> None:
     reader, model = versions
-    found = lookup(reader, model, key).row
+    found = look_up_row(reader, model, key).row
     assert (None if found is None else tuple(found.values())) == row
 
 
 @pytest.mark.parametrize("values", [[], ["1", "1", "1"]])
 def test_a_version_needs_the_key_and_perhaps_a_time(versions, values: list[str]) -> None:
     with pytest.raises(ConfigError, match="expected: one value for each of id, _valid_from"):
-        lookup(*versions, values)
+        look_up_row(*versions, values)

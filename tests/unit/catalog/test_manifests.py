@@ -11,11 +11,11 @@ from pyiceberg.types import BinaryType, DateType, LongType, NestedField, StringT
 
 from arctic_runtime.catalog.manifests import (
     DEFAULT_TARGET_BYTES,
+    build_partition_value,
     observe_files,
     observe_specs,
     observe_totals,
     observe_upper_bound,
-    partition_value,
 )
 from arctic_runtime.model.compaction import FileTotals
 from arctic_runtime.model.names import TableName
@@ -97,11 +97,11 @@ def test_values_of_partitions_are_told_as_spark_writes_them(
     kind: Any, transform: Any, value: Any, told: tuple[str, str], writing, tmp_path
 ) -> None:
     made = writing.warehouse(tmp_path).create("t", (NestedField(1, "c", kind, required=False),))
-    found = partition_value(made, PartitionField(1, 1000, transform, "p"), value)
+    found = build_partition_value(made, PartitionField(1, 1000, transform, "p"), value)
     assert (str(found), found.type) == told
 
 
 def test_a_partition_by_a_column_that_is_gone_has_no_condition(writing, tmp_path) -> None:
     made = writing.warehouse(tmp_path).create("t")
-    found = partition_value(made, PartitionField(99, 1000, IdentityTransform(), "gone"), 7)
+    found = build_partition_value(made, PartitionField(99, 1000, IdentityTransform(), "gone"), 7)
     assert (str(found), found.type) == ("gone = 7", "")

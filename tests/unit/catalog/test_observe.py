@@ -10,13 +10,13 @@ import pytest
 from pyiceberg.types import LongType, NestedField, StringType
 
 from arctic_runtime.catalog.observe import observe_model, observe_readable, observe_source
-from arctic_runtime.catalog.observe_views import reader_view, view_sql
+from arctic_runtime.catalog.observe_views import observe_reader_view, read_view_sql
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import ConflictingRelation, TableState, ViewState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.reconcile import reconcile, stale_branches
+from arctic_runtime.plan.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.thresholds import Thresholds
 
 COLUMNS = (Column("id", "bigint"), Column("note", "string"))
@@ -61,7 +61,7 @@ def test_a_commit_without_rows_is_a_version_but_never_the_newest_to_merge(shop) 
     changes = observe_model(warehouse.reader, ODS).changes
     assert changes is not None
     assert changes.commits[0].rows == 0
-    assert [commit.version for commit in changes.after(None)] == made["ods"][1:]
+    assert [commit.version for commit in changes.list_commits_after(None)] == made["ods"][1:]
 
 
 def test_branches_are_seen_with_their_lineage_and_tags_are_no_branches(shop) -> None:
@@ -71,7 +71,7 @@ def test_branches_are_seen_with_their_lineage_and_tags_are_no_branches(shop) -> 
     assert state.changes.branches == {"main": made["dwd"][3].snapshot, "arctic_dead": made["dwd"][2].snapshot}
     assert state.changes.parents[made["dwd"][3].snapshot] == made["dwd"][2].snapshot
     assert state.changes.times[made["dwd"][3].snapshot] == state.changes.commits[-1].at_ms
-    (step,) = stale_branches(
+    (step,) = plan_branch_cleanup(
         DWD, state, datetime.datetime(2100, 1, 1, tzinfo=datetime.timezone.utc), Thresholds().expiry
     )
     assert (step.table, step.branches) == (DWD.table.changes, ("arctic_dead",))
@@ -96,8 +96,8 @@ def test_a_view_is_known_by_what_it_pins(shop) -> None:
 
 def test_what_was_observed_is_what_settling_needs(shop) -> None:
     warehouse, made = shop
-    assert reconcile(ODS, observe_model(warehouse.reader, ODS), Thresholds().merge) == ()
-    (merge,) = reconcile(DWD, observe_model(warehouse.reader, DWD), Thresholds().merge)
+    assert plan_reconciliation(ODS, observe_model(warehouse.reader, ODS), Thresholds().merge) == ()
+    (merge,) = plan_reconciliation(DWD, observe_model(warehouse.reader, DWD), Thresholds().merge)
     assert (merge.start, merge.end, merge.commits) == (made["dwd"][1], made["dwd"][3], 2)  # type: ignore[union-attr]
 
 
@@ -278,10 +278,12 @@ def test_what_is_no_table_or_has_no_snapshot_is_no_source(shop) -> None:
 
 def test_a_view_can_be_looked_through_and_a_table_cannot(shop) -> None:
     warehouse, _ = shop
-    assert view_sql(warehouse.reader, TableName("lake", "dwd", "report")) == "select * from dwd.ods"
-    assert view_sql(warehouse.reader, TableName("lake", "dwd", "ods")) is None
-    assert reader_view(warehouse.reader, TableName("lake", "dwd", "report")) == ViewState(COLUMNS, None, None, None)
-    assert reader_view(warehouse.reader, TableName("lake", "dwd", "ods")) is None
+    assert read_view_sql(warehouse.reader, TableName("lake", "dwd", "report")) == "select * from dwd.ods"
+    assert read_view_sql(warehouse.reader, TableName("lake", "dwd", "ods")) is None
+    assert observe_reader_view(warehouse.reader, TableName("lake", "dwd", "report")) == ViewState(
+        COLUMNS, None, None, None
+    )
+    assert observe_reader_view(warehouse.reader, TableName("lake", "dwd", "ods")) is None
 
 
 def test_a_plain_select_has_read_only_what_base_and_view_show(shop, writing) -> None:
@@ -343,4 +345,4 @@ def test_a_change_table_tells_nothing_of_a_view_of_others_under_its_models_name(
     warehouse.create_view("viewed", "select * from dwd.ods")
     for observe in (observe_source, observe_readable):
         assert observe(warehouse.reader, TableName("lake", "dwd", "viewed")) is None
-    assert view_sql(warehouse.reader, TableName("lake", "dwd", "viewed")) == "select * from dwd.ods"
+    assert read_view_sql(warehouse.reader, TableName("lake", "dwd", "viewed")) == "select * from dwd.ods"

@@ -9,12 +9,12 @@ import pytest
 
 from arctic_runtime.catalog.partial_progress import observe_partial_progress
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.compaction import BucketRange, PartialProgress, base_rewrite_branch
+from arctic_runtime.model.compaction import BucketRange, PartialProgress, format_rewrite_branch
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REWRITTEN
 
 HEAD = 7
-MINE = base_rewrite_branch(HEAD, 30)
+MINE = format_rewrite_branch(HEAD, 30)
 
 
 def reader(
@@ -57,7 +57,7 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
     [
         reader({HEAD: (None, None), 8: (None, "0-3")}, {MINE: 8}),
         reader({HEAD: (None, None), 8: (5, "0-3")}, {MINE: 8}),
-        reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {base_rewrite_branch(6, 30): 8, "arctic_0123": 8}),
+        reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {format_rewrite_branch(6, 30): 8, "arctic_0123": 8}),
         reader({HEAD: (None, None), 8: (HEAD, "0-3")}, {MINE: 8}, kind="tag"),
         reader({}, {MINE: 8}, head=None),
     ],

@@ -24,7 +24,7 @@ def test_deleted_files_are_told_by_the_commit_that_brought_them(writing, tmp_pat
     assert all(of.removed is None for of in source.commits)
     known = with_removals(made.reader, source, first)
     assert known.commits[-1].removed == (Removed(1, 2), Removed(2, 1))
-    assert known.commits[-1].removed_after(first) == 1
+    assert known.commits[-1].count_removed_after(first) == 1
     assert with_removals(made.reader, source, source.version) == source
     left = observe_landing(made.reader, EVENTS)
     assert [(file.sequence, file.rows) for file in left.files] == [(3, 1)]

@@ -19,7 +19,7 @@ TIMES = LeaseTimes(lease_seconds=60, renewal_seconds=20, attempts=5)
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
-    return Profile.embedded(tmp_path / "warehouse")
+    return Profile.for_embedded(tmp_path / "warehouse")
 
 
 def table_of(profile: Profile) -> ServiceTable:
@@ -31,11 +31,11 @@ def table_of(profile: Profile) -> ServiceTable:
 
 def test_a_lease_that_another_process_took_meanwhile_is_not_taken(profile: Profile) -> None:
     first, second = table_of(profile), table_of(profile)
-    head, _ = first.observe()
-    first.commit(head, Held("a:1:x", 9e9))
+    head, _ = first.observe_lease()
+    first.commit_lease(head, Held("a:1:x", 9e9))
     with pytest.raises(CommitConflict):
-        second.commit(head, Held("b:1:x", 9e9))
-    _, held = second.observe()
+        second.commit_lease(head, Held("b:1:x", 9e9))
+    _, held = second.observe_lease()
     assert held == Held("a:1:x", 9e9)
 
 
@@ -46,7 +46,7 @@ def test_of_processes_that_ask_at_once_one_leads(profile: Profile) -> None:
     def leads(number: int) -> bool:
         lease = Lease(tables[number], TIMES, f"elsewhere:{number}:x")
         together.wait(30)
-        return lease.take() is None
+        return lease.take_lease() is None
 
     with ThreadPoolExecutor(5) as pool:
         assert sum(pool.map(leads, range(5))) == 1
@@ -54,28 +54,28 @@ def test_of_processes_that_ask_at_once_one_leads(profile: Profile) -> None:
 
 def test_what_is_paused_outlasts_a_service_and_a_change_of_its_leader(profile: Profile) -> None:
     table = table_of(profile)
-    Lease(table, TIMES, "a:1:x").take()
+    Lease(table, TIMES, "a:1:x").take_lease()
     table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
     table.change_paused(lambda paused: paused.paused(["lake.dws.daily"], upkeep_only=True))
-    head, _ = table.observe()
-    table.commit(head, Held("b:1:x", 9e9))
+    head, _ = table.observe_lease()
+    table.commit_lease(head, Held("b:1:x", 9e9))
 
     found = table_of(profile)
     assert found.paused() == Paused(False, frozenset({"lake.dwd.orders"}), frozenset({"lake.dws.daily"}))
-    assert found.observe()[1] == Held("b:1:x", 9e9)
+    assert found.observe_lease()[1] == Held("b:1:x", 9e9)
 
 
 def test_when_models_were_run_outlasts_a_service_and_its_signs_of_life(profile: Profile) -> None:
     table = table_of(profile)
-    assert table.ran_at() == {}
+    assert table.list_run_times() == {}
     table.note_run({"model.shop.daily": 1.5, "model.shop.weekly": 2.25})
     lease = Lease(table, TIMES, "a:1:x")
     for _ in range(3):
-        lease.take()
+        lease.take_lease()
     table.note_run({"model.shop.daily": 1000.125})
     table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
-    assert table_of(profile).ran_at() == {"model.shop.daily": 1000.125, "model.shop.weekly": 2.25}
-    assert lease.take() is None
+    assert table_of(profile).list_run_times() == {"model.shop.daily": 1000.125, "model.shop.weekly": 2.25}
+    assert lease.take_lease() is None
 
 
 def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
@@ -90,7 +90,7 @@ def test_the_table_stays_small_however_long_the_service_runs(profile: Profile) -
     table = table_of(profile)
     lease = Lease(table, TIMES, "a:1:x")
     for _ in range(25):
-        lease.take()
+        lease.take_lease()
     reader = CatalogReader(profile)
     assert len(reader.load_table("ops", table.table.name).metadata.snapshots) <= 11
-    assert table.observe()[1] is not None
+    assert table.observe_lease()[1] is not None

@@ -15,7 +15,7 @@ from arctic_runtime.ingest.transports.kafka import Kafka
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import JARS_SETTING, Profile
 
-PROFILE = Profile.embedded("/nowhere")
+PROFILE = Profile.for_embedded("/nowhere")
 
 
 def source(connector: str, settings: Mapping[str, Any]) -> IngestSource:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import duckdb
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, columns
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, list_columns
 from arctic_runtime.ivm.frontend.analyse import Analysed
-from arctic_runtime.ivm.render import input_name, query
-from arctic_runtime.ivm.rules.terms import at
+from arctic_runtime.ivm.render import build_query, name_input
+from arctic_runtime.ivm.rules.terms import read_image
 from arctic_runtime.ivm.strategies.aggregate_state import ROWS, TOTALS, AggregateState
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, maintain
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, plan_maintenance
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm.duck import CATALOG, SCHEMA
 
@@ -68,13 +68,13 @@ def make_images(con: duckdb.DuckDBPyConnection, tables: Iterable[str]) -> frozen
 
 
 def _image(table: str, image: Image) -> str:
-    return input_name(TableName(CATALOG, SCHEMA, table), image)
+    return name_input(TableName(CATALOG, SCHEMA, table), image)
 
 
 def follow(con: duckdb.DuckDBPyConnection, kept: Kept, changed: frozenset[TableName]) -> str:
     """Brings a kept result up to date; says how, and for how many keys or with how many changes."""
     try:
-        plan = maintain(kept.analysed.tree, kept.key, changed, kept.facts)
+        plan = plan_maintenance(kept.analysed.tree, kept.key, changed, kept.facts)
     except NotMaintained as refused:
         if refused.reason != "NOTHING_NEW":
             compute(con, kept)
@@ -86,9 +86,9 @@ def follow(con: duckdb.DuckDBPyConnection, kept: Kept, changed: frozenset[TableN
     if isinstance(plan, AggregateState):
         return _add_up(con, kept, plan, changed)
     assert isinstance(plan, AffectedKeys)
-    _create(con, AFFECTED, query(plan.affected))
+    _create(con, AFFECTED, build_query(plan.affected))
     _delete(con, kept, AFFECTED)
-    con.execute(f"insert into {kept.table} {query(plan.new).sql(dialect='duckdb')}")
+    con.execute(f"insert into {kept.table} {build_query(plan.new).sql(dialect='duckdb')}")
     return f"units {number(con, f'select count(*) from {AFFECTED}')}"
 
 
@@ -106,14 +106,14 @@ def _same(one: str, other: str, names: Sequence[str]) -> exp.Expr:
 def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: AggregateState, changed: frozenset[TableName]) -> str:
     """Adds what moved to the totals, and replaces the rows of the groups that it touches."""
     if kept.state != plan.state:
-        _create(con, kept.totals, query(at(plan.state, "old", changed)))
+        _create(con, kept.totals, build_query(read_image(plan.state, "old", changed)))
         kept.state = plan.state
-    _create(con, "moved", query(plan.moved))
+    _create(con, "moved", build_query(plan.moved))
     _show(con, plan, plan.was, kept.totals, "was")
     _add(con, kept.totals, plan)
     _show(con, plan, plan.result, kept.totals, "now")
     con.execute(f"create or replace table full_totals as from {kept.totals} limit 0")
-    con.execute(f"insert into full_totals {query(plan.state).sql(dialect='duckdb')}")
+    con.execute(f"insert into full_totals {build_query(plan.state).sql(dialect='duckdb')}")
     for one, other in ((kept.totals, "full_totals"), ("full_totals", kept.totals)):
         assert number(con, f"select count(*) from (from {one} except all from {other})") == 0, kept.number
     _delete(con, kept, "was")
@@ -122,12 +122,12 @@ def _add_up(con: duckdb.DuckDBPyConnection, kept: Kept, plan: AggregateState, ch
 
 
 def _add(con: duckdb.DuckDBPyConnection, totals: str, plan: AggregateState) -> None:
-    keys = [column(key) for key in plan.keys]
-    sums = [exp.alias_(exp.Sum(this=column(name)), name, quoted=True) for name in plan.names]
+    keys = [build_column(key) for key in plan.keys]
+    sums = [exp.alias_(exp.Sum(this=build_column(name)), name, quoted=True) for name in plan.names]
     both = exp.union(exp.select("*").from_(totals), exp.select("*").from_("moved"), distinct=False)
     added = exp.select(*keys, *sums).from_(both.subquery("b")).group_by(*keys)
     if keys:
-        there = exp.NEQ(this=exp.Sum(this=column(ROWS)), expression=exp.Literal.number(0))
+        there = exp.NEQ(this=exp.Sum(this=build_column(ROWS)), expression=exp.Literal.number(0))
         added = added.having(there)
     con.execute(f"create or replace table added as from {totals} limit 0")
     con.execute(f"insert into added {added.sql(dialect='duckdb')}")
@@ -139,7 +139,7 @@ def _show(con: duckdb.DuckDBPyConnection, plan: AggregateState, result: Node, to
     touched = _same("t", "m", plan.keys).sql(dialect="duckdb")
     of_groups = f" semi join moved as m on {touched}" if plan.by_group else ""
     con.execute(f"create or replace table {TOTALS} as from {totals} as t{of_groups}")
-    shown = query(result)
+    shown = build_query(result)
     for quotient in [found for found in shown.find_all(exp.Div) if found.this.find(exp.Mod)]:
         parts = [quotient.this.copy(), quotient.expression.copy()]
         quotient.replace(exp.Anonymous(this="quotient_of", expressions=parts))
@@ -147,15 +147,17 @@ def _show(con: duckdb.DuckDBPyConnection, plan: AggregateState, result: Node, to
 
 
 def _netted(changes: Node) -> exp.Query:
-    names = [column(name) for name in columns(changes) if name != MULTIPLICITY]
-    weight = exp.Sum(this=column(MULTIPLICITY))
-    rows = exp.select(*names, exp.alias_(weight, MULTIPLICITY)).from_(query(changes).subquery("c")).group_by(*names)
+    names = [build_column(name) for name in list_columns(changes) if name != MULTIPLICITY]
+    weight = exp.Sum(this=build_column(MULTIPLICITY))
+    rows = (
+        exp.select(*names, exp.alias_(weight, MULTIPLICITY)).from_(build_query(changes).subquery("c")).group_by(*names)
+    )
     return rows.having(exp.NEQ(this=weight.copy(), expression=exp.Literal.number(0)))
 
 
 def _with_changes(kept: Kept) -> exp.Query:
     """All rows that were kept and came, without those that went, as bags."""
-    names = [column(name) for name in columns(kept.analysed.tree)]
+    names = [build_column(name) for name in list_columns(kept.analysed.tree)]
     came, went = (exp.select(*names).from_("moved").where(f"{MULTIPLICITY} {sign} 0") for sign in "><")
     return exp.except_(exp.union(exp.select(*names).from_(kept.table), came, distinct=False), went, distinct=False)
 
@@ -169,7 +171,7 @@ def compute(con: duckdb.DuckDBPyConnection, kept: Kept) -> None:
 
 def _fields(kept: Kept) -> Sequence[tuple[str, str]]:
     """The query's columns with those of the tree, which shows each of them once and in this order."""
-    assert columns(kept.analysed.tree) == tuple(made for _, made in kept.analysed.outputs)
+    assert list_columns(kept.analysed.tree) == tuple(made for _, made in kept.analysed.outputs)
     return kept.analysed.outputs
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ivm.frontend.checks import over
-from arctic_runtime.model.spark_sql import write
+from arctic_runtime.ivm.frontend.checks import rename_check_columns
+from arctic_runtime.model.spark_sql import write_sql
 
 NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
 
@@ -26,7 +26,7 @@ NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
     ],
 )
 def test_columns_have_their_other_names_and_nothing_else_changes(check: str, expected: str) -> None:
-    assert write(over(check, NAMES)) == expected
+    assert write_sql(rename_check_columns(check, NAMES)) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_columns_have_their_other_names_and_nothing_else_changes(check: str, exp
 )
 def test_what_is_no_predicate_over_a_row_is_refused(check: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        over(check, NAMES)
+        rename_check_columns(check, NAMES)

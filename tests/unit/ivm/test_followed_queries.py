@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import columns
-from arctic_runtime.ivm.frontend.analyse import analyse
+from arctic_runtime.ivm.algebra.tree import list_columns
+from arctic_runtime.ivm.frontend.analyse import analyse_query
 from arctic_runtime.ivm.strategies.maintain import Facts
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm.analysed_queries import QUERIES, RELATIONS, VIEWS, random_rows
@@ -30,9 +30,9 @@ def test_every_result_is_that_of_its_query_after_each_batch(seed: int, every: in
     draw = Random(seed)
     ways = Counter[str]()
     for place, sql in enumerate(QUERIES[::every]):
-        analysed = analyse(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+        analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
         made = tuple(name for _, name in analysed.outputs)
-        if columns(analysed.tree) != made or any(part in sql for part in NOT_HERE):
+        if list_columns(analysed.tree) != made or any(part in sql for part in NOT_HERE):
             continue
         with connect() as con:
             content: Rows = random_rows(draw)

@@ -7,16 +7,16 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.ivm.frontend.reads import Reads, keeps_events_apart, reads, with_position
-from arctic_runtime.model.names import TableName, changes_view
-from arctic_runtime.spark.engine.statement import name
+from arctic_runtime.ivm.frontend.reads import Reads, find_reads, keeps_events_apart, with_position
+from arctic_runtime.model.names import TableName, format_changes_view
+from arctic_runtime.spark.engine.statement import quote_name
 
 EVENTS = TableName("lake", "cdc", "orders")
-C = name(changes_view(EVENTS))
+C = quote_name(format_changes_view(EVENTS))
 
 
 def tables(sql: str) -> set[str]:
-    found = reads(sql, "lake", "dwd")
+    found = find_reads(sql, "lake", "dwd")
     assert found.parsed
     return {str(table) for table in found.tables}
 
@@ -65,7 +65,7 @@ def test_a_query_reads_the_tables_that_it_names(sql: str, expected: str) -> None
 
 
 def test_a_name_keeps_its_own_catalog_and_is_completed_where_it_has_none() -> None:
-    found = reads("select * from a join other.s.b join s.c", "lake", "dwd")
+    found = find_reads("select * from a join other.s.b join s.c", "lake", "dwd")
     assert set(found.tables) == {
         TableName("lake", "dwd", "a"),
         TableName("other", "s", "b"),
@@ -74,13 +74,15 @@ def test_a_name_keeps_its_own_catalog_and_is_completed_where_it_has_none() -> No
 
 
 def test_a_table_that_is_read_twice_is_one_upstream() -> None:
-    assert reads("select * from a x join a y union select * from a", "lake", "dwd") == Reads(
+    assert find_reads("select * from a x join a y union select * from a", "lake", "dwd") == Reads(
         (TableName("lake", "dwd", "a"),)
     )
 
 
 def test_changes_are_one_name_and_are_not_cut_at_their_dots() -> None:
-    assert reads(f"select * from {C}", "lake", "dwd").tables == (TableName("lake", "dwd", changes_view(EVENTS)),)
+    assert find_reads(f"select * from {C}", "lake", "dwd").tables == (
+        TableName("lake", "dwd", format_changes_view(EVENTS)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_changes_are_one_name_and_are_not_cut_at_their_dots() -> None:
     ],
 )
 def test_a_query_that_cannot_be_followed_says_so_and_names_nothing(sql: str) -> None:
-    assert reads(sql, "lake", "dwd") == Reads(parsed=False)
+    assert find_reads(sql, "lake", "dwd") == Reads(parsed=False)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +140,10 @@ def test_a_query_that_cannot_be_followed_says_so_and_names_nothing(sql: str) -> 
     ],
 )
 def test_an_answer_that_changes_by_itself_is_unstable_by_name(expression: str, unstable: str) -> None:
-    assert unstable in reads(f"select {expression} as x from a", "lake", "dwd").unstable
-    assert unstable in reads(f"with c as (select * from a where x = {expression}) select 1 from c", "l", "s").unstable
+    assert unstable in find_reads(f"select {expression} as x from a", "lake", "dwd").unstable
+    assert (
+        unstable in find_reads(f"with c as (select * from a where x = {expression}) select 1 from c", "l", "s").unstable
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_an_answer_that_changes_by_itself_is_unstable_by_name(expression: str, u
     ],
 )
 def test_a_text_that_may_mean_the_moment_is_unstable(condition: str, word: str) -> None:
-    assert reads(f"select x from a where {condition}", "lake", "dwd").unstable == (word,)
+    assert find_reads(f"select x from a where {condition}", "lake", "dwd").unstable == (word,)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +183,11 @@ def test_a_text_that_may_mean_the_moment_is_unstable(condition: str, word: str) 
     ],
 )
 def test_a_text_that_stays_one_is_stable(expression: str) -> None:
-    assert reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
+    assert find_reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
 
 
 def test_a_sample_is_unstable() -> None:
-    assert reads("select * from a tablesample (5 percent)", "lake", "dwd").unstable == ("TABLESAMPLE",)
+    assert find_reads("select * from a tablesample (5 percent)", "lake", "dwd").unstable == ("TABLESAMPLE",)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_a_sample_is_unstable() -> None:
      "'rand()'", "md5(x)", "explode(xs)", "first(x)"],
 )  # fmt: skip
 def test_what_follows_from_its_rows_is_stable(expression: str) -> None:
-    assert reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
+    assert find_reads(f"select {expression} as x from a", "lake", "dwd").unstable == ()
 
 
 PLAIN = [
@@ -317,9 +321,9 @@ _tails = st.sampled_from(["", " where a is distinct from b", " join t on t.from_
 @settings(max_examples=40)
 @given(_aliases, _projections, _tails)
 def test_apart_from_the_position_the_text_stays_as_the_user_wrote_it(alias: str, projections, tail: str) -> None:
-    sql = f"select {', '.join(projections)}\nfrom {C} as {name(alias)}{tail}"
+    sql = f"select {', '.join(projections)}\nfrom {C} as {quote_name(alias)}{tail}"
     placed = with_position(sql)
-    inserted = f", {name(alias, '_position')} "
+    inserted = f", {quote_name(alias, '_position')} "
     assert placed is not None
     assert placed.count(inserted) == 1
     assert placed.replace(inserted, "") == sql

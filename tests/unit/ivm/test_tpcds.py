@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
 from arctic_runtime.ivm.strategies.maintain import Facts
 from arctic_runtime.model.names import TableName
 from benchmarks.tpcds_models import load_tpcds, queries
@@ -68,7 +68,7 @@ def _kept(con: duckdb.DuckDBPyConnection, relations: dict[str, Relation]) -> tup
     for one in queries(con):
         try:
             known = {f"{CATALOG}.{SCHEMA}.{table}": found for table, found in relations.items()}
-            analysed = analyse(one.spark, known, {}, CATALOG, SCHEMA)
+            analysed = analyse_query(one.spark, known, {}, CATALOG, SCHEMA)
         except NotMaintained as error:
             refused[one.number] = error.reason
             continue

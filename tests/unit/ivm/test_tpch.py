@@ -14,7 +14,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.strategies.maintain import Facts
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
@@ -183,7 +183,7 @@ def test_every_result_is_that_of_its_query_after_each_batch(con: duckdb.DuckDBPy
 def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str, few_rows: bool) -> Kept:
     parsed = sqlglot.parse_one(text, dialect="duckdb")
     parsed.set("limit", None)
-    analysed = analyse(parsed.sql(dialect="spark"), _relations(con), {}, CATALOG, SCHEMA)
+    analysed = analyse_query(parsed.sql(dialect="spark"), _relations(con), {}, CATALOG, SCHEMA)
     if few_rows and number in ADDED_UP:
         _average_exactly(parsed)
     tables = frozenset(TableName(CATALOG, SCHEMA, table) for table in KEYS)

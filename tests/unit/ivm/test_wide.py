@@ -8,14 +8,14 @@ from types import FrameType
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import analyse
+from arctic_runtime.ivm.frontend.analyse import analyse_query
 from benchmarks.wide_models import wide_query
 
 
 def _calls(columns: int, steps: int) -> int:
     """How many functions are called for a query of this size; of those written in C each argument counts as one."""
     sql, relations = wide_query(columns, steps)
-    analyse(sql, relations, {}, "lake", "raw")
+    analyse_query(sql, relations, {}, "lake", "raw")
     found = 0
 
     def count(_frame: FrameType, event: str, _what: object) -> None:
@@ -25,7 +25,7 @@ def _calls(columns: int, steps: int) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        analyse(sql, relations, {}, "lake", "raw")
+        analyse_query(sql, relations, {}, "lake", "raw")
     finally:
         sys.setprofile(before)
     return found
@@ -46,4 +46,4 @@ def test_a_chain_of_named_queries_that_each_read_the_last_twice_is_refused_at_on
     chain = [f"s{step} as (select a.id from s{step - 1} a, s{step - 1} b where a.id = b.id)" for step in range(1, 40)]
     sql = f"with s0 as (select id from t0), {', '.join(chain)} select collect_list(id) as ids from s39"
     with pytest.raises(NotMaintained, match="too large"):
-        analyse(sql, relations, {}, "lake", "raw")
+        analyse_query(sql, relations, {}, "lake", "raw")

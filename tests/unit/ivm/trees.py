@@ -17,7 +17,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
     HAS_BEFORE,
@@ -35,13 +35,13 @@ from arctic_runtime.ivm.algebra.tree import (
     SetOperation,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
-from arctic_runtime.ivm.algebra.tree import before as was
-from arctic_runtime.ivm.render import input_name, query
-from arctic_runtime.ivm.rules.terms import at
+from arctic_runtime.ivm.algebra.tree import name_before as was
+from arctic_runtime.ivm.render import build_query, name_input
+from arctic_runtime.ivm.rules.terms import read_image
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 
@@ -87,15 +87,15 @@ class Batch:
 
 
 def load(con: duckdb.DuckDBPyConnection, batch: Batch) -> None:
-    """Makes the images of all sources that trees read by `input_name`."""
+    """Makes the images of all sources that trees read by `name_input`."""
     for source, before in batch.old.items():
         after = batch.new[source]
         came, went = Counter(after) - Counter(before), Counter(before) - Counter(after)
-        _table(con, input_name(source.name, "old"), source.fields, before)
-        _table(con, input_name(source.name, "new"), source.fields, after)
-        _table(con, input_name(source.name, "either"), source.fields, [*after, *went.elements()])
+        _table(con, name_input(source.name, "old"), source.fields, before)
+        _table(con, name_input(source.name, "new"), source.fields, after)
+        _table(con, name_input(source.name, "either"), source.fields, [*after, *went.elements()])
         delta = [*((*row, 1) for row in came.elements()), *((*row, -1) for row in went.elements())]
-        _table(con, input_name(source.name, "delta"), (*source.fields, MULTIPLICITY), delta)
+        _table(con, name_input(source.name, "delta"), (*source.fields, MULTIPLICITY), delta)
         _load_pairs(con, source, set(went), set(came))
 
 
@@ -114,7 +114,7 @@ def _load_pairs(con: duckdb.DuckDBPyConnection, source: Source, went: Iterable[A
     }
     pairs = [(*new.get(key, none), *old.get(key, none), key in new, key in old) for key, none in nothing.items()]
     names = (*source.fields, *map(was, source.fields), HAS_AFTER, HAS_BEFORE)
-    view = input_name(source.name, "pair")
+    view = name_input(source.name, "pair")
     _table(con, f"{view} of numbers", names, pairs)
     flags = ", ".join(f'cast("{flag}" as boolean) as "{flag}"' for flag in (HAS_AFTER, HAS_BEFORE))
     con.execute(f'create or replace view "{view}" as select * replace ({flags}) from "{view} of numbers"')
@@ -122,7 +122,7 @@ def _load_pairs(con: duckdb.DuckDBPyConnection, source: Source, went: Iterable[A
 
 def types(tree: Node) -> dict[str, str]:
     """Sources hold whole numbers, and so does whatever is computed of them."""
-    return {name: "bigint" for node in walk(tree) for name in columns(node)}
+    return {name: "bigint" for node in walk_tree(tree) for name in list_columns(node)}
 
 
 def given(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -136,10 +136,10 @@ def sql(node: Node) -> str:
 
     DuckDB's `count_if` is null where there is nothing to count, Spark's is 0.
     """
-    found = query(node)
+    found = build_query(node)
     for call in list(found.find_all(exp.CountIf)):
         call.replace(exp.Count(this=exp.case().when(call.this, exp.Literal.number(1))))
-    if any(isinstance(part, Explode) for part in walk(node)):
+    if any(isinstance(part, Explode) for part in walk_tree(node)):
         return duck.in_duckdb(found.sql(dialect="spark"))
     return found.sql(dialect="duckdb")
 
@@ -166,7 +166,7 @@ def difference(after: Bag, before: Bag) -> Bag:
 
 def picked(bag: Iterable[tuple[Any, ...]], node: Node, names: Sequence[str]) -> set[tuple[Any, ...]]:
     """Some columns of rows of a tree."""
-    at = [columns(node).index(name) for name in names]
+    at = [list_columns(node).index(name) for name in names]
     return {tuple(row[position] for position in at) for row in bag}
 
 
@@ -270,9 +270,9 @@ class Trees:
         for _ in range(depth):
             how = self.random.choice(("project", "filter", "join", "join", "join", "semi"))
             if how == "project":
-                names = {name: self._name() for name in (*key, *self.some(columns(node), 0, 3))}
+                names = {name: self._name() for name in (*key, *self.some(list_columns(node), 0, 3))}
                 made = [(self._name(), self._expression(node)) for _ in range(self.random.choice((0, 1)))]
-                node = Project(node, (*((name, column(own)) for own, name in names.items()), *made))
+                node = Project(node, (*((name, build_column(own)) for own, name in names.items()), *made))
                 key = tuple(names[name] for name in key)
             elif how == "filter":
                 node = self._filter(node)
@@ -290,16 +290,19 @@ class Trees:
         assert isinstance(partner, Scan)
         unique = partner.key or ()
         if is_asked and self.random.random() < 0.5:
-            names = self.some(columns(partner), 1, 2)
-            equal = (self._equality(column(self.random.choice(columns(node))), column(name)) for name in names)
+            names = self.some(list_columns(partner), 1, 2)
+            equal = (
+                self._equality(build_column(self.random.choice(list_columns(node))), build_column(name))
+                for name in names
+            )
             return SemiJoin(self.random.choice(("semi", "anti")), node, partner, exp.and_(*equal))
         if not unique or self.random.random() < 0.3:
-            unique = self.some(columns(partner), 1, 2)
+            unique = self.some(list_columns(partner), 1, 2)
             partner = Aggregate(partner, unique, ((self._name(), exp.Count(this=exp.Star())),))
         if self.random.random() < 0.3:
             partner = self._filter(partner)
-        mine = columns(node) if self.random.random() < 0.7 else key
-        parts = [self._equality(column(self.random.choice(mine)), column(name)) for name in unique]
+        mine = list_columns(node) if self.random.random() < 0.7 else key
+        parts = [self._equality(build_column(self.random.choice(mine)), build_column(name)) for name in unique]
         if self.random.random() < 0.4:
             one, other = self._column(node), self._column(partner)
             extra = (exp.LTE(this=one, expression=other), self._condition(node), self._condition(partner))
@@ -343,7 +346,7 @@ class Trees:
         return source.scan(f"{source.name.name}{self._made}", *fields)
 
     def _column(self, node: Node) -> exp.Column:
-        return column(self.random.choice(columns(node)))
+        return build_column(self.random.choice(list_columns(node)))
 
     def _expression(self, node: Node) -> exp.Expr:
         one, other = self._column(node), self._column(node)
@@ -396,9 +399,11 @@ class Trees:
         return self.random.choice(makers)()
 
     def _project(self, child: Node) -> Node:
-        kept = self.some(columns(child), 1, 4)
+        kept = self.some(list_columns(child), 1, 4)
         made = [self._expression(child) for _ in range(self.random.choice((0, 1, 1)))]
-        return Project(child, (*((self._name(), column(name)) for name in kept), *((self._name(), e) for e in made)))
+        return Project(
+            child, (*((self._name(), build_column(name)) for name in kept), *((self._name(), e) for e in made))
+        )
 
     def _filter(self, child: Node) -> Node:
         return Filter(child, self._condition(child))
@@ -418,14 +423,14 @@ class Trees:
             lambda: exp.Max(this=self._column(child)),
             lambda: exp.Count(this=self._column(child)),
         )
-        keys = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)
+        keys = self.some(list_columns(child), 0 if self.random.random() < 0.2 else 1, 2)
         made = self.random.sample(values, self.random.choice((0, 1, 2)) if keys else 1)
         return Aggregate(child, keys, tuple((self._name(), make()) for make in made))
 
     def _totals(self, child: Node) -> Node:
         if self.random.random() < 0.1:
             return Distinct(child)
-        keys = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)
+        keys = self.some(list_columns(child), 0 if self.random.random() < 0.2 else 1, 2)
         calls = [self._total(child) for _ in range(self.random.choice((1, 2, 3)) if not keys else 2)]
         return Aggregate(child, keys, tuple((self._name(), call) for call in calls))
 
@@ -444,14 +449,14 @@ class Trees:
 
     def _computed(self, child: Node) -> Node:
         """All columns and one more."""
-        kept = ((name, column(name)) for name in columns(child))
+        kept = ((name, build_column(name)) for name in list_columns(child))
         return Project(child, (*kept, (self._name(), self._expression(child))))
 
     def _looked_up(self, child: Node) -> Node:
         """Each row with the one whose key a column holds, or without one."""
         self._made += 1
         other = ONE.scan(f"one{self._made}")
-        on = exp.EQ(this=self._column(child), expression=column(columns(other)[0]))
+        on = exp.EQ(this=self._column(child), expression=build_column(list_columns(other)[0]))
         kind = self.random.choice(("inner", "left"))
         sides = (child, other) if kind == "left" or self.random.random() < 0.5 else (other, child)
         return Join(kind, *sides, on)
@@ -460,9 +465,9 @@ class Trees:
         return self._semi(child, self._scan())
 
     def _window(self, child: Node) -> Node:
-        partition = self.some(columns(child), 0 if self.random.random() < 0.2 else 1, 2)
+        partition = self.some(list_columns(child), 0 if self.random.random() < 0.2 else 1, 2)
         value = self.random.choice((exp.Sum, exp.Max))(this=self._column(child))
-        over = exp.Window(this=value, partition_by=[column(name) for name in partition])
+        over = exp.Window(this=value, partition_by=[build_column(name) for name in partition])
         return Window(child, partition, ((self._name(), over),))
 
     def _join(self, left: Node, right: Node) -> Node:
@@ -472,7 +477,9 @@ class Trees:
 
     def _link(self, left: Node, right: Node) -> Node:
         """A join on first columns, which are those that identify rows."""
-        one, other = (column(self.random.choice((columns(node)[0], *columns(node)))) for node in (left, right))
+        one, other = (
+            build_column(self.random.choice((list_columns(node)[0], *list_columns(node)))) for node in (left, right)
+        )
         on: exp.Expr = exp.EQ(this=one, expression=other)
         if self.random.random() < 0.3:
             on = exp.and_(on, self._condition(self.random.choice((left, right))))
@@ -486,8 +493,8 @@ class Trees:
         if self.random.random() < 0.3:
             joined = Filter(joined, self._condition(joined))
         merged = exp.Coalesce(this=one, expressions=[other])
-        kept = self.some(columns(joined), 0, 2)
-        return Project(joined, ((self._name(), merged), *((self._name(), column(name)) for name in kept)))
+        kept = self.some(list_columns(joined), 0, 2)
+        return Project(joined, ((self._name(), merged), *((self._name(), build_column(name)) for name in kept)))
 
     def _semi(self, left: Node, right: Node) -> Node:
         """Also with one row that all others are compared to."""
@@ -506,9 +513,11 @@ class Trees:
         return self._filter(found) if self.random.random() < 0.2 else found
 
     def _same_width(self, left: Node, right: Node) -> tuple[Node, Node, tuple[str, ...]]:
-        width = min(len(columns(left)), len(columns(right)), 3)
+        width = min(len(list_columns(left)), len(list_columns(right)), 3)
         left, right = (
-            Project(node, tuple((self._name(), column(name)) for name in self.some(columns(node), width, width)))
+            Project(
+                node, tuple((self._name(), build_column(name)) for name in self.some(list_columns(node), width, width))
+            )
             for node in (left, right)
         )
         return left, right, tuple(self._name() for _ in range(width))
@@ -541,7 +550,7 @@ class Case:
 
     def names(self) -> tuple[str, ...]:
         """Some of the tree's columns."""
-        return self.trees.some(columns(self.tree), 1, 3)
+        return self.trees.some(list_columns(self.tree), 1, 3)
 
     def rows(self, node: Node) -> Bag:
         return rows(self.con, node)
@@ -550,7 +559,7 @@ class Case:
 def case(con: duckdb.DuckDBPyConnection, tree: Node, batch: Batch, random: Random, trees: Trees) -> Case:
     """A tree over a batch whose images are loaded."""
     changed = batch.changed & sources_of(tree)
-    return Case(con, random, trees, tree, changed, rows(con, at(tree, "old", changed)), rows(con, tree))
+    return Case(con, random, trees, tree, changed, rows(con, read_image(tree, "old", changed)), rows(con, tree))
 
 
 def cases(con: duckdb.DuckDBPyConnection, seed: int, linear: bool = False) -> Iterator[Case]:
@@ -580,4 +589,4 @@ SEEDS = [*range(FEW), *(pytest.param(seed, marks=pytest.mark.slow) for seed in r
 
 def sources_of(node: Node) -> frozenset[TableName]:
     """The tables that a tree reads."""
-    return frozenset(scan.source for scan in scans(node))
+    return frozenset(scan.source for scan in list_scans(node))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from arctic_runtime.model.branch import (
     BranchCommit,
     BranchState,
-    abandoned_branches,
-    lineage,
-    why_not_publish,
+    explain_refused_publish,
+    list_abandoned_branches,
+    walk_lineage,
 )
 
 HEAD = 10
@@ -71,17 +71,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("state", PUBLISHED.values(), ids=PUBLISHED)
 def test_a_branch_becomes_the_table_with(state: BranchState) -> None:
-    assert why_not_publish(state, HEAD, MINE) is None
+    assert explain_refused_publish(state, HEAD, MINE) is None
 
 
 @pytest.mark.parametrize(("state", "reason"), REFUSED.values(), ids=REFUSED)
 def test_a_branch_does_not_become_the_table_if(state: BranchState, reason: str) -> None:
-    assert reason in str(why_not_publish(state, HEAD, MINE))
+    assert reason in str(explain_refused_publish(state, HEAD, MINE))
 
 
 def test_processes_that_share_an_attempt_look_for_lost_commits_themselves() -> None:
     state = a_state(12, wrote(11, HEAD), wrote(12, HEAD))
-    assert why_not_publish(state, HEAD, MINE, is_shared=True) is None
+    assert explain_refused_publish(state, HEAD, MINE, is_shared=True) is None
 
 
 @given(st.data())
@@ -95,8 +95,8 @@ def test_whatever_becomes_the_table_adds_the_attempts_commits_to_what_it_observe
         commits[snapshot] = BranchCommit(parent, data.draw(st.sampled_from(["append", "replace", "delete"])), attempt)
     main, tip = (data.draw(st.sampled_from(list(commits))) for _ in range(2))
     state = BranchState(main, tip, commits)
-    if why_not_publish(state, HEAD, MINE) is None:
-        behind = list(lineage(tip, {at: commit.parent for at, commit in commits.items()}))
+    if explain_refused_publish(state, HEAD, MINE) is None:
+        behind = list(walk_lineage(tip, {at: commit.parent for at, commit in commits.items()}))
         added = behind[: behind.index(HEAD)]
         assert main == HEAD
         assert {at for at, commit in commits.items() if commit.attempt == MINE} <= set(added)
@@ -121,7 +121,7 @@ TIMES = {1: 0, 2: 10 * HOUR, 3: 20 * HOUR, 21: 11 * HOUR, 31: 21 * HOUR}
 
 
 def abandoned(now_ms: int, **branches: int) -> tuple[str, ...]:
-    return abandoned_branches(branches, PARENTS, TIMES, 3, now_ms, KEPT_SECONDS)
+    return list_abandoned_branches(branches, PARENTS, TIMES, 3, now_ms, KEPT_SECONDS)
 
 
 def test_a_branch_is_kept_as_long_as_a_slow_writer_may_take_after_main_has_left_it_behind() -> None:
@@ -136,5 +136,7 @@ def test_branches_that_can_become_the_table_and_those_of_users_are_never_abandon
 
 def test_where_history_is_gone_the_oldest_commit_that_is_kept_tells_when_a_branch_was_left_behind() -> None:
     parents, times = {3: 2, 21: 1}, {3: 20 * HOUR, 21: 11 * HOUR}
-    found = [abandoned_branches({"arctic_a": 21}, parents, times, 3, now, KEPT_SECONDS) for now in (KEPT_MS, 50 * HOUR)]
+    found = [
+        list_abandoned_branches({"arctic_a": 21}, parents, times, 3, now, KEPT_SECONDS) for now in (KEPT_MS, 50 * HOUR)
+    ]
     assert found == [(), ("arctic_a",)]

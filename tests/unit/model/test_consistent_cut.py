@@ -8,7 +8,7 @@ import pytest
 
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position
 from arctic_runtime.ingest.transports.kafka_offsets import encode
-from arctic_runtime.model.consistent_cut import version_at
+from arctic_runtime.model.consistent_cut import find_version_at
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
@@ -72,9 +72,9 @@ def version(found: Commit | None) -> int | None:
 def test_the_version_at_a_place_has_nothing_after_it(
     positions: list[str | None], at: str, expected: int | None
 ) -> None:
-    assert version(version_at(commits(*positions), at)) == expected
+    assert version(find_version_at(commits(*positions), at)) == expected
 
 
 def test_a_commit_of_a_part_of_a_batch_is_none() -> None:
-    assert version(version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(10))) == 0
-    assert version(version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(20))) == 2
+    assert version(find_version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(10))) == 0
+    assert version(find_version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(20))) == 2

@@ -19,22 +19,22 @@ def a_model(*partition_by: Transform) -> Model:
 
 
 def test_a_partition_stands_beside_others_and_all_rows_stand_for_every_partition() -> None:
-    both = Declared().and_also(EU, "10").and_also(US, "5")
+    both = Declared().add_declaration(EU, "10").add_declaration(US, "5")
     assert both.places == {EU: "10", US: "5"}
-    assert (both.before(EU), both.before(US)) == (("10",), ("5",))
-    assert sorted(both.before(WHOLE)) == ["10", "5"]
-    again = both.and_also(EU, "20")
+    assert (both.list_earlier_positions(EU), both.list_earlier_positions(US)) == (("10",), ("5",))
+    assert sorted(both.list_earlier_positions(WHOLE)) == ["10", "5"]
+    again = both.add_declaration(EU, "20")
     assert again.places == {EU: "20", US: "5"}
-    whole = again.and_also(WHOLE, "30")
+    whole = again.add_declaration(WHOLE, "30")
     assert whole.places == {WHOLE: "30"}
-    assert whole.before(EU) == ("30",)
-    assert whole.and_also(EU, "31").places == {WHOLE: "30", EU: "31"}
-    assert sorted(whole.and_also(EU, "31").before(EU)) == ["30", "31"]
+    assert whole.list_earlier_positions(EU) == ("30",)
+    assert whole.add_declaration(EU, "31").places == {WHOLE: "30", EU: "31"}
+    assert sorted(whole.add_declaration(EU, "31").list_earlier_positions(EU)) == ["30", "31"]
 
 
 def test_it_is_told_in_words() -> None:
-    assert Declared({WHOLE: "3"}).describe() == "all rows as of 3"
-    assert Declared({EU: "3"}).describe() == "region = eu and day = 2026-01-02 as of 3"
+    assert Declared({WHOLE: "3"}).describe_declarations() == "all rows as of 3"
+    assert Declared({EU: "3"}).describe_declarations() == "region = eu and day = 2026-01-02 as of 3"
     assert describe_part(US) == "region = us and day = 2026-01-02"
 
 

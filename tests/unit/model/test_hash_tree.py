@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from pyiceberg import types
 from pyiceberg.transforms import BucketTransform
 
-from arctic_runtime.model.hash_tree import ROOT, HashNode, bucket_node, covering, iceberg_hash, intersecting, node_of
+from arctic_runtime.model.hash_tree import (
+    ROOT,
+    HashNode,
+    find_cover,
+    find_node,
+    hash_for_bucket,
+    select_intersecting,
+    to_hash_node,
+)
 
 _WEST = dt.timezone(dt.timedelta(hours=-8))
 
@@ -34,13 +42,13 @@ _WEST = dt.timezone(dt.timedelta(hours=-8))
     ids=repr,
 )
 def test_values_hash_as_the_specification_of_iceberg_says(value: Any, hashed: int) -> None:
-    assert iceberg_hash(value) == hashed
+    assert hash_for_bucket(value) == hashed
 
 
 @pytest.mark.parametrize("value", [True, 1.5, None, dt.time(1)], ids=repr)
 def test_what_iceberg_has_no_buckets_of_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="no buckets of"):
-        iceberg_hash(value)
+        hash_for_bucket(value)
 
 
 _moments = st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1))
@@ -66,8 +74,8 @@ def test_every_value_lies_in_the_bucket_where_iceberg_puts_it(typed: tuple[Any, 
     """Another implementation of the same transform says the same, of negative hashes too."""
     kind, value = typed
     bucket = BucketTransform(1 << depth).transform(kind)(_as_stored(kind, value))
-    assert node_of(iceberg_hash(value), depth) == bucket_node(1 << depth, bucket)
-    assert node_of(iceberg_hash(value), depth).holds(iceberg_hash(value))
+    assert find_node(hash_for_bucket(value), depth) == to_hash_node(1 << depth, bucket)
+    assert find_node(hash_for_bucket(value), depth).has_hash(hash_for_bucket(value))
 
 
 def _as_stored(kind: types.IcebergType, value: Any) -> Any:
@@ -88,7 +96,7 @@ _nodes = st.integers(0, 6).flatmap(lambda depth: st.integers(0, (1 << depth) - 1
 @given(node=_nodes, hashed=st.integers(-(2**31), 2**31 - 1))
 def test_the_two_children_of_a_node_share_its_rows_between_them(node: HashNode, hashed: int) -> None:
     one, other = node.children
-    assert [one.holds(hashed), other.holds(hashed)].count(True) == node.holds(hashed)
+    assert [one.has_hash(hashed), other.has_hash(hashed)].count(True) == node.has_hash(hashed)
     assert (one.parent, other.parent) == (node, node)
     assert (one.sibling, other.sibling) == (other, one)
 
@@ -96,49 +104,49 @@ def test_the_two_children_of_a_node_share_its_rows_between_them(node: HashNode, 
 @given(one=_nodes, other=_nodes)
 def test_two_nodes_lie_one_in_the_other_or_apart(one: HashNode, other: HashNode) -> None:
     """Told by the rows: every hash of seven bits."""
-    mine, its = ({h for h in range(128) if node.holds(h)} for node in (one, other))
+    mine, its = ({h for h in range(128) if node.has_hash(h)} for node in (one, other))
     assert one.covers(other) == (its <= mine)
-    assert one.meets(other) == bool(mine & its)
+    assert one.intersects(other) == bool(mine & its)
     assert mine <= its or its <= mine or not mine & its
 
 
 @given(node=_nodes, depth=st.integers(0, 6))
 def test_a_node_is_cut_into_those_that_it_is_above_of(node: HashNode, depth: int) -> None:
     if depth < node.depth:
-        assert node.above(depth).covers(node)
+        assert node.get_ancestor(depth).covers(node)
         with pytest.raises(ValueError, match="is not above"):
-            node.below(depth)
+            node.list_descendants(depth)
     else:
-        below = node.below(depth)
+        below = node.list_descendants(depth)
         assert len(below) == 1 << (depth - node.depth)
-        assert {other.above(node.depth) for other in below} == {node}
-        assert sorted(h for other in below for h in range(64) if other.holds(h)) == [
-            h for h in range(64) if node.holds(h)
+        assert {other.get_ancestor(node.depth) for other in below} == {node}
+        assert sorted(h for other in below for h in range(64) if other.has_hash(h)) == [
+            h for h in range(64) if node.has_hash(h)
         ]
 
 
 @settings(max_examples=60)
 @given(nodes=st.lists(_nodes, max_size=12))
 def test_a_covering_set_holds_every_row_of_the_nodes_once(nodes: list[HashNode]) -> None:
-    found = covering(nodes)
+    found = find_cover(nodes)
     assert set(found) <= set(nodes)
     assert sorted(node for members in found.values() for node in members) == sorted(set(nodes))
     for hashed in range(64):
-        tops = [top for top in found if top.holds(hashed)]
-        assert len(tops) == any(node.holds(hashed) for node in nodes)
+        tops = [top for top in found if top.has_hash(hashed)]
+        assert len(tops) == any(node.has_hash(hashed) for node in nodes)
         for top in tops:
             assert all(top.covers(node) for node in found[top])
-            assert intersecting(top, found) == [top]
+            assert select_intersecting(top, found) == [top]
 
 
 def test_nodes_of_one_path_meet_and_others_do_not() -> None:
     nodes = [HashNode(4, 3), HashNode(4, 5), HashNode(5, 19), HashNode(3, 3), ROOT]
-    assert intersecting(HashNode(4, 3), nodes) == [HashNode(4, 3), HashNode(5, 19), HashNode(3, 3), ROOT]
+    assert select_intersecting(HashNode(4, 3), nodes) == [HashNode(4, 3), HashNode(5, 19), HashNode(3, 3), ROOT]
 
 
 def test_the_root_has_neither_parent_nor_sibling_and_holds_everything() -> None:
     assert (ROOT.parent, ROOT.sibling, ROOT.mask) == (None, None, 0)
-    assert ROOT.holds(-1)
+    assert ROOT.has_hash(-1)
     assert ROOT.children == (HashNode(1, 0), HashNode(1, 1))
 
 
@@ -149,9 +157,9 @@ def test_an_index_with_more_bits_than_its_depth_is_no_node(depth: int, index: in
 
 
 def test_buckets_of_another_number_than_a_power_of_two_are_no_nodes_of_a_tree() -> None:
-    assert bucket_node(12, 3) is None
-    assert bucket_node(1, 0) == ROOT
-    assert bucket_node(64, 63) == HashNode(6, 63)
+    assert to_hash_node(12, 3) is None
+    assert to_hash_node(1, 0) == ROOT
+    assert to_hash_node(64, 63) == HashNode(6, 63)
 
 
 def test_a_node_is_told_by_its_bucket_and_how_many_there_are() -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from arctic_runtime.model.layout import (
     MAX_NODES,
+    compute_row_group_bytes,
+    format_layout,
     format_of,
-    layout_text,
-    row_group_bytes,
 )
-from arctic_runtime.model.layout import node_count as count_nodes
+from arctic_runtime.model.layout import compute_node_count as count_nodes
 from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.table import FormatVersion, ModelConfig, Transform
 from arctic_runtime.thresholds import BucketThresholds, LayoutThresholds
@@ -82,14 +82,14 @@ def test_the_layout_that_a_base_keeps_is_written_as_it_always_was() -> None:
     """A base whose text differs would be laid out anew, so what is added later is only in it where it is set."""
     days = Transform("days", "at")
     config = ModelConfig(("id",), (days,), "id", ("at",), nodes=4, tblproperties={"b": "1", "a": "2"})
-    assert layout_text(config) == (
+    assert format_layout(config) == (
         '{"partition_by":["days(at)"],"hash_key":"id","sort_key":["at"],"nodes":4,"tblproperties":{"a":"2","b":"1"}}'
     )
 
 
 @pytest.mark.parametrize("version", get_args(FormatVersion))
 def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -> None:
-    assert format_of({LAYOUT: layout_text(ModelConfig(("id",), format_version=version))}) == version
+    assert format_of({LAYOUT: format_layout(ModelConfig(("id",), format_version=version))}) == version
 
 
 @settings(max_examples=40)
@@ -97,6 +97,6 @@ def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -
 def test_row_groups_are_a_small_part_of_a_table_and_neither_crumbs_nor_blocks(size: int) -> None:
     limits = LayoutThresholds()
     least, most = limits.least_row_group_bytes, limits.most_row_group_bytes
-    found = row_group_bytes(size, limits)
+    found = compute_row_group_bytes(size, limits)
     assert least <= found <= most
     assert found == least or found * limits.row_group_share <= size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.model.merge_columns import adds_up
+from arctic_runtime.model.merge_columns import is_sums_only
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from arctic_runtime.model.merge_columns import adds_up
     ],
 )
 def test_rows_of_nothing_but_sums_add_up(functions: dict[str, str], columns: list[str], expected: bool) -> None:
-    assert adds_up(functions, "replace", columns) is expected
+    assert is_sums_only(functions, "replace", columns) is expected

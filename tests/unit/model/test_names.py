@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName, changes_read, changes_view, history_query, history_view, named_table
-from arctic_runtime.spark.engine.statement import name as quoted
+from arctic_runtime.model.names import (
+    TableName,
+    format_changes_view,
+    format_history_view,
+    list_changes_read,
+    parse_table_name,
+    replace_with_history,
+)
+from arctic_runtime.spark.engine.statement import quote_name as quoted
 
 ORDERS = TableName("lake", "dwd", "orders")
 
@@ -27,32 +34,32 @@ _names = st.builds(TableName, _parts, _parts, _parts)
 @example(TableName("%25", "%", "changes(a.b.c)"))
 @example(TableName('"', "'", "--"))
 def test_whatever_a_table_is_called_its_changes_are_read_under_a_name_that_leads_back_to_it(source: TableName) -> None:
-    assert changes_read(f"select * from {quoted(changes_view(source))} where true") == (source,)
+    assert list_changes_read(f"select * from {quoted(format_changes_view(source))} where true") == (source,)
 
 
 @settings(max_examples=25)
 @given(_names)
 def test_the_name_of_changes_is_one_identifier_to_a_parser(source: TableName) -> None:
-    tree = sqlglot.parse_one(f"select * from {quoted(changes_view(source))}", dialect="spark")
+    tree = sqlglot.parse_one(f"select * from {quoted(format_changes_view(source))}", dialect="spark")
     (table,) = tree.find_all(exp.Table)
-    assert (table.catalog, table.db, table.name) == ("", "", changes_view(source))
+    assert (table.catalog, table.db, table.name) == ("", "", format_changes_view(source))
 
 
 @settings(max_examples=25)
 @given(st.lists(_names, min_size=1, max_size=3))
 def test_changes_are_found_in_order_of_appearance_each_table_once(sources: list[TableName]) -> None:
-    sql = "select 1 from " + " join ".join(quoted(changes_view(source)) for source in sources * 2)
-    assert changes_read(sql) == tuple(dict.fromkeys(sources))
+    sql = "select 1 from " + " join ".join(quoted(format_changes_view(source)) for source in sources * 2)
+    assert list_changes_read(sql) == tuple(dict.fromkeys(sources))
 
 
 @settings(max_examples=25)
 @given(_names, _names)
 def test_what_was_read_before_stands_under_names_of_its_own(source: TableName, other: TableName) -> None:
     sql = "select {0}.a, 'x' from {0} join {1}"
-    new = sql.format(quoted(changes_view(source)), quoted(changes_view(other)))
-    seen = history_query("seen", new)
-    assert seen == sql.format(quoted(history_view("seen", source)), quoted(history_view("seen", other)))
-    assert changes_read(seen) == ()
+    new = sql.format(quoted(format_changes_view(source)), quoted(format_changes_view(other)))
+    seen = replace_with_history("seen", new)
+    assert seen == sql.format(quoted(format_history_view("seen", source)), quoted(format_history_view("seen", other)))
+    assert list_changes_read(seen) == ()
 
 
 @pytest.mark.parametrize(
@@ -67,7 +74,7 @@ def test_what_was_read_before_stands_under_names_of_its_own(source: TableName, o
     ],
 )
 def test_other_names_are_never_taken_for_changes(sql: str) -> None:
-    assert changes_read(sql) == ()
+    assert list_changes_read(sql) == ()
 
 
 @pytest.mark.parametrize("part", ["", ".", "..", "a/b", "/", "a\\b", "a\nb", "\x00", "a\x7f"])
@@ -84,14 +91,14 @@ def test_a_part_that_no_catalog_can_keep_is_refused(part: str, place: int) -> No
 def test_no_control_character_gets_into_a_name() -> None:
     for code in (*range(32), 127):
         with pytest.raises(ConfigError):
-            ORDERS.sibling(f"a{chr(code)}b")
+            ORDERS.with_name(f"a{chr(code)}b")
 
 
 def test_the_relations_of_a_table_stand_beside_it() -> None:
     assert ORDERS.changes == TableName("lake", "dwd", "orders__changes")
     assert ORDERS.base == TableName("lake", "dwd", "orders__base")
-    assert ORDERS.sibling("x") == TableName("lake", "dwd", "x")
-    assert ORDERS.branch("arctic_1") == ("lake", "dwd", "orders", "branch_arctic_1")
+    assert ORDERS.with_name("x") == TableName("lake", "dwd", "x")
+    assert ORDERS.to_branch_parts("arctic_1") == ("lake", "dwd", "orders", "branch_arctic_1")
     assert str(ORDERS) == "lake.dwd.orders"
 
 
@@ -105,10 +112,10 @@ def test_the_relations_of_a_table_stand_beside_it() -> None:
     ],
 )
 def test_a_table_is_named_in_one_to_three_levels(text: str, parts: tuple[str, ...]) -> None:
-    assert named_table(text, TableName("lake", "ods", "m")).parts == parts
+    assert parse_table_name(text, TableName("lake", "ods", "m")).parts == parts
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a.b.c.d", "a..b", "`a", "t; drop table t"])
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid table name"):
-        named_table(text, TableName("lake", "ods", "m"))
+        parse_table_name(text, TableName("lake", "ods", "m"))

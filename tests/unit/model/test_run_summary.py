@@ -54,6 +54,6 @@ def test_every_key_of_a_run_is_encoded_and_no_other() -> None:
 
 @given(SUMMARIES, SUMMARIES)
 def test_an_update_replaces_the_entries_that_it_has(old: RunSummary, new: RunSummary) -> None:
-    updated = old.updated(new)
-    assert updated.updated(new) == updated
-    assert RunSummary().updated(old) == old == old.updated(RunSummary())
+    updated = old.with_entries_from(new)
+    assert updated.with_entries_from(new) == updated
+    assert RunSummary().with_entries_from(old) == old == old.with_entries_from(RunSummary())

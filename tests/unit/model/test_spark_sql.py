@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.functions import parse
-from arctic_runtime.model.spark_sql import literals, tokens, write
+from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.model.spark_sql import list_literals, tokenize_sql, write_sql
 
 AS_THEY_STOOD = (
     "'O''Brien'",
@@ -60,7 +60,7 @@ SHAPES = {
 
 
 def _written(expression: str) -> str:
-    return write(parse(f"select {expression}")).removeprefix("SELECT ")
+    return write_sql(parse_query(f"select {expression}")).removeprefix("SELECT ")
 
 
 @pytest.mark.parametrize("literal", AS_THEY_STOOD)
@@ -83,7 +83,7 @@ def test_every_operand_that_is_an_operator_is_in_parentheses(text: str) -> None:
     ],
 )
 def test_clauses_stay_where_they_stood(text: str) -> None:
-    assert write(parse(text)) == text
+    assert write_sql(parse_query(text)) == text
 
 
 def test_what_is_written_is_read_as_the_same_tree() -> None:
@@ -104,12 +104,12 @@ def test_what_is_written_is_read_as_the_same_tree() -> None:
 )
 def test_what_is_read_as_something_else_is_refused_by_name(sql: str, what: str) -> None:
     with pytest.raises(NotMaintained, match=what):
-        parse(sql)
+        parse_query(sql)
 
 
 def test_the_suffix_of_a_number_is_part_of_it() -> None:
-    assert [token.text for token in tokens("select 128Y, 1.5BD")] == ["select", "128Y", ",", "1.5BD"]
+    assert [token.text for token in tokenize_sql("select 128Y, 1.5BD")] == ["select", "128Y", ",", "1.5BD"]
 
 
 def test_literals_are_those_of_the_text() -> None:
-    assert literals("select 'b', x from t where y = 1L -- 'c'\n and z = r'a'") == ["'b'", "1L", "r'a'"]
+    assert list_literals("select 'b', x from t where y = 1L -- 'c'\n and z = r'a'") == ["'b'", "1L", "r'a'"]

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from arctic_runtime.model.columns import Column, SchemaChange, find_column, plain_columns
+from arctic_runtime.model.columns import Column, SchemaChange, find_column, strip_change_columns
 from arctic_runtime.model.compaction import (
     BucketRange,
     DataFile,
@@ -39,7 +39,7 @@ from arctic_runtime.model.step import (
     SetProperties,
     SetWriteOrder,
     Step,
-    describe,
+    describe_step,
 )
 from arctic_runtime.model.table import Transform
 from arctic_runtime.model.version import Version
@@ -88,16 +88,16 @@ DONE: dict[Step, str] = {
 
 @pytest.mark.parametrize("step", DONE, ids=lambda step: type(step).__name__)
 def test_a_step_is_told_in_one_line(step: Step) -> None:
-    assert describe(step) == DONE[step]
+    assert describe_step(step) == DONE[step]
 
 
 def test_the_transaction_is_told_with_its_mode_and_reason() -> None:
     step = AppendChanges(ORDERS.changes, 1, "full", "FULL_REFRESH")
-    assert describe(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
+    assert describe_step(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
 
 
 def test_set_properties_are_named_without_their_values() -> None:
-    assert describe(SetProperties("repair.mark", ORDERS, {"a": "1", "b": "2"})) == "set a, b of lake.dwd.orders"
+    assert describe_step(SetProperties("repair.mark", ORDERS, {"a": "1", "b": "2"})) == "set a, b of lake.dwd.orders"
 
 
 def test_no_kind_of_step_is_left_untold() -> None:
@@ -108,7 +108,7 @@ def test_columns_are_found_whatever_their_case_and_change_rows_can_be_stripped()
     columns = tuple(Column(name, "int") for name in ("Id", "x", "_action", "_ts", "_seq", "_before"))
     assert find_column(columns, "iD") == columns[0]
     assert find_column(columns, "nope") is None
-    assert plain_columns(columns) == columns[:2]
+    assert strip_change_columns(columns) == columns[:2]
 
 
 def test_a_change_of_columns_is_empty_only_without_any_part() -> None:

@@ -7,8 +7,8 @@ import sqlglot
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from arctic_runtime.model.types import Array, Map, Primitive, Struct, Type, field_names, read_type, type_text
-from arctic_runtime.spark.engine.statement import statement, type_name
+from arctic_runtime.model.types import Array, Map, Primitive, Struct, Type, list_field_names, read_type, type_text
+from arctic_runtime.spark.engine.statement import fill_statement, type_name
 
 CRAFTED = (
     "a:string>) IS NULL OR reflect('java.lang.System','setProperty','a','b') IS NULL OR "
@@ -35,14 +35,14 @@ def test_a_type_is_read_back_from_its_text(kind: Type) -> None:
 
 
 @settings(max_examples=50)
-@given(_types.filter(lambda kind: not any("${" in field or not field for field in field_names(kind))))
+@given(_types.filter(lambda kind: not any("${" in field or not field for field in list_field_names(kind))))
 @example(Struct(((CRAFTED, Primitive("string")),)))
 def test_a_type_in_a_statement_is_one_type_to_a_parser(kind: Type) -> None:
-    cast = statement("SELECT CAST(NULL AS {kind}) AS a", kind=type_name(type_text(kind)))
+    cast = fill_statement("SELECT CAST(NULL AS {kind}) AS a", kind=type_name(type_text(kind)))
     (projection,) = sqlglot.parse_one(cast, dialect="spark").expressions
     assert isinstance(projection.this, sqlglot.exp.Cast)
     found = [part.name for part in projection.find_all(sqlglot.exp.ColumnDef)]
-    assert sorted(found) == sorted(field_names(kind))
+    assert sorted(found) == sorted(list_field_names(kind))
 
 
 @pytest.mark.parametrize(

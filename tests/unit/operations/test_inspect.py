@@ -13,7 +13,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.ingestion import ChangeSource, Failure, millis
+from arctic_runtime.model.ingestion import ChangeSource, Failure, to_millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.inspect import (
@@ -22,9 +22,9 @@ from arctic_runtime.operations.inspect import (
     Status,
     describe_history,
     describe_status,
-    history,
     observe_freshness,
-    status,
+    read_history,
+    read_status,
 )
 from arctic_runtime.operations.looking import STATUS
 from arctic_runtime.operations.operation import OperationContext
@@ -39,12 +39,12 @@ ODS, DWD = a_model("ods"), a_model("dwd", "on_read")
 
 def test_status_of_a_model_that_was_not_built_says_only_that(shop) -> None:
     warehouse, _ = shop
-    assert status(warehouse.reader, a_model("nothing"), []) == Status("lake.dwd.nothing", built=False)
+    assert read_status(warehouse.reader, a_model("nothing"), []) == Status("lake.dwd.nothing", built=False)
 
 
 def test_status_counts_what_is_kept_and_what_is_merged(shop) -> None:
     warehouse, made = shop
-    found = status(warehouse.reader, ODS, [])
+    found = read_status(warehouse.reader, ODS, [])
     assert (found.built, found.version) == (True, str(made["ods"][3].snapshot))
     assert (found.rows, found.nodes, found.versions) == (6, 4, 4)
     assert (found.unmerged_commits, found.unmerged_rows) == (0, 0)
@@ -55,7 +55,7 @@ def test_status_counts_what_is_kept_and_what_is_merged(shop) -> None:
 
 def test_status_counts_what_waits_to_be_merged(shop) -> None:
     warehouse, _ = shop
-    found = status(warehouse.reader, DWD, [])
+    found = read_status(warehouse.reader, DWD, [])
     assert (found.rows, found.nodes, found.versions) == (3, 1, 4)
     assert (found.unmerged_commits, found.unmerged_rows) == (2, 3)
 
@@ -63,20 +63,20 @@ def test_status_counts_what_waits_to_be_merged(shop) -> None:
 def test_status_names_the_readers_and_how_far_behind_they_are(shop) -> None:
     warehouse, _ = shop
     project = [ODS, DWD, a_model("nothing")]
-    assert status(warehouse.reader, ODS, project).consumers == (Consumer("lake.dwd.dwd", 1, 2),)
-    assert status(warehouse.reader, DWD, project).consumers == ()
+    assert read_status(warehouse.reader, ODS, project).consumers == (Consumer("lake.dwd.dwd", 1, 2),)
+    assert read_status(warehouse.reader, DWD, project).consumers == ()
 
 
 def test_history_lists_runs_newest_first_with_what_they_read(shop) -> None:
     warehouse, made = shop
-    entries = history(warehouse.reader, DWD)
+    entries = read_history(warehouse.reader, DWD)
     assert [entry.version for entry in entries] == [str(v.snapshot) for v in reversed(made["dwd"])]
     assert [entry.rows for entry in entries] == [1, 2, 1, 3]
     assert [entry.mode for entry in entries] == ["full", "full", "full", "create"]
     assert entries[0].consumed == {"lake.dwd.ods": str(made["ods"][2].snapshot)}
     assert entries[3].consumed == {}
     assert [entry.columns.is_empty for entry in entries] == [True] * 4
-    assert history(warehouse.reader, a_model("nothing")) == ()
+    assert read_history(warehouse.reader, a_model("nothing")) == ()
 
 
 def test_history_tells_how_columns_changed_between_versions(writing: Any, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_history_tells_how_columns_changed_between_versions(writing: Any, tmp_pa
     with warehouse.load("t__changes").update_schema() as schema:
         schema.add_column("more", StringType())
     warehouse.append("t__changes", [(4, "d", "insert")], **writing.ran({}))
-    last, second, first = history(warehouse.reader, a_model("t"))
+    last, second, first = read_history(warehouse.reader, a_model("t"))
     more = Column("more", "string")
     assert first.columns == SchemaChange()
     assert second.columns == SchemaChange(add=(more,), drop=("number",), rename=(("note", "remark"),))
@@ -130,7 +130,7 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
     ingested(
         writing, warehouse, arctic_position=text, arctic_source_time="1700000005000", arctic_caught_up="1700000006000"
     )
-    found = status(warehouse.reader, TABLE, [])
+    found = read_status(warehouse.reader, TABLE, [])
     assert found.ingestion is not None
     assert found.ingestion.lag_seconds is not None
     assert found.ingestion.lag_seconds > 0
@@ -158,7 +158,7 @@ def test_what_all_tables_have_says_nothing_of_one_that_is_loaded_now(writing: An
     warehouse = writing.warehouse(tmp_path)
     progress = {"arctic_position": json.dumps(POSITION), "arctic_caught_up": "1700000009000"}
     ingested(writing, warehouse, **progress, arctic_source_tables='["public.items"]')
-    found = status(warehouse.reader, TABLE, []).ingestion
+    found = read_status(warehouse.reader, TABLE, []).ingestion
     assert found is not None
     assert (found.as_of, found.cut_version) == ("2023-11-14 22:13:27+00:00", "")
 
@@ -166,14 +166,14 @@ def test_what_all_tables_have_says_nothing_of_one_that_is_loaded_now(writing: An
 def test_status_of_a_table_whose_source_tells_nothing_yet(writing: Any, tmp_path: Path) -> None:
     warehouse = writing.warehouse(tmp_path)
     ingested(writing, warehouse)
-    found = status(warehouse.reader, TABLE, []).ingestion
+    found = read_status(warehouse.reader, TABLE, []).ingestion
     assert found is not None
     assert (found.source_position, found.dead_letters) == ("", 0)
     assert found.as_of == found.changed_at == "2023-11-14 22:13:27+00:00"
 
 
 def at(seconds_ago: float) -> str:
-    return str(millis(datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)))
+    return str(to_millis(datetime.now(timezone.utc) - timedelta(seconds=seconds_ago)))
 
 
 def layers(writing: Any, warehouse: Any, **progress: str) -> None:
@@ -230,9 +230,13 @@ def test_status_says_as_of_when_each_layer_shows_the_source(
         as_of = found[model.table].as_of
         assert as_of is not None
         assert looked_ago <= (now - as_of).total_seconds() < looked_ago + 60
-    (answer,) = STATUS.run(OperationContext(warehouse.reader, _no_spark, tuple(models)), [TOTALS], STATUS.read({})).data
+    (answer,) = STATUS.run_operation(
+        OperationContext(warehouse.reader, _no_spark, tuple(models)), [TOTALS], STATUS.read_values({})
+    ).data
     assert answer["freshness"]["reason"] == reason
-    lines = STATUS.run(OperationContext(warehouse.reader, _no_spark, tuple(models)), [CLEAN], STATUS.read({})).lines
+    lines = STATUS.run_operation(
+        OperationContext(warehouse.reader, _no_spark, tuple(models)), [CLEAN], STATUS.read_values({})
+    ).lines
     assert ": shows the source as of 20" in lines[1]
 
 

@@ -9,7 +9,7 @@ import arctic_runtime
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.looking import describe_next_run
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.plan.decide import Decision
 from arctic_runtime.spark.refresh.planning import Plan
 
@@ -18,7 +18,7 @@ EVENTS = {"primary_key": "customer_id", "input": "changes"}
 
 
 def explained(**config: Any) -> list[str]:
-    model = Model(TableName("lake", "dwd", "customers"), "select 1", configure({**EVENTS, **config}, "m"))
+    model = Model(TableName("lake", "dwd", "customers"), "select 1", read_configuration({**EVENTS, **config}, "m"))
     return describe_next_run(model, Plan(Decision("unchanged", "NOTHING_NEW"), ()))[2:]
 
 

@@ -10,7 +10,7 @@ from arctic_runtime.model.compaction import DataFile, FileGroup, PartitionValue,
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.operations import node_tree as drawing
-from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree, tree
+from arctic_runtime.operations.node_tree import Drawn, Tree, describe_tree, read_tree
 from arctic_runtime.thresholds import ReportThresholds
 
 BASE = {"arctic_kind": "base"}
@@ -56,7 +56,7 @@ def test_the_largest_partition_is_drawn_or_the_one_that_is_named(
     writing, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = writing.warehouse(tmp_path)
-    assert tree(made.reader, model()) is None
+    assert read_tree(made.reader, model()) is None
     made.create("t", **BASE)
     made.append("t", [(1, "a")])
     nodes = tuple(
@@ -72,17 +72,17 @@ def test_the_largest_partition_is_drawn_or_the_one_that_is_named(
         )
     )
     monkeypatch.setattr(drawing, "observe_files", lambda *_: TableFiles(model().table, 1, nodes, 1))
-    largest = tree(made.reader, model())
+    largest = read_tree(made.reader, model())
     assert largest == Tree(
         "lake.dwd.t", "note = a", 2, (Drawn(0, 0, 20, 3, 0), Drawn(1, 1, 20, 3, 1), Drawn(2, 1, 15, 2, 2))
     )
-    named = tree(made.reader, model(), "note = it's")
+    named = read_tree(made.reader, model(), "note = it's")
     assert named is not None
     assert (named.partition, [node.bytes for node in named.nodes]) == ("note = it's", [9, 9, 9])
     with pytest.raises(
         ConfigError, match=r"no partition 'note = b' \(did you mean 'note = a'\?\); it has note = a, note"
     ):
-        tree(made.reader, model(), "note = b")
+        read_tree(made.reader, model(), "note = b")
 
 
 def test_files_that_lie_in_no_tree_are_not_drawn(writing, tmp_path) -> None:
@@ -93,4 +93,4 @@ def test_files_that_lie_in_no_tree_are_not_drawn(writing, tmp_path) -> None:
         spec.add_field("note", IdentityTransform())
     made.append("t", [(2, "a")])
     with pytest.raises(ConfigError, match="side by side"):
-        tree(made.reader, model())
+        read_tree(made.reader, model())

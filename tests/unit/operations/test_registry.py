@@ -16,9 +16,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, on_one
-from arctic_runtime.operations.registry import OPERATIONS, operation
+from arctic_runtime.operations.registry import OPERATIONS, get_operation
 from dbt.adapters.arctic import upkeep
-from dbt.adapters.arctic.cli import command_names, parser
+from dbt.adapters.arctic.cli import build_parser, list_command_names
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 from docs.generate_macros import MACROS, macros_text
 
@@ -32,7 +32,7 @@ each = pytest.mark.parametrize("known", OPERATIONS, ids=lambda known: known.name
 
 @each
 def test_an_operation_is_a_command_and_stands_in_the_documentation(known: Operation) -> None:
-    assert known.name in command_names()
+    assert known.name in list_command_names()
     assert f"arctic {known.name}" in PAGE
     if known.macro_arguments is not None:
         assert f"arctic_{known.name}" in PAGE
@@ -46,7 +46,7 @@ def test_every_argument_has_help_and_a_default_that_json_can_hold_and_its_reader
         assert not (argument.is_required and argument.default is not None)
         if argument.default is not None:
             assert isinstance(json.loads(json.dumps(argument.default)), JSON_TYPES[argument.json_type])
-            argument.value(None, argument.name)
+            argument.read_value(None, argument.name)
 
 
 @each
@@ -58,16 +58,16 @@ def test_only_operations_that_change_something_have_a_plan(known: Operation) -> 
 @each
 def test_an_unknown_argument_is_an_error_and_a_close_one_is_named(known: Operation) -> None:
     with pytest.raises(ConfigError, match=rf"{known.name} has no argument 'nonsense'; it has "):
-        known.read({"nonsense": 1})
+        known.read_values({"nonsense": 1})
     for argument in known.arguments:
         if len(argument.name) > 2:
             with pytest.raises(ConfigError, match=re.escape(f"(did you mean '{argument.name}'?)")):
-                known.read({f"{argument.name}s": 1})
+                known.read_values({f"{argument.name}s": 1})
 
 
 def test_an_unknown_operation_is_an_error_and_a_close_one_is_named() -> None:
     with pytest.raises(ConfigError, match=r"unknown operation 'compakt' \(did you mean 'compact'\?\)"):
-        operation("compakt")
+        get_operation("compakt")
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,12 @@ def test_an_unknown_operation_is_an_error_and_a_close_one_is_named() -> None:
     ],
 )
 def test_the_command_line_and_json_mean_the_same(name: str, typed: list[str], given: dict[str, Any]) -> None:
-    known = operation(name)
-    options = parser().parse_args([name, *typed])
-    by_text = known.read({argument.name: getattr(options, argument.name) for argument in known.arguments}, flags=True)
-    assert by_text == known.read(json.loads(json.dumps(given)))
+    known = get_operation(name)
+    options = build_parser().parse_args([name, *typed])
+    by_text = known.read_values(
+        {argument.name: getattr(options, argument.name) for argument in known.arguments}, flags=True
+    )
+    assert by_text == known.read_values(json.loads(json.dumps(given)))
 
 
 @pytest.mark.parametrize(
@@ -119,17 +121,17 @@ def test_the_command_line_and_json_mean_the_same(name: str, typed: list[str], gi
 )
 def test_a_value_that_cannot_be_used_is_an_error_that_names_it(name: str, given: Any, expected: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(expected)):
-        operation(name).read(given)
+        get_operation(name).read_values(given)
 
 
 def test_errors_name_arguments_as_the_command_line_does_where_they_are_typed_there() -> None:
     with pytest.raises(ConfigError, match="`--older-than` must be an age"):
-        operation("expire").read({"older_than": "soon"}, flags=True)
+        get_operation("expire").read_values({"older_than": "soon"}, flags=True)
 
 
 def test_an_operation_without_a_plan_says_so() -> None:
     with pytest.raises(ConfigError, match="history can't be planned without execution; run it without --plan"):
-        operation("history").run(a_context(), [], {}, plan=True)
+        get_operation("history").run_operation(a_context(), [], {}, plan=True)
 
 
 def test_the_file_of_macros_is_what_the_registry_says() -> None:
@@ -181,13 +183,16 @@ def test_a_macros_caller_gets_lines_and_may_name_a_relation_or_leave_an_argument
         perform=on_one(look),
         needs_spark=False,
         changes=False,
-        arguments=(Argument("source", "a table", operation("overwrite").arguments[0].read), Argument("at", "a place")),
+        arguments=(
+            Argument("source", "a table", get_operation("overwrite").arguments[0].read),
+            Argument("at", "a place"),
+        ),
         macro_arguments=("source", "at"),
     )
     relation: BaseRelation = ArcticRelation.create(database="lake", schema="raw", identifier="events")
     given = {"source": relation, "at": Undefined(name="at")}
-    lines = upkeep.perform(known, model, [model], given, UNUSED, UNUSED)
+    lines = upkeep.perform_on_model(known, model, [model], given, UNUSED, UNUSED)
     assert lines == ["one", "two"]
     assert seen == [((model,), model, {"source": TableName("lake", "raw", "events"), "at": None})]
     with pytest.raises(ConfigError, match=r"look has no argument 'sauce' \(did you mean 'source'\?\)"):
-        upkeep.perform(known, model, [model], {"sauce": 1}, UNUSED, UNUSED)
+        upkeep.perform_on_model(known, model, [model], {"sauce": 1}, UNUSED, UNUSED)

@@ -8,13 +8,13 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.layout import layout_text
+from arctic_runtime.model.layout import format_layout
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import LAYOUT
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import CreateAppended, EvolveSchema, SetLayout
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.appended import preparation
+from arctic_runtime.plan.appended import plan_preparation
 
 LOG = TableName("lake", "ods", "log")
 COLUMNS = (Column("at", "bigint"), Column("what", "string"))
@@ -23,31 +23,31 @@ MODEL = Model(LOG, "", ModelConfig((), partition_by=(DAYS,), sort_key=("what",))
 
 
 def a_table(model: Model = MODEL) -> ChangeTableState:
-    return ChangeTableState("log", COLUMNS, (), {LAYOUT: layout_text(model.config)})
+    return ChangeTableState("log", COLUMNS, (), {LAYOUT: format_layout(model.config)})
 
 
 def test_a_table_is_created_and_then_laid_out() -> None:
-    assert preparation(MODEL, None, (), COLUMNS) == (CreateAppended(LOG, COLUMNS),)
-    (step,) = preparation(MODEL, replace(a_table(), properties={}), (DAYS,), COLUMNS)
+    assert plan_preparation(MODEL, None, (), COLUMNS) == (CreateAppended(LOG, COLUMNS),)
+    (step,) = plan_preparation(MODEL, replace(a_table(), properties={}), (DAYS,), COLUMNS)
     assert isinstance(step, SetLayout)
     assert (step.drop, step.add, step.sort_key) == ((), (), ("what",))
-    assert preparation(MODEL, a_table(), (DAYS,), COLUMNS) == ()
+    assert plan_preparation(MODEL, a_table(), (DAYS,), COLUMNS) == ()
 
 
 def test_a_layout_that_changed_is_brought_to_the_table_field_by_field() -> None:
     bucket = Transform("bucket", "at", 4)
     other = replace(MODEL, config=replace(MODEL.config, partition_by=(bucket,), tblproperties={"a": "1"}))
-    (step,) = preparation(other, a_table(), (Transform("days", "AT"),), COLUMNS)
+    (step,) = plan_preparation(other, a_table(), (Transform("days", "AT"),), COLUMNS)
     assert isinstance(step, SetLayout)
     assert (step.drop, step.add) == ((Transform("days", "AT"),), (bucket,))
     assert dict(step.properties)["a"] == "1"
-    assert step.text == layout_text(other.config)
+    assert step.text == format_layout(other.config)
 
 
 def test_columns_follow_the_source_as_its_policy_says() -> None:
     more = (*COLUMNS, Column("who", "string"))
     added = SchemaChange(add=(Column("who", "string"),))
-    assert preparation(MODEL, a_table(), (DAYS,), more) == (EvolveSchema(LOG, added, False),)
+    assert plan_preparation(MODEL, a_table(), (DAYS,), more) == (EvolveSchema(LOG, added, False),)
     frozen = replace(MODEL, config=replace(MODEL.config, on_schema_change="fail"))
     with pytest.raises(ConfigError, match="`on_schema_change` is `fail`"):
-        preparation(frozen, a_table(), (DAYS,), more)
+        plan_preparation(frozen, a_table(), (DAYS,), more)

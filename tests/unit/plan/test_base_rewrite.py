@@ -19,16 +19,16 @@ from arctic_runtime.model.compaction import (
     RewriteBase,
     RewriteFiles,
     TableFiles,
-    base_rewrite_branch,
-    base_rewrite_end,
     describe_compaction,
+    format_rewrite_branch,
+    parse_rewrite_branch,
 )
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.base_rewrite import renewal
-from arctic_runtime.plan.compaction import compaction
+from arctic_runtime.plan.base_rewrite import plan_base_rewrite
+from arctic_runtime.plan.compaction import plan_file_compaction
 from arctic_runtime.thresholds import Thresholds
 
 LIMITS = Thresholds()
@@ -64,7 +64,7 @@ def lying(*sizes: int, transforms: tuple[Transform, ...] = (BUCKET,), spec: int 
 
 
 def planned(state: TableState, files: TableFiles, is_full: bool = False, **more: Any) -> RewriteBase | None:
-    return renewal(more.pop("model", MODEL), state, files, is_full, REWRITE, **more)
+    return plan_base_rewrite(more.pop("model", MODEL), state, files, is_full, REWRITE, **more)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,17 @@ def test_a_step_says_what_is_merged_and_how_far() -> None:
 )
 def test_files_that_do_not_lie_by_nodes_of_the_hash_key_are_left_to_a_fold(files: TableFiles) -> None:
     assert planned(table_state(500), files, is_full=True) is None
-    steps = compaction(MODEL, table_state(500), [files], "major", LIMITS).steps
+    steps = plan_file_compaction(MODEL, table_state(500), [files], "major", LIMITS).steps
     assert [type(step) for step in steps] == [MergeUnmerged]
 
 
 def test_a_plan_that_writes_the_base_anew_rewrites_nothing_of_it_besides() -> None:
     log = TableFiles(TABLE.changes, 9, (FileGroup(0, (), (DataFile(MIB, 1),) * 3),), 512 * MIB)
-    steps = compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full", LIMITS).steps
+    steps = plan_file_compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full", LIMITS).steps
     assert [(type(step), step.table) for step in steps] == [(RewriteBase, MODEL.base), (RewriteFiles, TABLE.changes)]
-    assert [type(step) for step in compaction(MODEL, table_state(500), [lying(MIB)], "auto", LIMITS).steps] == []
+    assert [
+        type(step) for step in plan_file_compaction(MODEL, table_state(500), [lying(MIB)], "auto", LIMITS).steps
+    ] == []
 
 
 def test_changes_that_a_task_could_not_hold_are_sorted() -> None:
@@ -160,7 +162,7 @@ def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() ->
     state = table_state(1, 60)
     files = lying(PART_BYTES, PART_BYTES)
     done = frozenset([BucketRange(0, 0)])
-    mine = PartialProgress(base_rewrite_branch(HEAD, 20), 20, done)
+    mine = PartialProgress(format_rewrite_branch(HEAD, 20), 20, done)
     step = planned(state, files, begun=[mine])
     assert step is not None
     assert (step.end.snapshot, step.rows, step.commits, step.done) == (20, 1, 1, (BucketRange(0, 0),))
@@ -168,9 +170,9 @@ def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() ->
     assert step.branch == mine.branch
     assert "1 of 2 part(s) done before" in describe_compaction(step)
     others = [
-        PartialProgress(base_rewrite_branch(HEAD + 1, 20), 20, done),
-        PartialProgress(base_rewrite_branch(HEAD, 999), 999, done),
-        PartialProgress(base_rewrite_branch(HEAD, 20), 20, frozenset()),
+        PartialProgress(format_rewrite_branch(HEAD + 1, 20), 20, done),
+        PartialProgress(format_rewrite_branch(HEAD, 999), 999, done),
+        PartialProgress(format_rewrite_branch(HEAD, 20), 20, frozenset()),
     ]
     fresh = planned(state, files, begun=others)
     assert fresh is not None
@@ -180,12 +182,12 @@ def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() ->
 @pytest.mark.parametrize(
     ("branch", "end"),
     [
-        (base_rewrite_branch(HEAD, 5), 5),
-        (base_rewrite_branch(HEAD + 1, 5), None),
+        (format_rewrite_branch(HEAD, 5), 5),
+        (format_rewrite_branch(HEAD + 1, 5), None),
         (f"arctic_renew_{HEAD}_x", None),
         ("main", None),
         (f"arctic_renew_{HEAD}", None),
     ],
 )
 def test_a_branch_is_known_by_the_snapshots_that_it_is_of(branch: str, end: int | None) -> None:
-    assert base_rewrite_end(branch, HEAD) == end
+    assert parse_rewrite_branch(branch, HEAD) == end

@@ -25,7 +25,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Compaction, Model, ModelConfig, Transform
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.compaction import compaction, describe_plan, is_worth_a_look, small_limit
+from arctic_runtime.plan.compaction import describe_plan, get_small_file_bytes, is_worth_a_look, plan_file_compaction
 from arctic_runtime.thresholds import Thresholds
 
 THRESHOLDS = Thresholds()
@@ -57,7 +57,7 @@ def log(*files: DataFile) -> TableFiles:
 
 def planned(files: Sequence[TableFiles] | TableFiles, mode: CompactionMode, model: Model = MODEL) -> list[RewriteFiles]:
     tables = [files] if isinstance(files, TableFiles) else files
-    steps = compaction(model, SETTLED, tables, mode, THRESHOLDS).steps
+    steps = plan_file_compaction(model, SETTLED, tables, mode, THRESHOLDS).steps
     return [step for step in steps if isinstance(step, RewriteFiles)]
 
 
@@ -125,7 +125,7 @@ def test_tiny_tables_are_left_alone_until_a_commit_is_worth_it() -> None:
     """All nodes that are over a threshold count together."""
     tiny = [node(i, deleted(SMALL, 0.5)) for i in range(14)]
     assert planned(base(*tiny), "auto") == []
-    (left,) = {left.reason for left in compaction(MODEL, SETTLED, [base(*tiny)], "auto", THRESHOLDS).left}
+    (left,) = {left.reason for left in plan_file_compaction(MODEL, SETTLED, [base(*tiny)], "auto", THRESHOLDS).left}
     assert "less than the 67,108,864 that a commit costs" in left
     (step,) = planned(base(*tiny, node(14, deleted(SMALL, 0.5)), node(15, deleted(SMALL, 0.5))), "auto")
     assert len(step.nodes) == 16
@@ -152,10 +152,10 @@ def test_files_of_several_specs_come_under_one_together_or_not_at_all() -> None:
         assert planned(lying, mode) == []
     (step,) = planned(lying, "full")
     assert (step.way, step.whole, len(step.nodes)) == ("sort", True, 2)
-    (left, _) = compaction(MODEL, SETTLED, [lying], "auto", THRESHOLDS).left
+    (left, _) = plan_file_compaction(MODEL, SETTLED, [lying], "auto", THRESHOLDS).left
     assert "several partition specs" in left.reason
-    done = {lying.place(of) for of in lying.nodes}
-    assert compaction(MODEL, SETTLED, [lying], "full", THRESHOLDS, done).steps == ()
+    done = {lying.locate_group(of) for of in lying.nodes}
+    assert plan_file_compaction(MODEL, SETTLED, [lying], "full", THRESHOLDS, done).steps == ()
 
 
 def test_work_is_cut_into_commits_by_bytes_and_by_nodes() -> None:
@@ -168,7 +168,9 @@ def test_work_is_cut_into_commits_by_bytes_and_by_nodes() -> None:
 
 def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
     lying = base(node(1, SMALL, SMALL), node(2, SMALL, SMALL))
-    (step,) = compaction(MODEL, SETTLED, [lying], "minor", THRESHOLDS, {lying.place(lying.nodes[0])}).steps
+    (step,) = plan_file_compaction(
+        MODEL, SETTLED, [lying], "minor", THRESHOLDS, {lying.locate_group(lying.nodes[0])}
+    ).steps
     assert isinstance(step, RewriteFiles)
     assert step.nodes == lying.nodes[1:]
 
@@ -177,7 +179,7 @@ def test_what_was_done_a_moment_ago_is_not_done_again() -> None:
 def test_unmerged_changes_are_merged_first_where_that_was_asked_for(mode: CompactionMode) -> None:
     commits = tuple(Commit(Version("log", i, i), None, "append", 10, 500, {}, 0) for i in (1, 2, 3))
     state = TableState(ChangeTableState("log", (), commits, {}), BaseState("b", (), 7, commits[0].version, 10, {}))
-    steps = compaction(MODEL, state, [], mode, THRESHOLDS).steps
+    steps = plan_file_compaction(MODEL, state, [], mode, THRESHOLDS).steps
     expected = (MergeUnmerged(TABLE, 2, 20, 1000, "every reader has to lay them over the base"),)
     assert steps == (expected if mode in ("major", "full") else ())
 
@@ -223,7 +225,7 @@ def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[FileGroup]) -> 
 
 def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
     lying = base(node(1, deleted(LARGE, 0.5)), node(2, LARGE), node(3, *[SMALL] * 20))
-    assert describe_plan(compaction(MODEL, SETTLED, [lying], "major", THRESHOLDS), THRESHOLDS.reports) == [
+    assert describe_plan(plan_file_compaction(MODEL, SETTLED, [lying], "major", THRESHOLDS), THRESHOLDS.reports) == [
         "to do: join 20 small files of lake.dwd.orders, 20,971,520 bytes, in 1 node(s): up to 20 small files in a "
         "node, more than 4",
         "  pays for itself after 1 full read(s)",
@@ -233,9 +235,12 @@ def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
         "left alone: lake.dwd.orders, bucket(64, id) = 2: 1 files, 0 of them small, 0% deleted: up to 4 small files "
         "and 25% deleted are left alone",
     ]
-    assert describe_plan(compaction(MODEL, SETTLED, [], "auto", THRESHOLDS), THRESHOLDS.reports) == ["nothing to do"]
+    assert describe_plan(plan_file_compaction(MODEL, SETTLED, [], "auto", THRESHOLDS), THRESHOLDS.reports) == [
+        "nothing to do"
+    ]
     many = describe_plan(
-        compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto", THRESHOLDS), THRESHOLDS.reports
+        plan_file_compaction(MODEL, SETTLED, [base(*[node(i, LARGE) for i in range(25)])], "auto", THRESHOLDS),
+        THRESHOLDS.reports,
     )
     assert (len(many), many[-1]) == (21, "and 5 more node(s) are left alone")
     assert describe_compaction(MergeUnmerged(TABLE, 2, 1500, 9000, "why")) == (
@@ -269,7 +274,7 @@ def performed(lying: TableFiles, steps: Sequence[Any]) -> TableFiles:
 def test_no_node_is_in_two_steps_and_all_are_in_the_plan(
     nodes: list[FileGroup], target: int, mode: CompactionMode
 ) -> None:
-    plan = compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode, THRESHOLDS)
+    plan = plan_file_compaction(MODEL, SETTLED, [base(*nodes, target=target)], mode, THRESHOLDS)
     taken = [of for step in plan.steps if isinstance(step, RewriteFiles) for of in step.nodes]
     assert sorted([*taken, *(left.node for left in plan.left)], key=str) == sorted(nodes, key=str)
 
@@ -280,7 +285,7 @@ def test_a_plan_never_leaves_out_a_node_that_is_over_a_threshold(nodes: list[Fil
     lying = base(*nodes, target=target)
     taken = {of for step in planned(lying, "major") for of in step.nodes}
     for of in nodes:
-        small = [file for file in of.files if file.bytes < small_limit(lying, COSTS)]
+        small = [file for file in of.files if file.bytes < get_small_file_bytes(lying, COSTS)]
         rows = sum(file.rows for file in of.files)
         is_over = len(small) > LIMITS.small_files or sum(file.deleted for file in of.files) / rows > 0.25
         assert (of in taken) == is_over

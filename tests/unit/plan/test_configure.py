@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.layout import layout_text
+from arctic_runtime.model.layout import format_layout
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.plan.configuration import CONFIGURATION, KEYS, ConfigKey
-from arctic_runtime.plan.configure import configure, user_keys
-from arctic_runtime.plan.fingerprint import fingerprint
+from arctic_runtime.plan.configure import read_configuration, select_user_keys
+from arctic_runtime.plan.fingerprint import compute_fingerprint
 from arctic_runtime.plan.increment import Upstreams
 
 KEY = {"primary_key": ["id"]}
@@ -69,7 +69,7 @@ UNCHANGED = ("primary_key", "history", "valid_time")
 
 def errors(raw: dict[str, Any], known: tuple[str, ...] = ()) -> list[str]:
     with pytest.raises(ConfigError) as raised:
-        configure(raw, "model shop.orders", known)
+        read_configuration(raw, "model shop.orders", known)
     first, *rest = str(raised.value).split("\n  - ")
     assert first == "model shop.orders: invalid configuration."
     return rest
@@ -83,11 +83,11 @@ def test_every_key_of_the_reference_is_known() -> None:
 @pytest.mark.parametrize("key", BUILT)
 def test_a_key_that_is_built_is_taken(key: str) -> None:
     beside, value = BUILT[key]
-    assert configure({**beside, key: value}, "m").entity_key == ("id",)
+    assert read_configuration({**beside, key: value}, "m").entity_key == ("id",)
 
 
 def test_a_key_alone_gives_the_documented_defaults() -> None:
-    assert configure(KEY, "m") == ModelConfig(
+    assert read_configuration(KEY, "m") == ModelConfig(
         primary_key=("id",),
         partition_by=(),
         hash_key="id",
@@ -121,18 +121,20 @@ def test_a_key_alone_gives_the_documented_defaults() -> None:
 def test_the_key_names_what_identifies_a_row_and_its_first_column_buckets(
     raw: dict[str, Any], key: tuple[str, ...], hash_key: str | None
 ) -> None:
-    config = configure(raw, "m")
+    config = read_configuration(raw, "m")
     assert (config.primary_key, config.hash_key) == (key, hash_key)
 
 
 def test_flows_have_an_order_each_and_none_together() -> None:
-    config = configure(FLOWS, "m")
+    config = read_configuration(FLOWS, "m")
     assert config.sequence_by is None
     assert config.sequence_groups == {"at": ("a",), "on": ("b",)}
 
 
 def test_a_key_set_to_none_is_a_key_not_set() -> None:
-    assert configure({**KEY, **dict.fromkeys(set(KEYS) - {"primary_key"})}, "m") == configure(KEY, "m")
+    assert read_configuration({**KEY, **dict.fromkeys(set(KEYS) - {"primary_key"})}, "m") == read_configuration(
+        KEY, "m"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_an_unknown_key_is_an_error_with_the_nearest_name(written: str, hint: st
 
 
 def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
-    assert configure({**KEY, "tags": object()}, "m", known=("tags",)) == configure(KEY, "m")
+    assert read_configuration({**KEY, "tags": object()}, "m", known=("tags",)) == read_configuration(KEY, "m")
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
@@ -305,16 +307,16 @@ def test_nodes_are_a_power_of_two(value: Any) -> None:
 
 @pytest.mark.parametrize("power", range(17))
 def test_every_power_of_two_up_to_the_limit_is_a_number_of_nodes(power: int) -> None:
-    assert configure({**KEY, "nodes": 2**power}, "m").nodes == 2**power
+    assert read_configuration({**KEY, "nodes": 2**power}, "m").nodes == 2**power
 
 
 def test_nodes_auto_leaves_the_number_to_the_first_load() -> None:
-    assert configure({**KEY, "nodes": "auto"}, "m").nodes is None
+    assert read_configuration({**KEY, "nodes": "auto"}, "m").nodes is None
 
 
 def test_table_properties_become_texts_as_iceberg_reads_them() -> None:
     properties = {"a": True, "b": 4, "c": "x", "d": False}
-    assert configure({**KEY, "tblproperties": properties}, "m").tblproperties == {
+    assert read_configuration({**KEY, "tblproperties": properties}, "m").tblproperties == {
         "a": "true",
         "b": "4",
         "c": "x",
@@ -350,7 +352,7 @@ def test_table_properties_become_texts_as_iceberg_reads_them() -> None:
     ],
 )
 def test_partition_transforms_are_read_as_iceberg_and_spark_write_them(written: str, transform: Transform) -> None:
-    assert configure({**KEY, "partition_by": written}, "m").partition_by == (transform,)
+    assert read_configuration({**KEY, "partition_by": written}, "m").partition_by == (transform,)
 
 
 @pytest.mark.parametrize(
@@ -387,14 +389,14 @@ def test_any_column_can_be_partitioned_by_under_backticks(column: str, unit: Any
     number = width if unit in ("bucket", "truncate") else None
     quoted = "`" + column.replace("`", "``") + "`"
     written = f"{unit}({quoted})" if number is None else f"{unit}({number}, {quoted})"
-    config = configure({"primary_key": [], "partition_by": written}, "m")
+    config = read_configuration({"primary_key": [], "partition_by": written}, "m")
     assert config.partition_by == (Transform(unit, column, number),)
 
 
 def test_what_dbt_fills_in_by_itself_is_not_taken_for_the_users_words() -> None:
     merged = {"primary_key": "id", "on_schema_change": "ignore", "on_configuration_change": "apply", "tags": []}
-    assert user_keys(merged, written=["primary_key"]) == {"primary_key": "id", "tags": []}
-    assert user_keys(merged, written=["on_schema_change"])["on_schema_change"] == "ignore"
+    assert select_user_keys(merged, written=["primary_key"]) == {"primary_key": "id", "tags": []}
+    assert select_user_keys(merged, written=["on_schema_change"])["on_schema_change"] == "ignore"
 
 
 @pytest.mark.parametrize(
@@ -402,7 +404,7 @@ def test_what_dbt_fills_in_by_itself_is_not_taken_for_the_users_words() -> None:
 )
 @pytest.mark.parametrize("key", ["node_bytes", "target_file_bytes"])
 def test_a_size_is_a_number_of_bytes_or_says_its_unit(key: str, value: Any, bytes_: int) -> None:
-    assert getattr(configure({**KEY, key: value}, "m"), key) == bytes_
+    assert getattr(read_configuration({**KEY, key: value}, "m"), key) == bytes_
 
 
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "64", "64 MB", "0 MiB", "MiB", [], {}], ids=str)
@@ -439,37 +441,40 @@ def test_another_value_has_the_effect_that_the_table_of_keys_says(key: ConfigKey
     beside, value = BUILT[key.name]
     given = {**beside, "primary_key": ["id", "line"]}
     before, after = given, {**given, key.name: OTHER_VALUES.get(key.name, value)}
-    models = [Model(TableName("lake", "ods", "m"), "select 1", configure(raw, "m")) for raw in (before, after)]
+    models = [Model(TableName("lake", "ods", "m"), "select 1", read_configuration(raw, "m")) for raw in (before, after)]
     layouts, rows = (
-        [layout_text(model.config) for model in models],
-        [fingerprint(model, Upstreams()) for model in models],
+        [format_layout(model.config) for model in models],
+        [compute_fingerprint(model, Upstreams()) for model in models],
     )
     assert (layouts[0] != layouts[1]) == (key.effect == "layout")
     assert (rows[0] != rows[1]) == (key.effect == "rows")
 
 
 def test_a_row_of_a_table_with_history_is_a_version() -> None:
-    config = configure({**SCD2, "primary_key": ["b", "a"]}, "m")
+    config = read_configuration({**SCD2, "primary_key": ["b", "a"]}, "m")
     assert config.primary_key == ("b", "a", "_valid_from")
     assert (config.entity_key, config.hash_key, config.has_history) == (("b", "a"), "b", True)
-    bitemporal = configure({**SCD2_EVENTS, "valid_time": "t"}, "m")
+    bitemporal = read_configuration({**SCD2_EVENTS, "valid_time": "t"}, "m")
     assert (bitemporal.primary_key, bitemporal.entity_key) == (("id", "_valid_from", "_recorded_from"), ("id",))
-    plain = configure({"primary_key": ["a", "_valid_from"]}, "m")
+    plain = read_configuration({"primary_key": ["a", "_valid_from"]}, "m")
     assert (plain.entity_key, plain.has_history) == (("a", "_valid_from"), False)
 
 
 @pytest.mark.parametrize("written", ["none", "None", "NONE"])
 def test_without_a_key_events_are_appended(written: str) -> None:
-    config = configure({"primary_key": written, "input": "changes", "partition_by": ["days(at)"]}, "m")
+    config = read_configuration({"primary_key": written, "input": "changes", "partition_by": ["days(at)"]}, "m")
     assert config.is_appended
     assert (config.primary_key, config.hash_key) == ((), None)
     assert Model(TableName("lake", "dwd", "m"), "", config).is_appended
-    assert not configure({"primary_key": [], "input": "changes"}, "m").is_appended
+    assert not read_configuration({"primary_key": [], "input": "changes"}, "m").is_appended
 
 
 def test_a_null_that_dbt_has_dropped_says_that_there_is_no_key_and_nothing_says_nothing() -> None:
-    assert configure({"primary_key": None, "input": "changes"}, "m").is_appended
-    assert user_keys({"input": "changes"}, {"primary_key", "input"}) == {"input": "changes", "primary_key": "none"}
+    assert read_configuration({"primary_key": None, "input": "changes"}, "m").is_appended
+    assert select_user_keys({"input": "changes"}, {"primary_key", "input"}) == {
+        "input": "changes",
+        "primary_key": "none",
+    }
     assert "is missing" in errors({"input": "changes"})[0]
 
 

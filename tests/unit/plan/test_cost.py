@@ -10,7 +10,7 @@ from arctic_runtime.ivm.algebra.tree import Image, Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.cost import Estimate, Past, Way, estimates
+from arctic_runtime.plan.cost import Estimate, Past, Way, estimate_modes
 from arctic_runtime.thresholds import SHIPPED
 
 PRICES = SHIPPED.cost
@@ -35,11 +35,11 @@ def scan(source: TableName, image: Image) -> Scan:
 
 
 def ways(*scans: Scan, history: tuple[Past, ...] = ()) -> dict[Way, Estimate]:
-    return {found.way: found for found in estimates(STATES, WINDOWS, scans, 700_000, history)}
+    return {found.way: found for found in estimate_modes(STATES, WINDOWS, scans, 700_000, history)}
 
 
 def test_everything_is_read_once_and_compared_with_what_there_is() -> None:
-    (found,) = estimates(STATES, WINDOWS, None, 700_000, ())
+    (found,) = estimate_modes(STATES, WINDOWS, None, 700_000, ())
     assert (found.way, found.scans, found.rows) == ("full", 3, 6_000_000)
     assert found.seconds == pytest.approx(
         PRICES.run_seconds + 3 * PRICES.scan_seconds + 6_000_000 * PRICES.full_row_seconds
@@ -65,13 +65,15 @@ def test_changes_of_several_commits_cost_more_than_to_be_read_once_for_each_sour
     assert once.unadjusted == pytest.approx(PRICES.run_seconds + read + merged + first)
     assert twice.unadjusted == pytest.approx(PRICES.run_seconds + 2 * read + merged + first + again)
     last = {**WINDOWS, str(FACTS): Window(str(FACTS), Version("uuid", 1, 1), Version("uuid", 2, 2))}
-    (of_one_commit,) = (way for way in estimates(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000)
+    (of_one_commit,) = (
+        way for way in estimate_modes(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000
+    )
     assert of_one_commit.merged == 0
 
 
 def test_the_cheapest_way_comes_first() -> None:
-    few = estimates(STATES, WINDOWS, (scan(FACTS, "delta"), scan(PLACES, "new")), 0, ())
-    many = estimates(STATES, WINDOWS, (scan(FACTS, "new"),) * 4, 0, ())
+    few = estimate_modes(STATES, WINDOWS, (scan(FACTS, "delta"), scan(PLACES, "new")), 0, ())
+    many = estimate_modes(STATES, WINDOWS, (scan(FACTS, "new"),) * 4, 0, ())
     assert [found[0].way for found in (few, many)] == ["incremental", "full"]
 
 
@@ -107,7 +109,7 @@ def test_a_way_that_was_slow_is_tried_again_so_seldom_that_it_costs_a_tenth_at_m
     taken = {"full": 1.0, "incremental": float(slower)}
     history: list[Past] = []
     for _ in range(400):
-        way = estimates(STATES, WINDOWS, plan, 700_000, history)[0].way
+        way = estimate_modes(STATES, WINDOWS, plan, 700_000, history)[0].way
         history.append(Past(way, taken[way], estimated[way]))
     again = [run.way for run in history].count("incremental") - 1
     assert again > 0
@@ -121,5 +123,5 @@ def test_whatever_clocks_say_ways_cost_something(runs: list[tuple[Way, float, fl
 
 
 def test_an_estimate_says_what_is_read() -> None:
-    assert Estimate("full", 2, 1_234_567, 3.21).describe() == "1,234,567 rows by 2 scan(s), about 3.2 s"
+    assert Estimate("full", 2, 1_234_567, 3.21).describe_cost() == "1,234,567 rows by 2 scan(s), about 3.2 s"
     assert 0 < PRICES.correction_decay < 1

@@ -10,15 +10,15 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import configure
-from arctic_runtime.plan.event_columns import brought_columns, check_events
+from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.event_columns import check_events, select_optional_columns
 
 STORED = (Column("id", "int"), Column("Name", "string"), Column("email", "string"), Column("lsn", "int"))
 
 
 def a_model(**config: Any) -> Model:
     declared = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "columns_to_update": "changed", **config}
-    return Model(TableName("lake", "dwd", "customers"), "select 1", configure(declared, "m"))
+    return Model(TableName("lake", "dwd", "customers"), "select 1", read_configuration(declared, "m"))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_a_query_without_the_column_is_refused() -> None:
 
 
 def test_key_and_order_are_columns_of_every_event() -> None:
-    assert [of.name for of in brought_columns(a_model(), STORED)] == ["Name", "email"]
+    assert [of.name for of in select_optional_columns(a_model(), STORED)] == ["Name", "email"]
     flows = a_model(sequence_by={"LSN": ["name", "email"]})
-    assert [of.name for of in brought_columns(flows, STORED)] == ["Name", "email"]
+    assert [of.name for of in select_optional_columns(flows, STORED)] == ["Name", "email"]

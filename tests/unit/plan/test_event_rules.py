@@ -14,9 +14,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.properties import DECLARED, QUERY, RESTORED
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.decide import decide
-from arctic_runtime.plan.event_rules import changed_rules, event_rules
-from arctic_runtime.plan.fingerprint import fingerprint
+from arctic_runtime.plan.decide import decide_refresh
+from arctic_runtime.plan.event_rules import find_changed_rules, hash_event_rules
+from arctic_runtime.plan.fingerprint import compute_fingerprint
 from arctic_runtime.plan.increment import Upstreams
 from tests.unit.plan.test_decide import READ_ONE, RUN_AGAIN, UP, a_model, a_source, built, reading, v
 
@@ -50,22 +50,22 @@ def test_just_the_keys_whose_value_differs_are_told(before: dict[str, Any], afte
         for of in {*before["merge_columns"], *after["merge_columns"]}
         if before["merge_columns"].get(of) != after["merge_columns"].get(of)
     }
-    assert set(changed_rules(now, event_rules(then))) == expected
+    assert set(find_changed_rules(now, hash_event_rules(then))) == expected
 
 
 def test_a_renamed_column_keeps_its_function_and_the_case_of_names_is_none_of_it() -> None:
-    then = event_rules(SUMS.config)
+    then = hash_event_rules(SUMS.config)
     renamed = of_events(merge_columns={"sums": "sum"}, renamed_columns={"sums": "TOTAL"}, sequence_by="lsn")
-    assert changed_rules(renamed.config, then) == ()
-    assert changed_rules(of_events(merge_columns={"Total": "sum"}, sequence_by="lsn").config, then) == ()
+    assert find_changed_rules(renamed.config, then) == ()
+    assert find_changed_rules(of_events(merge_columns={"Total": "sum"}, sequence_by="lsn").config, then) == ()
     other = of_events(merge_columns={"sums": "max"}, renamed_columns={"sums": "total"}, sequence_by="lsn")
-    assert changed_rules(other.config, then) == ("merge_columns: sums",)
+    assert find_changed_rules(other.config, then) == ("merge_columns: sums",)
 
 
 def decided(model: Model, then: Model, source: SourceState | None = None, **summary: str) -> tuple[str, str, bool]:
     """Mode, reason, and whether all events are read, of a run that finds a table that another model has left."""
     state = built(then, READ_ONE, **summary)
-    decision = decide(model, state, reading(source or a_source(1, 2)), RUN_AGAIN)
+    decision = decide_refresh(model, state, reading(source or a_source(1, 2)), RUN_AGAIN)
     return decision.mode, decision.because or decision.reason, decision.windows[str(UP)].start is None
 
 
@@ -122,12 +122,12 @@ def test_rows_that_can_not_be_computed_again_refuse_other_rules(
 ) -> None:
     state = built(SUMS, {str(UP): v(2)}, **summary)
     with pytest.raises(ConfigError) as raised:
-        decide(HIGHEST, state, reading(source), RUN_AGAIN)
+        decide_refresh(HIGHEST, state, reading(source), RUN_AGAIN)
     assert f"found: {found}" in str(raised.value)
     assert "`merge_columns: total` changed" in str(raised.value)
     assert "set `on_configuration_change: continue`" in str(raised.value)
     later = replace(HIGHEST, config=replace(HIGHEST.config, on_configuration_change="continue"))
-    assert decide(later, state, reading(source), RUN_AGAIN).mode == "incremental"
+    assert decide_refresh(later, state, reading(source), RUN_AGAIN).mode == "incremental"
 
 
 def test_another_order_of_events_never_goes_on_from_the_old_one() -> None:
@@ -152,5 +152,5 @@ def test_versions_follow_from_what_is_tracked_and_kept() -> None:
 
 
 def test_the_part_of_events_is_null_for_rows_that_a_query_says() -> None:
-    assert '"events": null' in fingerprint(a_model(), Upstreams())
-    assert event_rules(ModelConfig(primary_key=("id",))) == {}
+    assert '"events": null' in compute_fingerprint(a_model(), Upstreams())
+    assert hash_event_rules(ModelConfig(primary_key=("id",))) == {}

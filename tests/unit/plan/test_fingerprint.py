@@ -8,16 +8,21 @@ from dataclasses import replace
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import analyse
-from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.strategies.maintain import Facts, maintain
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.properties import QUERY, SESSION
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan import fingerprint as fingerprints
-from arctic_runtime.plan.decide import Request, decide
-from arctic_runtime.plan.fingerprint import fingerprint, session_text, settings_with_effect, what_changed
+from arctic_runtime.plan.decide import Request, decide_refresh
+from arctic_runtime.plan.fingerprint import (
+    compute_fingerprint,
+    describe_fingerprint_change,
+    hash_session,
+    select_effective_settings,
+)
 from arctic_runtime.plan.increment import Increment, Upstreams
 from arctic_runtime.profile import Profile
 from tests.unit.plan.test_decide import READ_ONE, RUN_AGAIN, STATE, UP, a_model, a_source, built, reading
@@ -42,15 +47,21 @@ MADE = (2, "04664beb2f9e")
     ],
 )
 def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model, part: str) -> None:
-    assert part in what_changed(fingerprint(STATE, NOTHING), fingerprint(changed, NOTHING))
+    assert part in describe_fingerprint_change(
+        compute_fingerprint(STATE, NOTHING), compute_fingerprint(changed, NOTHING)
+    )
 
 
 @pytest.mark.parametrize(
     "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
 )
 def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
-    assert fingerprint(changed, NOTHING) == fingerprint(STATE, NOTHING) == fingerprint(a_model(), NOTHING)
-    assert what_changed(fingerprint(STATE, NOTHING), fingerprint(changed, NOTHING)) == ""
+    assert (
+        compute_fingerprint(changed, NOTHING)
+        == compute_fingerprint(STATE, NOTHING)
+        == compute_fingerprint(a_model(), NOTHING)
+    )
+    assert describe_fingerprint_change(compute_fingerprint(STATE, NOTHING), compute_fingerprint(changed, NOTHING)) == ""
 
 
 def moved(*columns: str) -> Upstreams:
@@ -68,9 +79,9 @@ def moved(*columns: str) -> Upstreams:
     ids=["views", "columns", "settings"],
 )
 def test_the_fingerprint_changes_with_what_the_query_reads_and_how(texts: list[Upstreams], part: str) -> None:
-    first, *others = (fingerprint(STATE, of) for of in texts)
+    first, *others = (compute_fingerprint(STATE, of) for of in texts)
     assert len({first, *others}) == len(texts)
-    assert all(part in what_changed(first, other) for other in others)
+    assert all(part in describe_fingerprint_change(first, other) for other in others)
 
 
 def test_other_rules_compute_tables_in_full_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,19 +89,19 @@ def test_other_rules_compute_tables_in_full_once(monkeypatch: pytest.MonkeyPatch
     old = built(STATE, READ_ONE, **{QUERY: "0123456789abcdef"})
     monkeypatch.setattr(fingerprints, "RULES", fingerprints.RULES + 1)
     for state in (before, old):
-        decision = decide(STATE, state, reading(a_source(1)), RUN_AGAIN)
+        decision = decide_refresh(STATE, state, reading(a_source(1)), RUN_AGAIN)
         assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
         assert (
             decision.because
             == "another version of dbt-arctic made the table, and this one follows changes by other rules"
         )
-    assert decide(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+    assert decide_refresh(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
 
 
 def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
     """What has is what each profile sets of zone and texts, the catalog of plain names, and settings of its own."""
     own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
-    profile = Profile.embedded("/tmp/lake", settings=own)
+    profile = Profile.for_embedded("/tmp/lake", settings=own)
     kept = {
         "spark.sql.caseSensitive": "false",
         "spark.sql.defaultCatalog": "lake",
@@ -98,8 +109,8 @@ def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.timestampType": "TIMESTAMP_NTZ",
     }
-    assert settings_with_effect(profile.session_settings()) == kept
-    assert settings_with_effect(profile.spark_settings()) == kept
+    assert select_effective_settings(profile.build_session_settings()) == kept
+    assert select_effective_settings(profile.build_spark_settings()) == kept
 
 
 @pytest.mark.parametrize("refresh", ["auto", "strict"])
@@ -107,11 +118,11 @@ def test_rows_of_another_session_are_not_followed(refresh: str) -> None:
     """A server may have settings of its own, which nobody sees before Spark is asked."""
     model = a_model(refresh=refresh)
     upstreams = reading(a_source(1, 2))
-    utc, berlin = (session_text("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
+    utc, berlin = (hash_session("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
     state = built(model, READ_ONE, **{SESSION: utc})
-    assert decide(model, state, upstreams, RUN_AGAIN).mode == "incremental"
-    assert decide(model, state, upstreams, Request(session=utc)).mode == "incremental"
-    decision = decide(model, state, upstreams, Request(session=berlin))
+    assert decide_refresh(model, state, upstreams, RUN_AGAIN).mode == "incremental"
+    assert decide_refresh(model, state, upstreams, Request(session=utc)).mode == "incremental"
+    decision = decide_refresh(model, state, upstreams, Request(session=berlin))
     assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
     assert decision.because == "SQL settings of Spark, or its version, are others than in the last run"
 
@@ -132,10 +143,10 @@ def digest() -> str:
 def plan_text(query: str) -> str:
     """What Spark is given to follow changes, where totals are kept if they can be; the reason where it is nothing."""
     try:
-        analysed = analyse(query, SHOP, {}, "lake", "shop")
+        analysed = analyse_query(query, SHOP, {}, "lake", "shop")
         key = (analysed.outputs[0][1],)
-        found = maintain(analysed.tree, key, CHANGED, Facts(types=analysed.types, few_rows=True))
+        found = plan_maintenance(analysed.tree, key, CHANGED, Facts(types=analysed.types, few_rows=True))
     except NotMaintained as refused:
         return refused.reason
     increment = Increment(found, analysed.outputs, key, analysed.tree, CHANGED)
-    return "\n".join(map(render, increment.trees))
+    return "\n".join(map(render_sql, increment.trees))

@@ -14,7 +14,12 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.forgetting import forgotten_from, needed_from, outdated, tables_below
+from arctic_runtime.plan.forgetting import (
+    find_forgotten_sequence,
+    find_needed_sequence,
+    list_downstream_tables,
+    split_outdated_snapshots,
+)
 
 
 def table(name: str) -> TableName:
@@ -27,14 +32,14 @@ def reads(**of: str) -> Mapping[TableName, frozenset[TableName]]:
 
 def test_tables_follow_those_that_they_read_and_others_are_left_alone() -> None:
     found = reads(a="landing", b="a", c="a b", d="other", e="c d", other="")
-    assert [of.name for of in tables_below(table("a"), found)] == ["a", "b", "c", "e"]
-    assert [of.name for of in tables_below(table("d"), found)] == ["d", "e"]
+    assert [of.name for of in list_downstream_tables(table("a"), found)] == ["a", "b", "c", "e"]
+    assert [of.name for of in list_downstream_tables(table("d"), found)] == ["d", "e"]
 
 
 def test_a_model_that_reads_its_own_table_is_no_circle_and_others_are() -> None:
-    assert tables_below(table("a"), reads(a="a")) == (table("a"),)
+    assert list_downstream_tables(table("a"), reads(a="a")) == (table("a"),)
     with pytest.raises(ConfigError, match="circle"):
-        tables_below(table("a"), reads(a="b", b="a"))
+        list_downstream_tables(table("a"), reads(a="b", b="a"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
@@ -43,7 +48,7 @@ def test_everything_below_is_found_once_and_after_what_it_reads(pairs: list[tupl
     for one, other in pairs:
         if one != other:
             found[table(str(max(one, other)))].add(table(str(min(one, other))))
-    below = tables_below(table("0"), found)
+    below = list_downstream_tables(table("0"), found)
     assert len(set(below)) == len(below)
     for of, upstreams in found.items():
         is_below = of == table("0") or bool(upstreams & set(below))
@@ -55,8 +60,8 @@ def test_everything_below_is_found_once_and_after_what_it_reads(pairs: list[tupl
 def test_all_snapshots_go_but_the_one_that_counts_and_those_that_somebody_holds() -> None:
     lineage = tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4))
     kept = Snapshots(table("m"), lineage, (Snapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
-    assert outdated(kept, 4) == ((1, 9), (2, 3))
-    assert outdated(kept, 3) == ((1, 9), (2,))
+    assert split_outdated_snapshots(kept, 4) == ((1, 9), (2, 3))
+    assert split_outdated_snapshots(kept, 3) == ((1, 9), (2,))
 
 
 def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> None:
@@ -66,11 +71,11 @@ def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> N
     run, later = commit(3, **{RUN: "a", MODE: "full"}), commit(4)
     changes = ChangeTableState("u", (), (run, later), {})
     log = Snapshots(table("m__changes"), tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4)))
-    assert needed_from(log, TableState(changes=changes)) == 3
+    assert find_needed_sequence(log, TableState(changes=changes)) == 3
     merged = Version("u", 3, 3)
     base = Snapshots(table("m"), (Snapshot(11, 1, 1, merged), Snapshot(12, 2, 2, merged), Snapshot(13, 3, 3)))
-    assert needed_from(base, TableState(changes=changes)) == 2
-    assert needed_from(base, TableState(changes=changes, view=ViewState((), 11, 3, 3))) == 1
+    assert find_needed_sequence(base, TableState(changes=changes)) == 2
+    assert find_needed_sequence(base, TableState(changes=changes, view=ViewState((), 11, 3, 3))) == 1
 
 
 def test_runs_that_come_after_it_make_no_snapshot_of_the_forgetting_one_of_the_forgotten() -> None:
@@ -80,7 +85,10 @@ def test_runs_that_come_after_it_make_no_snapshot_of_the_forgetting_one_of_the_f
 
     changes = ChangeTableState("u", (), (commit(5, "FORGOTTEN"), commit(6, "CHANGES")), {})
     log = Snapshots(table("m__changes"), (Snapshot(5, 5, 5), Snapshot(6, 6, 6)))
-    assert (needed_from(log, TableState(changes=changes)), forgotten_from(log, TableState(changes=changes))) == (6, 5)
+    assert (
+        find_needed_sequence(log, TableState(changes=changes)),
+        find_forgotten_sequence(log, TableState(changes=changes)),
+    ) == (6, 5)
     versions = [Version("u", number, number) for number in (4, 5, 6)]
     bases = tuple(Snapshot(20 + place, 20 + place, 0, version) for place, version in enumerate(versions))
-    assert forgotten_from(Snapshots(table("m"), bases), TableState(changes=changes)) == 21
+    assert find_forgotten_sequence(Snapshots(table("m"), bases), TableState(changes=changes)) == 21

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.model.freshness import Freshness, OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import Failure, millis
+from arctic_runtime.model.ingestion import Failure, to_millis
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
@@ -39,10 +39,10 @@ def commit(
     run = RunSummary(
         run=str(number),
         offsets=offsets,
-        shown_before_ms=None if shown_before is None else millis(shown_before),
-        source_time_ms=None if source_time is None else millis(source_time),
+        shown_before_ms=None if shown_before is None else to_millis(shown_before),
+        source_time_ms=None if source_time is None else to_millis(source_time),
     )
-    return Commit(Version(log, number, number), None, "append", rows, 0, run.encode(), millis(at))
+    return Commit(Version(log, number, number), None, "append", rows, 0, run.encode(), to_millis(at))
 
 
 ORIGIN = OriginStatus("shop", ago(30), ingested_by="process 7 on db1", ingested_until=NOON + timedelta(seconds=40))
@@ -63,7 +63,7 @@ def layers(**changed: TableFacts) -> dict[str, TableFacts]:
 
 
 def fresh(tables: Mapping[str, TableFacts], name: str) -> Freshness:
-    return FreshnessPlan(tables, NOON, CONFIRMED).freshness(name)
+    return FreshnessPlan(tables, NOON, CONFIRMED).get_freshness(name)
 
 
 LATE = commit("ods", 2, ago(5), shown_before=ago(20))
@@ -216,14 +216,17 @@ def test_freshness_says_as_of_when_the_source_is_shown_and_what_a_table_is_late_
 
 
 def test_a_line_says_state_time_reason_and_what_to_do() -> None:
-    assert fresh(layers(), "dws").describe(NOON) == "fresh: shows the source as of 2026-01-02 11:59:30+00:00, 30 s ago"
+    assert (
+        fresh(layers(), "dws").describe_freshness(NOON)
+        == "fresh: shows the source as of 2026-01-02 11:59:30+00:00, 30 s ago"
+    )
     down = layers(ods=ods(replace(ORIGIN, failure=DOWN)))
-    assert fresh(down, "dws").describe(NOON) == (
+    assert fresh(down, "dws").describe_freshness(NOON) == (
         "behind since 2026-01-02 11:50:00+00:00: shows the source as of 2026-01-02 11:59:30+00:00, 30 s ago: ingestion "
         "of source shop fails: db1 does not answer; what to do: start the database"
     )
     unknown = layers(ods=ods(replace(ORIGIN, as_of=None)))
-    assert fresh(unknown, "dws").describe(NOON) == (
+    assert fresh(unknown, "dws").describe_freshness(NOON) == (
         "behind: it is not known as of when it shows the source: ods is not loaded in full yet"
     )
 
@@ -327,7 +330,7 @@ def test_a_table_has_every_change_up_to_the_time_as_of_which_it_is_said_to_show_
         world.step()
     plan = FreshnessPlan(world.facts(), world.now, CONFIRMED)
     for name, table in world.tables.items():
-        as_of = plan.freshness(name).as_of
+        as_of = plan.get_freshness(name).as_of
         if not table.commits or as_of is None:
             continue
         sources = {source for source in ("a", "b") if source in _sources(world, name)}
@@ -351,7 +354,7 @@ def test_tables_that_have_read_all_show_the_source_as_ingestion_does(seed: int) 
             table.add(commit(name, len(table.commits) + 1, world.now, 1, table.offsets), frozenset())
     plan = FreshnessPlan(world.facts(), world.now + timedelta(seconds=60), CONFIRMED)
     for name in world.tables:
-        assert plan.freshness(name) == Freshness("fresh", world.now), f"seed {seed}"
+        assert plan.get_freshness(name) == Freshness("fresh", world.now), f"seed {seed}"
 
 
 def _sources(world: Warehouse, name: str) -> set[str]:

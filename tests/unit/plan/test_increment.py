@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Join, scans, walk
-from arctic_runtime.ivm.frontend.analyse import Analysed, analyse
+from arctic_runtime.ivm.algebra.tree import Join, list_scans, walk_tree
+from arctic_runtime.ivm.frontend.analyse import Analysed, analyse_query
 from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas
 from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.model.columns import BEFORE, Column
@@ -27,12 +27,12 @@ from arctic_runtime.plan import increment as increments
 from arctic_runtime.plan.increment import (
     Increment,
     Upstreams,
-    analysis,
+    analyse_model,
     check_maintained,
-    increment,
+    collect_statistics,
     is_keyed,
-    source_statistics,
-    without_join_hints,
+    plan_increment,
+    remove_join_hints,
 )
 from arctic_runtime.thresholds import SHIPPED
 
@@ -105,14 +105,14 @@ def windows(*sources: SourceState, start: Version | None = READ) -> dict[str, Wi
 
 
 def planned(model: Model, *sources: SourceState, views: Mapping[str, str] = {}) -> Increment:
-    found = increment(model, upstreams(*sources, views=views), windows(*sources))
+    found = plan_increment(model, upstreams(*sources, views=views), windows(*sources))
     assert found is not None
     return found
 
 
 def refused(model: Model, source: SourceState, start: Version | None = READ) -> tuple[str, str]:
     with pytest.raises(NotMaintained) as raised:
-        increment(model, upstreams(source), windows(source, start=start))
+        plan_increment(model, upstreams(source), windows(source, start=start))
     return raised.value.reason, raised.value.because
 
 
@@ -168,7 +168,7 @@ def test_only_sources_that_changed_are_asked_what_came_between() -> None:
     still = a_source((1,), OTHER)
     gone = {str(OTHER): Window(str(OTHER), still.version, still.version)}
     up = a_source()
-    found = increment(a_model(JOINED), upstreams(up, still), {**windows(up), **gone})
+    found = plan_increment(a_model(JOINED), upstreams(up, still), {**windows(up), **gone})
     assert found is not None
     assert {scan.image for scan in found.scans if scan.source == OTHER} <= {"new"}
 
@@ -220,7 +220,7 @@ def test_rows_that_were_read_before_cost_nothing() -> None:
     source = a_source((1, 2, 3))
     before = tuple(replace(commit, rows=1000) for commit in source.commits[:2])
     source = replace(source, commits=(*before, source.commits[2]))
-    assert increment(a_model(), upstreams(source), windows(source, start=v(2))) is not None
+    assert plan_increment(a_model(), upstreams(source), windows(source, start=v(2))) is not None
 
 
 def test_one_upstream_that_changed_much_is_enough() -> None:
@@ -301,7 +301,7 @@ def test_views_are_looked_through_to_the_tables_behind_them() -> None:
     through = planned(model, keyed(a_source()), views=views)
     assert plain is not None
     assert through is not None
-    assert (through.maintenance, through.describe()) == (plain.maintenance, plain.describe())
+    assert (through.maintenance, through.describe_plan()) == (plain.maintenance, plain.describe_plan())
 
 
 def test_a_plan_is_described_by_its_strategy_and_the_operators_of_the_query() -> None:
@@ -311,7 +311,7 @@ def test_a_plan_is_described_by_its_strategy_and_the_operators_of_the_query() ->
     )
     found = planned(a_model(sql, ("place",)), keyed(a_source()), keyed(a_source(name=OTHER)))
     assert found is not None
-    assert found.describe()[1:] == (
+    assert found.describe_plan()[1:] == (
         "  where count > 1",
         "    group by place",
         "      where place > 'a'",
@@ -351,9 +351,9 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
     found = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
     assert [part.source for part in found.reducers] == ([UP] if is_sliced else [])
-    assert [scan.image for scan in found.followed if scan.source == UP].count("new") == (1 if is_sliced else 2)
-    assert {scan.source for scan in found.followed} == {UP, OTHER}
-    assert found.describe()[1].endswith("lake.ods.up is read once") == is_sliced
+    assert [scan.image for scan in found.change_scans if scan.source == UP].count("new") == (1 if is_sliced else 2)
+    assert {scan.source for scan in found.change_scans} == {UP, OTHER}
+    assert found.describe_plan()[1].endswith("lake.ods.up is read once") == is_sliced
 
 
 @pytest.mark.parametrize(
@@ -372,14 +372,14 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
     up = keyed(replace(source, commits=tuple(replace(commit, bytes=size) for commit in source.commits)))
     other = keyed(a_source((1,), OTHER, rows=rows))
     found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
-    assert [node.broadcast for tree in found.trees for node in walk(tree) if isinstance(node, Join)] == [broadcast]
-    doubted = without_join_hints(found)
-    assert [node.broadcast for tree in doubted.trees for node in walk(tree) if isinstance(node, Join)] == [None]
+    assert [node.broadcast for tree in found.trees for node in walk_tree(tree) if isinstance(node, Join)] == [broadcast]
+    doubted = remove_join_hints(found)
+    assert [node.broadcast for tree in doubted.trees for node in walk_tree(tree) if isinstance(node, Join)] == [None]
 
 
 def test_of_a_source_whose_commits_are_gone_it_is_not_known_how_large_its_rows_are() -> None:
     source = replace(a_source(), commits=())
-    statistics = source_statistics(upstreams(source), windows(source))
+    statistics = collect_statistics(upstreams(source), windows(source))
     assert statistics.sources[UP].value_bytes == JOINS.unknown_value_bytes
 
 
@@ -400,7 +400,7 @@ def test_a_far_smaller_filtered_table_is_a_runtime_filter_of_many_changes(
     sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
     found = planned(a_model(sql, ("place",)), up, other)
     assert isinstance(found.maintenance, AffectedKeys)
-    asked = [scan.source for scan in scans(found.maintenance.affected)]
+    asked = [scan.source for scan in list_scans(found.maintenance.affected)]
     assert asked == ([UP, OTHER] if is_asked else [UP])
 
 
@@ -423,20 +423,20 @@ def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
 
 def test_what_waits_to_be_merged_is_counted_from_the_newest_base_that_is_not_merged_further() -> None:
     source = replace(keyed(a_source((1, 2, 3, 4))), base=UP, bases=((7, v(2)), (8, v(3))))
-    assert [source.base_before(v(at)) for at in (1, 2, 3, 4)] == [None, (7, v(2)), (8, v(3)), (8, v(3))]
-    assert [source.unmerged_at(v(at)) for at in (1, 2, 3, 4)] == [0, 0, 0, 10]
-    assert replace(source, bases=((7, v(2)),)).unmerged_at(v(4)) == 20
-    assert replace(source, base=None).base_before(v(4)) is None
+    assert [source.find_base_before(v(at)) for at in (1, 2, 3, 4)] == [None, (7, v(2)), (8, v(3)), (8, v(3))]
+    assert [source.count_unmerged_at(v(at)) for at in (1, 2, 3, 4)] == [0, 0, 0, 10]
+    assert replace(source, bases=((7, v(2)),)).count_unmerged_at(v(4)) == 20
+    assert replace(source, base=None).find_base_before(v(4)) is None
 
 
 def test_a_changed_source_that_nothing_is_taken_of_changes_nothing() -> None:
     model = a_model("with unread as (select * from ods.other) select id, place from ods.up")
     up, other = a_source((1,)), a_source(name=OTHER)
-    assert increment(model, upstreams(up, other), windows(up, other)) is None
+    assert plan_increment(model, upstreams(up, other), windows(up, other)) is None
 
 
 def test_no_windows_need_no_plan() -> None:
-    assert increment(a_model(), upstreams(a_source()), {}) is None
+    assert plan_increment(a_model(), upstreams(a_source()), {}) is None
 
 
 def test_a_plan_is_serialisable_as_json() -> None:
@@ -450,9 +450,9 @@ def test_whatever_is_kept_a_window_is_followed_or_refused_by_name(kept: set[int]
     """From a version that is kept a table can always be followed; from one that is not, a table of rows never."""
     source = a_source(sorted({1, *kept}), format_version=2)
     if source.version.sequence == start:
-        assert increment(a_model(), upstreams(source), windows(source, start=v(start))) is None
+        assert plan_increment(a_model(), upstreams(source), windows(source, start=v(start))) is None
     elif start in {1, *kept}:
-        assert increment(a_model(), upstreams(source), windows(source, start=v(start))) is not None
+        assert plan_increment(a_model(), upstreams(source), windows(source, start=v(start))) is not None
     else:
         assert refused(a_model(), source, v(start))[0] == "UPSTREAM_EXPIRED"
 
@@ -478,11 +478,11 @@ def test_a_query_is_analysed_once_for_all_that_ask_about_it(sql: str, monkeypatc
 
     def counted(text: str, *others: Any) -> Analysed:
         asked.append(text)
-        return analyse(text, *others)
+        return analyse_query(text, *others)
 
-    monkeypatch.setattr(increments, "analyse", counted)
+    monkeypatch.setattr(increments, "analyse_query", counted)
     model, sources = a_model(f"{sql} -- once"), (keyed(a_source()), keyed(a_source(name=OTHER)))
-    for ask in (increment, lambda *given: check_maintained(*given[:2]), lambda *given: is_keyed(*given[:2])):
+    for ask in (plan_increment, lambda *given: check_maintained(*given[:2]), lambda *given: is_keyed(*given[:2])):
         with suppress(NotMaintained):
             ask(model, upstreams(*sources), windows(*sources))
     assert len(asked) == 1
@@ -492,7 +492,7 @@ def test_a_query_is_analysed_once_for_all_that_ask_about_it(sql: str, monkeypatc
 
 def test_the_analysis_reads_names_as_the_models_own_schema_completes_them() -> None:
     near = a_source(name=TableName("lake", "dwd", "near"))
-    analysed, key = analysis(a_model("select id from near"), upstreams(near))
+    analysed, key = analyse_model(a_model("select id from near"), upstreams(near))
     assert analysed.outputs == (("id", key[0]),)
 
 
@@ -526,6 +526,6 @@ def test_a_plain_table_proves_no_key() -> None:
 
 def test_an_increment_tells_it_of_its_own_query() -> None:
     found = upstreams(keyed(a_source()))
-    known = increment(a_model(), found, {str(UP): Window(str(UP), READ, v(2))})
+    known = plan_increment(a_model(), found, {str(UP): Window(str(UP), READ, v(2))})
     assert known is not None
     assert is_keyed(a_model("select place as id from ods.up"), found, known)

@@ -9,7 +9,7 @@ from arctic_runtime.model.expiry import Age, AppendedFile, ExpireSnapshots, Land
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Retention
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.landing import describe_landing, landing_expiry
+from arctic_runtime.plan.landing import describe_landing, plan_landing_expiry
 from arctic_runtime.thresholds import ChangelogThresholds
 
 TABLE = TableName("lake", "raw", "events")
@@ -42,14 +42,14 @@ def a_state(*seconds: int, kept: int = 0, **parts: object) -> LandingState:
 def test_files_go_that_are_old_and_read_by_all(
     readers: dict[str, Version | None], gone: list[str], waits: tuple[str, ...]
 ) -> None:
-    plan = landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, readers, 10_500, LIMITS)
+    plan = plan_landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, readers, 10_500, LIMITS)
     assert [file.path for file in (plan.delete.files if plan.delete else ())] == gone
     assert plan.waits_for == waits
     assert plan.unread == tuple(name for name, offset in readers.items() if offset is None)
 
 
 def test_snapshots_go_up_to_the_one_that_a_reader_goes_on_from() -> None:
-    plan = landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, {"a": v(3)}, 10_500, LIMITS)
+    plan = plan_landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, {"a": v(3)}, 10_500, LIMITS)
     assert plan.expire == ExpireSnapshots(TABLE, (101, 102))
     assert [(of.snapshot, of.reason) for of in plan.kept] == [(103, "a has read up to it")]
     assert describe_landing(plan, "gone") == [
@@ -63,21 +63,21 @@ def test_snapshots_go_up_to_the_one_that_a_reader_goes_on_from() -> None:
 def test_a_snapshot_that_was_the_newest_stays_for_who_began_to_read_it_then(
     now: int, gone: ExpireSnapshots | None
 ) -> None:
-    assert landing_expiry(a_state(1, 9), WEEK, {"a": None}, now, LIMITS).expire == gone
+    assert plan_landing_expiry(a_state(1, 9), WEEK, {"a": None}, now, LIMITS).expire == gone
 
 
 def test_the_times_of_commits_are_known_when_others_have_expired_their_snapshots() -> None:
     state = a_state(1, 2, 3, 8, 9, kept=4)
-    assert landing_expiry(state, WEEK, {}, 10_500, LIMITS).delete is None
-    earlier = landing_expiry(a_state(1, 2, 3, 8), WEEK, {}, 9_500, LIMITS)
+    assert plan_landing_expiry(state, WEEK, {}, 10_500, LIMITS).delete is None
+    earlier = plan_landing_expiry(a_state(1, 2, 3, 8), WEEK, {}, 9_500, LIMITS)
     assert earlier.ages == (Age(2, 2000), Age(4, 8000))
-    later = landing_expiry(a_state(1, 2, 3, 8, 9, kept=4, ages=earlier.ages), WEEK, {}, 10_500, LIMITS)
+    later = plan_landing_expiry(a_state(1, 2, 3, 8, 9, kept=4, ages=earlier.ages), WEEK, {}, 10_500, LIMITS)
     assert later.delete is not None
     assert (later.delete.until, [file.path for file in later.delete.files]) == (Age(2, 2000), ["f1", "f2"])
     assert later.ages == (Age(2, 2000), Age(4, 8000))
 
 
 def test_a_table_without_ages_is_kept() -> None:
-    assert landing_expiry(a_state(1, 2), Retention(versions_seconds=3), {}, 10_000, LIMITS).delete is None
+    assert plan_landing_expiry(a_state(1, 2), Retention(versions_seconds=3), {}, 10_000, LIMITS).delete is None
     with pytest.raises(ConfigError, match="nothing can expire"):
-        landing_expiry(a_state(1, 2), Retention(), {}, 10_000, LIMITS)
+        plan_landing_expiry(a_state(1, 2), Retention(), {}, 10_000, LIMITS)

@@ -8,11 +8,11 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Compaction, Retention
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 
 
 def configured(**keys: Any) -> Any:
-    return configure({"primary_key": "id", **keys}, "m")
+    return read_configuration({"primary_key": "id", **keys}, "m")
 
 
 @pytest.mark.parametrize(

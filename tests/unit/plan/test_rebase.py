@@ -18,7 +18,7 @@ from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version, Window, encode_versions
 from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.rebase import Rebase, rebase
+from arctic_runtime.plan.rebase import Rebase, plan_rebase
 
 A, B = "lake.ods.a", "lake.ods.b"
 SQL = f"select id, v, at from `changes({A})` union all select id, v, at from `changes({B})`"
@@ -52,7 +52,7 @@ def windows(start: Reads, end: Reads) -> dict[str, Window]:
 def found(then: Reads, theirs: Reads, own: Reads, model: Model | None = None, **run: Any) -> Rebase | None:
     first = a_run(1, then, mode="create")
     decision = Decision("incremental", "CHANGES", windows(then, own))
-    return rebase(model or a_model(), a_log(first), a_log(first, a_run(2, theirs, **run)), decision, SUMMARY)
+    return plan_rebase(model or a_model(), a_log(first), a_log(first, a_run(2, theirs, **run)), decision, SUMMARY)
 
 
 def test_a_run_of_another_flow_leaves_all_that_this_one_read() -> None:
@@ -113,12 +113,12 @@ def test_other_columns_and_a_lost_head_make_a_run_start_again() -> None:
     first, second = a_run(1, {A: 1}, mode="create"), a_run(2, {A: 2})
     decision = Decision("incremental", "CHANGES", windows({A: 1}, {A: 3}))
     then, now = a_log(first), a_log(first, second)
-    assert rebase(a_model(), then, now, decision, SUMMARY) is not None
+    assert plan_rebase(a_model(), then, now, decision, SUMMARY) is not None
     wider = replace(now, columns=(*now.columns, Column("v", "int")))
     for other in (wider, replace(now, uuid="another"), a_log(second), then):
-        assert rebase(a_model(), then, other, decision, SUMMARY) is None
+        assert plan_rebase(a_model(), then, other, decision, SUMMARY) is None
     full = replace(decision, mode="full")
-    assert rebase(a_model(), then, now, full, SUMMARY) is None
+    assert plan_rebase(a_model(), then, now, full, SUMMARY) is None
 
 
 Event = tuple[int, int, int]

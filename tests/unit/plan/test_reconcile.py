@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.layout import layout_text
+from arctic_runtime.model.layout import format_layout
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CURRENT_VIEW, KEEP, LAYOUT, REPAIRED, RUN
 from arctic_runtime.model.state import (
@@ -40,7 +40,7 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
-from arctic_runtime.plan.reconcile import reconcile, relaxation, stale_branches
+from arctic_runtime.plan.reconcile import compute_merge_relaxation, plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 
 MERGE, EXPIRY = MergeThresholds(), ExpiryThresholds()
@@ -79,7 +79,7 @@ def every(seconds: float, count: int = 10) -> list[Commit]:
 def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with() -> None:
     """The base is one that a merge takes 20 seconds for."""
     rows = 20 * MERGE.merged_rows_per_second
-    found = [relaxation(rows, every(seconds), MERGE) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
+    found = [compute_merge_relaxation(rows, every(seconds), MERGE) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
     assert found[:2] == [1.0, 1.0]
     assert 1.0 < found[2] < 1.05
     assert found[3:] == [2.0, 4.0, MERGE.longest_wait_factor]
@@ -87,14 +87,14 @@ def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with(
 
 @pytest.mark.parametrize("pending", [[], every(1, 1), every(0), list(reversed(every(1)))])
 def test_where_times_tell_nothing_as_much_may_wait_as_ever(pending: list[Commit]) -> None:
-    assert relaxation(10**9, pending, MERGE) == 1.0
+    assert compute_merge_relaxation(10**9, pending, MERGE) == 1.0
 
 
 @pytest.mark.parametrize(("seconds", "folds"), [(60, True), (5, False)])
 def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: float, folds: bool) -> None:
     for commits, expected in ((MERGE.unmerged_commits, folds), (2 * MERGE.unmerged_commits, True)):
         log = ChangeTableState("log", COLUMNS, (a_log(5).commits[0], *every(seconds, commits)), {})
-        (step,) = reconcile(ON_READ, TableState(log, a_base(v(1), 20 * MERGE.merged_rows_per_second)), MERGE)
+        (step,) = plan_reconciliation(ON_READ, TableState(log, a_base(v(1), 20 * MERGE.merged_rows_per_second)), MERGE)
         assert isinstance(step, MergeBase if expected else ReplaceView)
 
 
@@ -110,32 +110,32 @@ def test_a_table_under_pressure_is_merged_later_and_in_the_end_it_is(seconds: fl
     ids=["nothing there", "no snapshot", "just created", "no run yet"],
 )
 def test_before_the_first_run_nothing_follows(model: Model, state: TableState) -> None:
-    assert reconcile(model, state, MERGE) == ()
+    assert plan_reconciliation(model, state, MERGE) == ()
 
 
 @MODELS
 def test_a_missing_base_is_made_from_all_changes(model: Model) -> None:
-    assert reconcile(model, TableState(a_log(0, 5, 0, 3, 0)), MERGE) == (CreateBase(model.base, v(4), 80),)
+    assert plan_reconciliation(model, TableState(a_log(0, 5, 0, 3, 0)), MERGE) == (CreateBase(model.base, v(4), 80),)
 
 
 @MODELS
 def test_a_run_without_rows_makes_an_empty_base(model: Model) -> None:
-    assert reconcile(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
+    assert plan_reconciliation(model, TableState(a_log(0, 0)), MERGE) == (CreateBase(model.base, v(1), 0),)
 
 
 def test_a_base_merged_on_write_is_merged_as_soon_as_it_is_behind() -> None:
-    steps = reconcile(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))), MERGE)
+    steps = plan_reconciliation(ON_WRITE, TableState(a_log(5, 1, 0, 1), a_base(v(1))), MERGE)
     assert steps == (MergeBase(TABLE, expected=7, start=v(1), end=v(4), commits=2),)
 
 
 @pytest.mark.parametrize("log", [a_log(5), a_log(5, 0, 0)])
 def test_where_nothing_is_behind_nothing_is_done(log: ChangeTableState) -> None:
-    assert reconcile(ON_WRITE, TableState(log, a_base(v(1))), MERGE) == ()
-    assert reconcile(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1)), MERGE) == ()
+    assert plan_reconciliation(ON_WRITE, TableState(log, a_base(v(1))), MERGE) == ()
+    assert plan_reconciliation(ON_READ, TableState(log, a_base(v(1)), a_view(7, 1, 1)), MERGE) == ()
 
 
 def test_a_base_ahead_of_what_was_observed_is_left_alone() -> None:
-    assert reconcile(ON_WRITE, TableState(a_log(5), a_base(v(2))), MERGE) == ()
+    assert plan_reconciliation(ON_WRITE, TableState(a_log(5), a_base(v(2))), MERGE) == ()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     rows: list[int], base_rows: int, folds: bool
 ) -> None:
     assert MERGE.unmerged_share == 0.25
-    (step,) = reconcile(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
+    (step,) = plan_reconciliation(ON_READ, TableState(a_log(5, *rows), a_base(v(1), base_rows)), MERGE)
     assert isinstance(step, MergeBase if folds else ReplaceView)
     assert step.commits == len([n for n in rows if n])
 
@@ -172,7 +172,7 @@ def test_a_table_merged_on_read_is_merged_when_reading_would_cost_more(
     ids=["missing", "old base", "old start", "old head", "a column less", "a column renamed"],
 )
 def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewState | None) -> None:
-    steps = reconcile(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view), MERGE)
+    steps = plan_reconciliation(ON_READ, TableState(a_log(5, 1, 1), a_base(v(1)), view), MERGE)
     assert steps == (ReplaceView(TABLE, base_snapshot=7, merged=v(1), head=v(3), commits=2),)
 
 
@@ -180,21 +180,26 @@ def test_a_view_is_replaced_when_any_of_its_pins_or_columns_is_old(view: ViewSta
 @pytest.mark.parametrize("merged", [None, Version("dropped", 101, 1)], ids=["not said", "of another table"])
 def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, merged: Version | None) -> None:
     with pytest.raises(CorruptState, match="does not record which version") as raised:
-        reconcile(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
+        plan_reconciliation(model, TableState(a_log(5, 1), a_base(merged)), MERGE)
     assert "drop the base" in str(raised.value)
 
 
 def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
     view, table = ConflictingRelation(TABLE, "view"), ConflictingRelation(TABLE, "table")
     create = CreateBase(TABLE, v(1), 50)
-    assert reconcile(ON_WRITE, TableState(a_log(5), conflicting=view), MERGE) == (DropConflictingRelation(view), create)
-    assert reconcile(ON_WRITE, TableState(a_log(5), conflicting=table), MERGE) == (
+    assert plan_reconciliation(ON_WRITE, TableState(a_log(5), conflicting=view), MERGE) == (
+        DropConflictingRelation(view),
+        create,
+    )
+    assert plan_reconciliation(ON_WRITE, TableState(a_log(5), conflicting=table), MERGE) == (
         CreateBase(TABLE, v(1), 50, replaces=True),
     )
-    assert reconcile(ON_READ, TableState(a_log(5), conflicting=table), MERGE) == (CreateBase(TABLE.base, v(1), 50),)
-    steps = reconcile(ON_READ, TableState(a_log(5), a_base(v(1)), conflicting=table), MERGE)
+    assert plan_reconciliation(ON_READ, TableState(a_log(5), conflicting=table), MERGE) == (
+        CreateBase(TABLE.base, v(1), 50),
+    )
+    steps = plan_reconciliation(ON_READ, TableState(a_log(5), a_base(v(1)), conflicting=table), MERGE)
     assert steps == (DropConflictingRelation(table), ReplaceView(TABLE, 7, v(1), v(1), 0))
-    assert reconcile(ON_WRITE, TableState(a_log(0, run=False), conflicting=view), MERGE) == ()
+    assert plan_reconciliation(ON_WRITE, TableState(a_log(0, run=False), conflicting=view), MERGE) == ()
 
 
 # Branches.
@@ -206,11 +211,11 @@ def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model:
     log = a_log(5, 0, later)
     repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
     log = replace(log, commits=(log.commits[0], repair, log.commits[2]))
-    (create,) = reconcile(model, TableState(log, a_base(v(1))), MERGE)
+    (create,) = plan_reconciliation(model, TableState(log, a_base(v(1))), MERGE)
     assert isinstance(create, CreateBase)
     assert (create.table, create.version, create.replaces) == (model.base, v(3 if later else 2), True)
     view = a_view(7, create.version.sequence, create.version.sequence) if model is ON_READ else None
-    assert reconcile(model, TableState(log, a_base(create.version), view), MERGE) == ()
+    assert plan_reconciliation(model, TableState(log, a_base(create.version), view), MERGE) == ()
 
 
 def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
@@ -220,12 +225,12 @@ def test_branches_of_both_tables_that_were_abandoned_are_dropped() -> None:
     log = ChangeTableState("log", COLUMNS, (Commit(v(2), None, "append", 1, 1, {}, 0),), {}, *refs)
     state = TableState(log, base)
     expected = tuple(DropBranches(table, ("arctic_a",)) for table in (TABLE.changes, TABLE))
-    assert stale_branches(ON_WRITE, state, LONG_AFTER, EXPIRY) == expected
-    assert stale_branches(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc), EXPIRY) == ()
+    assert plan_branch_cleanup(ON_WRITE, state, LONG_AFTER, EXPIRY) == expected
+    assert plan_branch_cleanup(ON_WRITE, state, datetime.datetime.fromtimestamp(1, datetime.timezone.utc), EXPIRY) == ()
 
 
 def test_without_relations_there_are_no_branches() -> None:
-    assert stale_branches(ON_WRITE, TableState(), LONG_AFTER, EXPIRY) == ()
+    assert plan_branch_cleanup(ON_WRITE, TableState(), LONG_AFTER, EXPIRY) == ()
 
 
 # The whole, as a toy: what the steps do to a log, a base and a view, interleaved with crashes and races.
@@ -319,7 +324,7 @@ _events = st.lists(st.one_of(_commits, st.sampled_from(["observe", "act", "crash
 def reconciled(toy: Toy, model: Model) -> None:
     """As a run does it: observe, perform, observe again, until nothing is left."""
     for _ in range(4):
-        steps = reconcile(model, toy.observe(), MERGE)
+        steps = plan_reconciliation(model, toy.observe(), MERGE)
         if not steps:
             return
         for step in steps:
@@ -330,10 +335,10 @@ def reconciled(toy: Toy, model: Model) -> None:
 
 def test_what_waits_on_read_is_merged_when_asked_for() -> None:
     state = TableState(a_log(5, 1, 0), a_base(v(1)), a_view(7, 1, 2))
-    assert reconcile(ON_READ, state, MERGE) == ()
-    assert reconcile(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
+    assert plan_reconciliation(ON_READ, state, MERGE) == ()
+    assert plan_reconciliation(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 1),)
     merged = TableState(a_log(5, 1), a_base(v(2), snapshot=8), a_view(8, 2, 2))
-    assert reconcile(ON_READ, merged, MERGE, fold=True) == ()
+    assert plan_reconciliation(ON_READ, merged, MERGE, fold=True) == ()
 
 
 def test_where_versions_are_gone_one_commit_stands_for_several() -> None:
@@ -350,8 +355,8 @@ def test_where_every_change_is_kept_one_commit_stands_for_several() -> None:
     every = replace(log, properties={**log.properties, KEEP: "all"})
     assert (every.count_after(None), every.count_after(v(1)), every.count_after(v(2))) == (2, 2, 0)
     state = TableState(every, a_base(v(1)), a_view(7, 1, 1))
-    assert reconcile(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 2),)
-    (view,) = reconcile(ON_READ, state, MERGE)
+    assert plan_reconciliation(ON_READ, state, MERGE, fold=True) == (MergeBase(ON_READ.base, 7, v(1), v(2), 2),)
+    (view,) = plan_reconciliation(ON_READ, state, MERGE)
     assert isinstance(view, ReplaceView)
     assert view.commits == 2
 
@@ -361,8 +366,8 @@ def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_o
     """Iceberg takes no table back to an older format version, not by replacing it either."""
     older = replace(model, config=replace(model.config, format_version=2))
     for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropTable", "CreateBase"])):
-        base = replace(a_base(v(1)), properties={LAYOUT: layout_text(then.config)})
-        found = reconcile(now, TableState(a_log(5), base), MERGE)
+        base = replace(a_base(v(1)), properties={LAYOUT: format_layout(then.config)})
+        found = plan_reconciliation(now, TableState(a_log(5), base), MERGE)
         assert [type(step).__name__ for step in found] == steps
         assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
 
@@ -371,13 +376,13 @@ def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_ma
     older = replace(ON_WRITE, config=replace(ON_WRITE.config, format_version=2))
     conflicting = ConflictingRelation(TABLE, "table")
     steps = (DropConflictingRelation(conflicting), CreateBase(TABLE, v(1), 50))
-    assert reconcile(older, TableState(a_log(5), conflicting=conflicting), MERGE) == steps
+    assert plan_reconciliation(older, TableState(a_log(5), conflicting=conflicting), MERGE) == steps
 
 
 def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
     log = a_log(0, 5, 3)
     told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
-    (step,) = reconcile(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
+    (step,) = plan_reconciliation(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
     assert step == CreateBase(TABLE, v(3), 12_345)
 
 
@@ -390,7 +395,7 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
     for event in events:
         match event:
             case "observe":
-                planned.extend(reconcile(model, toy.observe(), MERGE))
+                planned.extend(plan_reconciliation(model, toy.observe(), MERGE))
             case "act" if planned:
                 with contextlib.suppress(LostRace):
                     toy.perform(planned.pop(chance.randrange(len(planned))))
@@ -404,28 +409,30 @@ def test_settling_converges_to_the_log_after_any_crash_and_any_race(model: Model
         toy.check_readers()
     reconciled(toy, model)
     assert toy.read(model) == toy.truth(len(toy.log))
-    assert reconcile(model, toy.observe(), MERGE) == ()
+    assert plan_reconciliation(model, toy.observe(), MERGE) == ()
 
 
 def test_a_base_whose_run_died_before_it_set_the_write_order_gets_it() -> None:
     """Only where the base is laid out as the model says: `continue` leaves another layout as it is."""
     sorted_by = replace(ON_WRITE, config=replace(ON_WRITE.config, sort_key=("value",)))
-    laid_out = {LAYOUT: layout_text(sorted_by.config)}
+    laid_out = {LAYOUT: format_layout(sorted_by.config)}
     base = replace(a_base(v(1)), properties=laid_out, has_write_order=False)
-    assert reconcile(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
-    assert reconcile(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
-    assert reconcile(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()
+    assert plan_reconciliation(sorted_by, TableState(a_log(1), base), MERGE) == (SetWriteOrder(sorted_by.base),)
+    assert plan_reconciliation(sorted_by, TableState(a_log(1), replace(base, has_write_order=True)), MERGE) == ()
+    assert (
+        plan_reconciliation(ON_WRITE, TableState(a_log(1), replace(a_base(v(1)), has_write_order=False)), MERGE) == ()
+    )
 
 
 def test_a_merge_that_is_left_to_others_waits_as_long_as_a_view_can_show_what_is_not_merged() -> None:
     log, base = a_log(5, *[100] * 50), a_base(v(1), 10)
-    assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE)[0], MergeBase)
-    assert isinstance(reconcile(ON_READ, TableState(log, base), MERGE, defer=True)[0], ReplaceView)
-    assert isinstance(reconcile(ON_WRITE, TableState(log, base), MERGE, defer=True)[0], MergeBase)
+    assert isinstance(plan_reconciliation(ON_READ, TableState(log, base), MERGE)[0], MergeBase)
+    assert isinstance(plan_reconciliation(ON_READ, TableState(log, base), MERGE, defer=True)[0], ReplaceView)
+    assert isinstance(plan_reconciliation(ON_WRITE, TableState(log, base), MERGE, defer=True)[0], MergeBase)
 
 
 VIEWED = Model(TABLE, "select 1", ModelConfig(("id", "_valid_from"), hash_key="id", history="scd2", current_view=True))
-CURRENT, FORMER = TABLE.sibling(f"{TABLE.name}_current"), TABLE.sibling("former")
+CURRENT, FORMER = TABLE.with_name(f"{TABLE.name}_current"), TABLE.with_name("former")
 CREATE = ReplaceCurrentView(CURRENT, TABLE)
 
 
@@ -459,5 +466,5 @@ def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_shoul
     """Nothing of another's is dropped or replaced."""
     model = replace(VIEWED, config=replace(VIEWED.config, current_view=view))
     log = replace(a_log(5), properties={CURRENT_VIEW: noted} if noted else {})
-    base = replace(a_base(v(1)), properties={LAYOUT: layout_text(model.config)})
-    assert reconcile(model, TableState(log, base, current_views=found), MERGE) == steps
+    base = replace(a_base(v(1)), properties={LAYOUT: format_layout(model.config)})
+    assert plan_reconciliation(model, TableState(log, base, current_views=found), MERGE) == steps

@@ -12,8 +12,8 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.model.types import array_text, struct_text
-from arctic_runtime.plan.schema import check_query, plan_schema, plan_sequence, stored_type
+from arctic_runtime.model.types import format_array_type, format_struct_type
+from arctic_runtime.plan.schema import check_query, plan_schema, plan_sequence, to_stored_type
 
 POLICIES = ("append_new_columns", "sync_all_columns", "ignore", "fail")
 ID, TS, AMOUNT = Column("id", "bigint"), Column("ts", "timestamp"), Column("amount", "decimal(10,2)")
@@ -165,8 +165,8 @@ def test_after_its_change_a_table_fits_its_query(policy: Any, table, query) -> N
     ],
 )
 def test_a_type_is_what_iceberg_keeps_it_as_at_any_depth(spark: str, iceberg: str) -> None:
-    assert stored_type(spark) == iceberg
-    assert stored_type(iceberg) == iceberg
+    assert to_stored_type(spark) == iceberg
+    assert to_stored_type(iceberg) == iceberg
 
 
 def test_a_plain_query_makes_a_table() -> None:
@@ -229,14 +229,14 @@ def test_what_iceberg_cannot_keep_has_to_be_cast(kind: str) -> None:
 
 @pytest.mark.parametrize("field", ["a b", "a`b", "map<", "订单", "a:int>) or true --", "tinyint,b:int"])
 def test_nested_fields_have_any_name_that_can_be_quoted(field: str) -> None:
-    kind = array_text(struct_text([(field, "int")]))
+    kind = format_array_type(format_struct_type([(field, "int")]))
     check_query(a_model(), (ID, Column("v", kind)), (ID, Column("v", kind)))
-    assert stored_type(kind) == kind
+    assert to_stored_type(kind) == kind
 
 
 @pytest.mark.parametrize("field", ["a${b}", "", "a\x00"])
 def test_a_nested_name_that_spark_would_change_is_refused(field: str) -> None:
-    kind = array_text(struct_text([(field, "int")]))
+    kind = format_array_type(format_struct_type([(field, "int")]))
     assert f"a field named {field!r}, which can't be written in SQL" in refusal(a_model(), ID, Column("v", kind))
 
 

@@ -24,9 +24,9 @@ from arctic_runtime.model.hash_tree import HashNode
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.compaction import compaction, describe_plan, done_by
-from arctic_runtime.plan.hash_trees import bucket_counts, in_tree, main_depth, units
-from arctic_runtime.plan.split import NO_TREE, SIDE_BY_SIDE, split
+from arctic_runtime.plan.compaction import describe_plan, list_rewritten_groups, plan_file_compaction
+from arctic_runtime.plan.hash_trees import compute_main_depth, is_in_tree, list_bucket_counts, list_units
+from arctic_runtime.plan.split import NO_TREE, SIDE_BY_SIDE, plan_split
 from arctic_runtime.thresholds import Thresholds
 
 LIMITS = Thresholds()
@@ -62,7 +62,7 @@ def level(depth: int, size: float, **sizes: float) -> list[FileGroup]:
 def moved(table: TableFiles, model: Model = MODEL) -> list[tuple[str, list[str], int, int]]:
     """Direction, nodes, their new depth and that of what is written next."""
     found = []
-    for step in split(model, table, LIMITS).steps:
+    for step in plan_split(model, table, LIMITS).steps:
         assert isinstance(step, ResizeBuckets)
         found.append(
             (step.direction, [of.partition[-1].value or "" for of in step.nodes], step.depth, step.default_depth)
@@ -75,7 +75,7 @@ def with_config(**config: Any) -> Model:
 
 
 def test_a_node_over_its_limit_splits_into_its_two_children_alone() -> None:
-    (step,) = split(MODEL, lying(*level(4, 100, n3=300)), LIMITS).steps
+    (step,) = plan_split(MODEL, lying(*level(4, 100, n3=300)), LIMITS).steps
     assert isinstance(step, ResizeBuckets)
     assert (step.direction, step.depth, step.default_depth, step.bytes) == ("split", 5, 4, 300 * MIB)
     assert [str(of) for of in step.nodes] == ["bucket(16, id) = 3"]
@@ -90,7 +90,7 @@ def test_a_node_that_outgrew_its_limit_by_far_goes_so_deep_that_it_is_not_split_
 
 
 def test_nodes_within_their_limit_stay_and_the_plan_says_why() -> None:
-    plan = split(MODEL, lying(*level(2, 256)), LIMITS)
+    plan = plan_split(MODEL, lying(*level(2, 256)), LIMITS)
     assert plan.steps == ()
     assert [left.reason for left in plan.left] == [
         "268,435,456 bytes, within 268,435,456, and too many to be put together"
@@ -107,7 +107,7 @@ def test_a_whole_level_splits_at_once_where_all_are_about_to_outgrow_their_limit
 
 def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it_was_left() -> None:
     table = lying(*level(4, 250, n9=300))
-    plan = split(MODEL, table, LIMITS)
+    plan = plan_split(MODEL, table, LIMITS)
     assert [len(step.nodes) for step in plan.steps if isinstance(step, ResizeBuckets)] == [4, 4, 4, 3, 1]
     assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, ResizeBuckets))
     first = plan.steps[0]
@@ -115,7 +115,9 @@ def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it
     rest = [of for of in table.nodes if of not in first.nodes]
     children = [node(5, i, 125) for i in (0, 1, 2, 3, 16, 17, 18, 19)]
     again = [
-        step.nodes for step in split(MODEL, lying(*rest, *children), LIMITS).steps if isinstance(step, ResizeBuckets)
+        step.nodes
+        for step in plan_split(MODEL, lying(*rest, *children), LIMITS).steps
+        if isinstance(step, ResizeBuckets)
     ]
     assert again == [step.nodes for step in plan.steps[1:] if isinstance(step, ResizeBuckets)]
 
@@ -124,17 +126,17 @@ def test_partitions_have_depths_of_their_own() -> None:
     """What is written next comes as deep as most of the table lies."""
     small = [node(1, i, 20, day="2024-01-01") for i in range(2)]
     large = [node(1, i, 500, day="2024-01-02") for i in range(2)]
-    (step,) = split(MODEL, lying(*small, *large), LIMITS).steps
+    (step,) = plan_split(MODEL, lying(*small, *large), LIMITS).steps
     assert isinstance(step, ResizeBuckets)
     assert (step.nodes, step.depth, step.default_depth) == (tuple(large), 3, 3)
     many = [node(1, i, 120, day=f"2023-01-{day:02}") for i in range(2) for day in range(1, 31)]
-    (step,) = split(MODEL, lying(*many, *small, *large), LIMITS).steps
+    (step,) = plan_split(MODEL, lying(*many, *small, *large), LIMITS).steps
     assert isinstance(step, ResizeBuckets)
     assert (step.depth, step.default_depth) == (3, 1)
 
 
 def test_a_node_whose_rows_share_a_hash_is_not_split_over_and_over() -> None:
-    plan = split(MODEL, lying(node(2, 1, 500), node(2, 0, 10), node(2, 2, 10)), LIMITS)
+    plan = plan_split(MODEL, lying(node(2, 1, 500), node(2, 0, 10), node(2, 2, 10)), LIMITS)
     assert plan.steps == ()
     (reason,) = [left.reason for left in plan.left if left.node.partition[0].value == "1"]
     assert "few values of the hash key" in reason
@@ -144,7 +146,7 @@ def test_a_node_whose_rows_share_a_hash_is_not_split_over_and_over() -> None:
 
 
 def test_there_are_no_more_nodes_than_can_be() -> None:
-    plan = split(MODEL, lying(*[node(16, i, 300) for i in range(2)], node(16, 2**15, 300)), LIMITS)
+    plan = plan_split(MODEL, lying(*[node(16, i, 300) for i in range(2)], node(16, 2**15, 300)), LIMITS)
     assert plan.steps == ()
     assert "no more than 65536 nodes" in plan.left[0].reason
 
@@ -154,20 +156,20 @@ def test_there_are_no_more_nodes_than_can_be() -> None:
 
 def test_files_of_several_depths_are_one_unit_that_lies_where_most_of_it_is() -> None:
     table = lying(node(1, 0, 10), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
-    found = units(table, "id")
+    found = list_units(table, "id")
     assert found is not None
     assert [(unit.top, unit.depth, unit.spec, len(unit.nodes), unit.is_mixed) for unit in found] == [
         (HashNode(1, 0), 2, 2, 3, True),
         (HashNode(1, 1), 1, 1, 1, False),
     ]
     assert found[0].largest == 105 * MIB
-    assert bucket_counts(found) == (2, 4)
-    assert main_depth([(1, 5), (2, 5)]) == 2
+    assert list_bucket_counts(found) == (2, 4)
+    assert compute_main_depth([(1, 5), (2, 5)]) == 2
 
 
 def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_next_rewriting() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
-    steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
+    steps = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     (step,) = [step for step in steps if isinstance(step, RewriteFiles)]
     assert (step.way, step.spec, step.buckets, step.files) == ("join", 2, (2, 4), 20)
     assert len(step.nodes) == 3
@@ -175,14 +177,14 @@ def test_what_merges_write_into_a_split_node_goes_down_to_its_children_with_the_
 
 def test_what_merges_write_below_a_node_that_was_not_split_comes_up_to_it() -> None:
     table = lying(node(1, 0, 100), node(2, 0, *[1] * 9), node(2, 2, *[1] * 9), node(1, 1, 50), depth=2)
-    (step,) = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
+    (step,) = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     assert isinstance(step, RewriteFiles)
     assert (step.spec, step.files, len(step.nodes)) == (1, 18, 3)
 
 
 def test_nodes_of_different_depths_never_share_a_commit() -> None:
     table = lying(node(1, 0, *[1] * 20), node(2, 1, *[1] * 20), node(2, 3, *[1] * 20))
-    steps = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
+    steps = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
     assert [(step.spec, len(step.nodes)) for step in steps if isinstance(step, RewriteFiles)] == [(1, 1), (2, 2)]
 
 
@@ -191,15 +193,20 @@ def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_t
     table = lying(node(0, 0, 100), *[node(5, i, 1) for i in range(32)])
     performed: list[CompactionStep] = []
     for _ in range(2):
-        (step,) = compaction(MODEL, TableState(), [table], "minor", LIMITS, done_by(performed)).steps
+        (step,) = plan_file_compaction(
+            MODEL, TableState(), [table], "minor", LIMITS, list_rewritten_groups(performed)
+        ).steps
         performed.append(step)
-    assert compaction(MODEL, TableState(), [table], "minor", LIMITS, done_by(performed)).steps == ()
+    assert (
+        plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS, list_rewritten_groups(performed)).steps
+        == ()
+    )
 
 
 def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
     table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
-    performed = compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert done_by(performed) == {table.place(of) for of in table.nodes}
+    performed = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
+    assert list_rewritten_groups(performed) == {table.locate_group(of) for of in table.nodes}
 
 
 # Putting nodes together
@@ -226,7 +233,9 @@ def test_a_partition_is_put_together_alone_only_when_asked_for() -> None:
     assert planned(table, "auto") == planned(table, "major") == []
     (step,) = planned(table, "full")
     assert (step.nodes, step.depth, step.default_depth) == (tuple(small), 0, 3)
-    assert [len(step.nodes) for step in split(MODEL, table, LIMITS).steps if isinstance(step, ResizeBuckets)] == [8]
+    assert [len(step.nodes) for step in plan_split(MODEL, table, LIMITS).steps if isinstance(step, ResizeBuckets)] == [
+        8
+    ]
     middle = [node(3, i, 6, day=f"2024-02-0{day}") for i in range(8) for day in (1, 2)]
     more = [node(3, i, 1, day="2024-02-03") for i in range(8)]
     steps = planned(lying(*small, *large, *middle, *more), "full")
@@ -246,14 +255,16 @@ def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> N
 
 def planned(table: TableFiles, mode: CompactionMode) -> list[ResizeBuckets]:
     return [
-        step for step in compaction(MODEL, TableState(), [table], mode, LIMITS).steps if isinstance(step, ResizeBuckets)
+        step
+        for step in plan_file_compaction(MODEL, TableState(), [table], mode, LIMITS).steps
+        if isinstance(step, ResizeBuckets)
     ]
 
 
 @pytest.mark.parametrize("mode", ["auto", "major", "full"])
 def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(mode: CompactionMode) -> None:
     table = lying(node(1, 0, *[10] * 30), node(1, 1, *[1] * 60))
-    steps = compaction(MODEL, TableState(), [table], mode, LIMITS).steps
+    steps = plan_file_compaction(MODEL, TableState(), [table], mode, LIMITS).steps
     assert [type(step) for step in steps] == [ResizeBuckets, RewriteFiles]
     assert [of for step in steps for of in getattr(step, "nodes", ())] == list(table.nodes)
 
@@ -272,8 +283,8 @@ def test_specs_that_are_no_depths_of_one_tree_are_left_alone() -> None:
         lying(node(1, 0, 300), replace(node(1, 1, 300), spec=5)),
         lying(node(1, 0, 300), node(2, 1, 300, day="2024-01-01")),
     ):
-        assert units(table, "id") is None
-        plan = split(MODEL, table, LIMITS)
+        assert list_units(table, "id") is None
+        plan = plan_split(MODEL, table, LIMITS)
         assert plan.steps == ()
         assert {left.reason for left in plan.left} == {SIDE_BY_SIDE}
 
@@ -285,26 +296,26 @@ def test_a_table_without_nodes_in_powers_of_two_is_not_split() -> None:
     )
     whole = TableFiles(TABLE, 7, (FileGroup(0, (), (DataFile(900 * MIB, 1),)),), MIB)
     for table, key in ((odd, "id"), (whole, None), (lying(*level(1, 300)), "other")):
-        assert not in_tree(table, key)
-        plan = split(with_config(hash_key=key), table, LIMITS)
+        assert not is_in_tree(table, key)
+        plan = plan_split(with_config(hash_key=key), table, LIMITS)
         assert plan.steps == ()
         assert {left.reason for left in plan.left} == {NO_TREE}
 
 
 def test_the_hash_key_is_found_in_whatever_case_it_is_written() -> None:
-    assert in_tree(lying(*level(1, 300)), "ID")
+    assert is_in_tree(lying(*level(1, 300)), "ID")
     assert len(moved(lying(*level(1, 300)), with_config(hash_key="ID"))) == 1
 
 
 def test_a_plan_tells_how_deep_and_why() -> None:
-    plan = split(MODEL, lying(*level(1, 10, n1=300)), LIMITS)
+    plan = plan_split(MODEL, lying(*level(1, 10, n1=300)), LIMITS)
     assert describe_plan(plan, LIMITS.reports) == [
         "to do: split 1 node(s) of lake.dwd.orders, 314,572,800 bytes, to 4 buckets: up to 314,572,800 bytes in a "
         "node, more than 268,435,456",
         "left alone: lake.dwd.orders, bucket(2, id) = 0: 10,485,760 bytes, within 268,435,456, and too many to be put "
         "together",
     ]
-    (step,) = split(MODEL, lying(*level(4, 1)), LIMITS).steps
+    (step,) = plan_split(MODEL, lying(*level(4, 1)), LIMITS).steps
     assert describe_compaction(step) == (
         "merge 16 node(s) of lake.dwd.orders, 16,777,216 bytes, to 1 buckets: together they have at most "
         "16,777,216 bytes"
@@ -328,12 +339,12 @@ def table_of(tree: dict[tuple[str, int, int], float]) -> TableFiles:
 
 def performed(table: TableFiles) -> TableFiles:
     """What the first step of a plan makes of a table whose rows are spread evenly."""
-    step = split(MODEL, table, LIMITS).steps[0]
+    step = plan_split(MODEL, table, LIMITS).steps[0]
     assert isinstance(step, ResizeBuckets)
     sizes: dict[tuple[str, int], float] = {}
     for of in step.nodes:
         place = HashNode(of.spec, int(of.partition[-1].value or 0))
-        goals = place.below(step.depth) if place.depth <= step.depth else (place.above(step.depth),)
+        goals = place.list_descendants(step.depth) if place.depth <= step.depth else (place.get_ancestor(step.depth),)
         for goal in goals:
             at = (of.partition[0].value or "", goal.index)
             sizes[at] = sizes.get(at, 0) + of.bytes / MIB / len(goals)
@@ -352,12 +363,12 @@ def performed(table: TableFiles) -> TableFiles:
 def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_not(tree: Any) -> None:
     table = table_of(tree)
     for _ in range(80):
-        if not split(MODEL, table, LIMITS).steps:
+        if not plan_split(MODEL, table, LIMITS).steps:
             break
         table = performed(table)
-    plan = split(MODEL, table, LIMITS)
+    plan = plan_split(MODEL, table, LIMITS)
     assert plan.steps == ()
-    found = units(table, "id")
+    found = list_units(table, "id")
     assert found is not None
     reasons = {id(left.node): left.reason for left in plan.left}
     for unit in found:
@@ -368,7 +379,7 @@ def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_
 @settings(max_examples=40)
 @given(tree=_trees)
 def test_no_two_steps_have_a_row_in_common(tree: Any) -> None:
-    steps = compaction(MODEL, TableState(), [table_of(tree)], "full", LIMITS).steps
+    steps = plan_file_compaction(MODEL, TableState(), [table_of(tree)], "full", LIMITS).steps
     taken = [
         (of.partition[0], HashNode(of.spec, int(of.partition[-1].value or 0)), place)
         for place, step in enumerate(steps)
@@ -376,4 +387,4 @@ def test_no_two_steps_have_a_row_in_common(tree: Any) -> None:
     ]
     for day, one, step in taken:
         for other_day, other, other_step in taken:
-            assert step == other_step or day != other_day or not one.meets(other)
+            assert step == other_step or day != other_day or not one.intersects(other)

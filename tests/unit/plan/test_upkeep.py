@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, Hours, UpkeepBudget, UpkeepState, scheduled
+from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, Hours, UpkeepBudget, UpkeepState, schedule_upkeep
 from arctic_runtime.thresholds import UpkeepThresholds
 
 LIMITS = UpkeepThresholds()
@@ -23,11 +23,11 @@ def due(name: str, waste: int = 0, size: int = 0, since: float = 0.0, schema: st
 
 
 def begun(found: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> list[str]:
-    return [of.table.name for of, waits in scheduled(found, state, budget or UpkeepBudget(), LIMITS) if not waits]
+    return [of.table.name for of, waits in schedule_upkeep(found, state, budget or UpkeepBudget(), LIMITS) if not waits]
 
 
 def reasons(found: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> dict[str, str]:
-    return {of.table.name: waits for of, waits in scheduled(found, state, budget or UpkeepBudget(), LIMITS)}
+    return {of.table.name: waits for of, waits in schedule_upkeep(found, state, budget or UpkeepBudget(), LIMITS)}
 
 
 def at(now: float, **given: object) -> UpkeepState:
@@ -95,7 +95,7 @@ def test_bytes_a_minute_are_not_exceeded_and_what_is_missing_is_told() -> None:
     found = [due("a", 9, 2 * GIB), due("b", 5, GIB)]
     state = at(0, allowances={None: allowance})
     assert reasons(found, state, UpkeepBudget(jobs=4)) == {"a": "", "b": "60 s for its bytes a minute"}
-    assert begun(found[1:], at(0, allowances={None: allowance.spent(2 * GIB).later(60)})) == ["b"]
+    assert begun(found[1:], at(0, allowances={None: allowance.spend_bytes(2 * GIB).accrue_until(60)})) == ["b"]
 
 
 def test_a_job_that_waits_for_bytes_is_not_overtaken_by_small_ones() -> None:
@@ -104,13 +104,13 @@ def test_a_job_that_waits_for_bytes_is_not_overtaken_by_small_ones() -> None:
 
 
 def test_a_job_larger_than_all_that_can_be_kept_begins_when_nothing_is_missing() -> None:
-    full = Allowance.full(GIB, 10, 0)
+    full = Allowance.build_full(GIB, 10, 0)
     assert begun([due("a", 1, 500 * GIB)], at(0, allowances={None: full})) == ["a"]
-    assert full.spent(500 * GIB).seconds_until(1) > 490 * 60
+    assert full.spend_bytes(500 * GIB).seconds_until(1) > 490 * 60
 
 
 def test_a_group_has_bytes_of_its_own() -> None:
-    allowances = {None: Allowance.full(GIB, 10, 0), "dws": Allowance(GIB // 10, 10, left=0, at=0)}
+    allowances = {None: Allowance.build_full(GIB, 10, 0), "dws": Allowance(GIB // 10, 10, left=0, at=0)}
     found = [due("a", 9, GIB, schema="dws"), due("b", 1, GIB)]
     assert begun(found, at(0, allowances=allowances), UpkeepBudget(jobs=4)) == ["b"]
 
@@ -127,13 +127,13 @@ def test_whatever_is_due_all_of_it_is_done_in_the_end(
     budget = UpkeepBudget(jobs, bytes_per_minute)
     waiting = {of.table: of for of in (due(f"t{at}", waste, size) for at, (waste, size, _) in enumerate(tables))}
     first = set(waiting)
-    allowance, spent, now = Allowance.full(bytes_per_minute, LIMITS.kept_minutes, 0.0), 0, 0.0
+    allowance, spent, now = Allowance.build_full(bytes_per_minute, LIMITS.kept_minutes, 0.0), 0, 0.0
     while first & waiting.keys():
         state = at(now, allowances={None: allowance})
-        for of, waits in list(scheduled(waiting.values(), state, budget, LIMITS)):
+        for of, waits in list(schedule_upkeep(waiting.values(), state, budget, LIMITS)):
             if not waits:
                 del waiting[of.table]
-                allowance, spent = allowance.later(now).spent(of.bytes), spent + of.bytes
+                allowance, spent = allowance.accrue_until(now).spend_bytes(of.bytes), spent + of.bytes
                 assert spent <= bytes_per_minute * (LIMITS.kept_minutes + now / 60) + 3 * GIB
         now += 60
         newer = due(f"new{now}", 10**15, GIB // 100, since=now)

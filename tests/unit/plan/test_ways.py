@@ -11,7 +11,7 @@ from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.cost import Way
-from arctic_runtime.plan.decide import Request, decide
+from arctic_runtime.plan.decide import Request, decide_refresh
 from arctic_runtime.plan.increment import Upstreams
 from tests.unit.plan.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
 
@@ -29,7 +29,7 @@ MANY = (
 def test_small_tables_are_computed_in_full_where_following_them_reads_many_more(refresh: str, mode: str) -> None:
     model = a_model(MANY, primary_key=["id", "x", "y", "z"], refresh=refresh)
     states = {name: replace(of, rows=1_000, key=("id",)) for name, of in LARGE.states.items() if of}
-    decision = decide(model, built(model, READ_BOTH), replace(LARGE, states=states), RUN_AGAIN)
+    decision = decide_refresh(model, built(model, READ_BOTH), replace(LARGE, states=states), RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
 
@@ -47,19 +47,19 @@ def test_a_large_query_whose_changes_cost_more_to_follow_is_computed_in_full(
 ) -> None:
     model = a_model(WEEKS, refresh=refresh)
     upstreams = having(rows)
-    decision = decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
+    decision = decide_refresh(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
     assert {found.way for found in decision.ways} == {"full", "incremental"}
     assert decision.estimate is not None
     assert decision.estimate.way == mode
-    assert all(found.describe() in decision.because for found in decision.ways) == (mode == "full")
+    assert all(found.describe_cost() in decision.because for found in decision.ways) == (mode == "full")
 
 
 @pytest.mark.parametrize(("mode", "seconds", "then"), [("incremental", 60, "full"), ("full", 60, "incremental")])
 def test_what_runs_took_decides_the_next_one(mode: str, seconds: int, then: str) -> None:
     model = a_model(WEEKS)
     started = {STARTED: str(-1000 * seconds), ESTIMATED: "1.0", MODE: mode}
-    decision = decide(model, built(model, READ_BOTH, **started), LARGE, RUN_AGAIN)
+    decision = decide_refresh(model, built(model, READ_BOTH, **started), LARGE, RUN_AGAIN)
     assert decision.mode == then
 
 
@@ -79,7 +79,7 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
     upstreams = having(rows)
     estimated = estimates(model, upstreams)
     runs = [(way, estimated[way]) for way in past]
-    decision = decide(model, after(model, runs, estimated), upstreams, RUN_AGAIN)
+    decision = decide_refresh(model, after(model, runs, estimated), upstreams, RUN_AGAIN)
     assert decision.ways[0].way == "full"
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
@@ -89,7 +89,7 @@ def test_following_that_was_given_up_is_not_tried_again_in_each_run(told: dict[s
     """It found out that most rows differ, and tells no seconds."""
     model = a_model(WEEKS)
     upstreams = having(6_000_000)
-    decision = decide(model, built(model, READ_BOTH, **told), upstreams, RUN_AGAIN)
+    decision = decide_refresh(model, built(model, READ_BOTH, **told), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "COST")
 
 
@@ -97,7 +97,9 @@ def test_changes_are_followed_after_upstreams_overtook_a_full_computation() -> N
     """Which reads the newest versions, while changes are those up to given ones."""
     model = a_model(WEEKS)
     state, upstreams = built(model, READ_BOTH), having(900_000)
-    decisions = [decide(model, state, upstreams, Request(was_overtaken=overtaken)) for overtaken in (False, True)]
+    decisions = [
+        decide_refresh(model, state, upstreams, Request(was_overtaken=overtaken)) for overtaken in (False, True)
+    ]
     assert [of.mode for of in decisions] == ["full", "incremental"]
 
 
@@ -108,7 +110,10 @@ def having(rows: int) -> Upstreams:
 
 def estimates(model: Model, upstreams: Upstreams) -> dict[Way, float]:
     """The seconds of each way as they follow from what is read, whatever runs have taken."""
-    return {found.way: found.unadjusted for found in decide(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways}
+    return {
+        found.way: found.unadjusted
+        for found in decide_refresh(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
+    }
 
 
 def after(model: Model, runs: Sequence[tuple[Way, float]], estimated: Mapping[Way, float]) -> TableState:
@@ -140,13 +145,13 @@ def test_small_tables_are_computed_in_full_once_following_them_took_clearly_long
     """Unless the order in which rows are read could make rows differ that nothing changed."""
     model = a_model(sql)
     upstreams = having(9_000)
-    decision = decide(model, after(model, took, estimates(model, upstreams)), upstreams, RUN_AGAIN)
+    decision = decide_refresh(model, after(model, took, estimates(model, upstreams)), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (then, "COST" if then == "full" else "CHANGES")
 
 
 def test_what_computing_everything_costs_is_told_where_nothing_else_will_do() -> None:
-    first = decide(STATE, TableState(), LARGE, RUN_AGAIN)
+    first = decide_refresh(STATE, TableState(), LARGE, RUN_AGAIN)
     assert first.estimate is not None
     assert (first.mode, first.estimate.rows) == ("create", 1_800_000)
-    nothing = decide(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN)
+    nothing = decide_refresh(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN)
     assert (nothing.mode, nothing.estimate) == ("unchanged", None)

@@ -20,9 +20,9 @@ import pytest
 import yaml
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
-from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, maintain
+from arctic_runtime.ivm.strategies.maintain import Deltas, Facts, plan_maintenance
 from arctic_runtime.model import layout, step, table
 from arctic_runtime.model.columns import RESERVED, Column
 from arctic_runtime.model.compaction import CompactionMode
@@ -39,7 +39,7 @@ from arctic_runtime.plan import (
 )
 from arctic_runtime.plan.configuration import KEYS
 from arctic_runtime.thresholds import SHIPPED, Thresholds
-from dbt.adapters.arctic.cli import command_names, parser
+from dbt.adapters.arctic.cli import build_parser, list_command_names
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
 ROOT = Path(__file__).parents[3]
@@ -203,7 +203,7 @@ def test_model_examples_are_accepted() -> None:
     for block in blocks("sql"):
         for given in configurations(block.text):
             assert given.pop("materialized") == "arctic"
-            configuration.configure(given, block.page)
+            configuration.read_configuration(given, block.page)
             seen += 1
     assert seen >= 6
 
@@ -318,10 +318,10 @@ def examples() -> dict[str, tuple[str, list[str]]]:
 def way(query: str, is_one_row: bool) -> str:
     """How an example's result is kept; the reason where it is not."""
     try:
-        analysed = analyse(query, SHOP, {}, "lake", "shop")
+        analysed = analyse_query(query, SHOP, {}, "lake", "shop")
         key = () if is_one_row else (analysed.outputs[0][1],)
         facts = Facts(types=analysed.types)
-        return "deltas" if isinstance(maintain(analysed.tree, key, CHANGED, facts), Deltas) else "affected keys"
+        return "deltas" if isinstance(plan_maintenance(analysed.tree, key, CHANGED, facts), Deltas) else "affected keys"
     except NotMaintained as refused:
         return refused.reason
 
@@ -413,11 +413,11 @@ def test_every_mode_of_compaction_is_explained() -> None:
 
 def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
     typed = [line for block in blocks("sh") for line in block.text.splitlines() if line.startswith("arctic ")]
-    assert {shlex.split(line)[1] for line in typed} == set(command_names())
+    assert {shlex.split(line)[1] for line in typed} == set(list_command_names())
     for line in typed:
         with contextlib.redirect_stderr(io.StringIO()) as said:
             try:
-                parser().parse_args(shlex.split(line)[1:])
+                build_parser().parse_args(shlex.split(line)[1:])
             except SystemExit:
                 pytest.fail(f"{line}: {said.getvalue()}")
 
@@ -425,7 +425,7 @@ def test_arctic_commands_are_ones_that_the_parser_takes() -> None:
 @pages
 def test_commands_named_in_the_text_exist(page: Path) -> None:
     named = {code.split()[1] for code in _CODE.findall(prose(page)) if re.match(r"arctic [a-z]", code)}
-    assert named <= set(command_names())
+    assert named <= set(list_command_names())
 
 
 def test_the_readme_names_models_that_the_sample_has() -> None:
@@ -508,10 +508,10 @@ def test_the_example_of_explain_is_what_it_prints() -> None:
         airlines: Relation((Column("carrier", "string"), Column("name", "string"))),
     }
     sql = "select flight_id, name from ods.ods_flights f left join ods.airlines a on f.carrier = a.carrier"
-    analysed = analyse(sql, known, {}, "lake", "dwd")
+    analysed = analyse_query(sql, known, {}, "lake", "dwd")
     changed = frozenset({TableName("lake", "ods", "ods_flights")})
     key = (analysed.outputs[0][1],)
-    ways = maintain(analysed.tree, key, changed)
+    ways = plan_maintenance(analysed.tree, key, changed)
     found = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
     decision = decide.Decision("incremental", "CHANGES", windows, increment=found)
     joins = describe_joins(analysed.tree, {TableName("lake", "ods", "ods_flights"): Placement("flight_id", (8,))})

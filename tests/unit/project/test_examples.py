@@ -16,16 +16,16 @@ import pytest
 import sqlglot
 from dbt.cli.main import cli as dbt
 
-from arctic_runtime.service.http.application import application
+from arctic_runtime.service.http.application import build_application
 from arctic_runtime.service.http.settings import HttpSettings
-from dbt.adapters.arctic.cli import parser
+from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.materialize import history
 from tests.service.fake import FakeService
 from tests.unit.project.test_docs import ROOT, Block, blocks, read
 
 Arguments = list[str]
 
-PATHS = application(FakeService(), HttpSettings()).openapi()["paths"]
+PATHS = build_application(FakeService(), HttpSettings()).openapi()["paths"]
 """Routes of HTTP and their methods."""
 
 
@@ -57,7 +57,7 @@ def _make(arguments: Arguments) -> None:
 
 
 def _arctic(arguments: Arguments) -> None:
-    parser().parse_args(arguments)
+    build_parser().parse_args(arguments)
 
 
 def _curl(arguments: Arguments) -> None:
@@ -121,7 +121,11 @@ def rendered(block: Block) -> str:
 
     names: dict[str, Any] = {"config": lambda **_: "", "run_query": named}
     names |= dict.fromkeys(("ref", "source", "changes"), named)
-    names |= {"arctic_as_of": history.as_of, "arctic_valid_at": history.valid_at, "arctic_current": history.current}
+    names |= {
+        "arctic_as_of": history.write_as_of,
+        "arctic_valid_at": history.write_valid_at,
+        "arctic_current": history.write_current,
+    }
     environment = jinja2.Environment(extensions=["jinja2.ext.do"])
     return environment.from_string(block.text).render(**names).strip()
 

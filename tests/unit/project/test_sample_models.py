@@ -17,9 +17,9 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.tree import scans
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.strategies.maintain import maintain
+from arctic_runtime.ivm.algebra.tree import list_scans
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.strategies.maintain import plan_maintenance
 from arctic_runtime.model.columns import Column
 from sample_project.loader import FIRST_DAY, events_of, opening_of
 from sample_project.loader.original import original
@@ -136,14 +136,14 @@ def test_ods_models_take_the_newest_image_of_each_row() -> None:
 @pytest.mark.parametrize("name", ABOVE)
 def test_models_above_the_events_follow_whatever_changes(name: str, warehouse: duckdb.DuckDBPyConnection) -> None:
     relations = {f"lake.shop.{read}": _relation(read, warehouse) for read in ("airlines", *MODELS)}
-    analysed = analyse(rendered(name)[0], relations, {}, "lake", "shop")
+    analysed = analyse_query(rendered(name)[0], relations, {}, "lake", "shop")
     made = dict(analysed.outputs)
     key = tuple(made[column] for column in key_of(name))
-    sources = {scan.source for scan in scans(analysed.tree)}
+    sources = {scan.source for scan in list_scans(analysed.tree)}
     assert sources
     for changed in (*(frozenset({source}) for source in sources), frozenset(sources)):
-        trees = vars(maintain(analysed.tree, key, changed)).values()
-        assert changed <= {scan.source for tree in trees for scan in scans(tree)} <= sources
+        trees = vars(plan_maintenance(analysed.tree, key, changed)).values()
+        assert changed <= {scan.source for tree in trees for scan in list_scans(tree)} <= sources
 
 
 def _relation(name: str, warehouse: duckdb.DuckDBPyConnection) -> Relation:

@@ -9,7 +9,7 @@ from typing import Any
 
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.freshness import OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import Failure, millis
+from arctic_runtime.model.ingestion import Failure, to_millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.state import Commit
@@ -18,7 +18,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Ingestion, Status
 from arctic_runtime.service.live import TableOverview
 from arctic_runtime.service.observed_tables import ObservedTable
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, overviews
+from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, build_overviews
 
 ODS, DWD, DWS = (TableName("lake", schema, "orders") for schema in ("ods", "dwd", "dws"))
 
@@ -26,7 +26,7 @@ ODS, DWD, DWS = (TableName("lake", schema, "orders") for schema in ("ods", "dwd"
 def ingested(origin: OriginStatus, now: datetime, commits: int) -> ObservedTable:
     """The table of a source; until its newest commit of several it showed the source as of half an hour ago."""
     at = [now - timedelta(minutes=1500 if number < commits else 25) for number in range(1, commits + 1)]
-    before = millis(now - timedelta(minutes=30))
+    before = to_millis(now - timedelta(minutes=30))
     made = tuple(
         Commit(
             Version("ods", number, number),
@@ -35,7 +35,7 @@ def ingested(origin: OriginStatus, now: datetime, commits: int) -> ObservedTable
             5,
             0,
             RunSummary(run=str(number), shown_before_ms=before).encode(),
-            millis(moment),
+            to_millis(moment),
         )
         for number, moment in enumerate(at, 1)
     )
@@ -46,7 +46,7 @@ def ingested(origin: OriginStatus, now: datetime, commits: int) -> ObservedTable
 def modelled(log: str, above: str, now: datetime) -> ObservedTable:
     offsets = {f"lake.{above}.orders": Version(above, 1, 1)}
     run = RunSummary(run="1", offsets=offsets).encode()
-    made = (Commit(Version(log, 1, 1), None, "append", 5, 0, run, millis(now - timedelta(minutes=1400))),)
+    made = (Commit(Version(log, 1, 1), None, "append", 5, 0, run, to_millis(now - timedelta(minutes=1400))),)
     status = Status(f"lake.{log}.orders", True, version="3", rows=10)
     return ObservedTable(TableFacts(log, made, offsets), status)
 
@@ -99,7 +99,7 @@ class Trouble:
             {} if self.run is None else {"shop": IngestionRun(self.run, failure)},
             paused=Paused(tables=frozenset({str(DWD)})) if self.is_paused else Paused(),
         )
-        return overviews(shown)
+        return build_overviews(shown)
 
 
 TROUBLES: Mapping[str, Trouble] = {

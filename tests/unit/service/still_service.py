@@ -77,10 +77,10 @@ class StillService:
     shown: Sequence[TableOverview] = field(default_factory=tables)
     listed: Sequence[Job] = ()
     planned: Sequence[Upkeep] = ()
-    events: EventLog = field(default_factory=lambda: EventLog(kept=100))
+    events: EventLog = field(default_factory=lambda: EventLog(capacity=100))
     asked: list[tuple[str, object]] = field(default_factory=list)
 
-    def state(self) -> ServiceState:
+    def get_state(self) -> ServiceState:
         return ServiceState(
             ago(3600),
             "1.2.3",
@@ -91,37 +91,39 @@ class StillService:
             errors=self.errors,
         )
 
-    def tables(self) -> Sequence[TableOverview]:
+    def list_tables(self) -> Sequence[TableOverview]:
         return self.shown
 
-    def table(self, name: str) -> TableOverview | None:
+    def find_table(self, name: str) -> TableOverview | None:
         return next((of for of in self.shown if str(of.table) == name), None)
 
-    def jobs(self) -> Sequence[Job]:
+    def list_jobs(self) -> Sequence[Job]:
         return self.listed
 
-    def job(self, number: str) -> Job | None:
+    def find_job(self, number: str) -> Job | None:
         return next((of for of in self.listed if of.number == number), None)
 
-    def upkeep(self) -> Sequence[Upkeep]:
+    def list_upkeep(self) -> Sequence[Upkeep]:
         return self.planned
 
-    def ask(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any], plan: bool) -> Answer:
+    def answer_operation(
+        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+    ) -> Answer:
         raise NotImplementedError
 
-    def submit(self, operation: Operation, tables: Sequence[str], given: Mapping[str, Any]) -> Job:
+    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
         raise NotImplementedError
 
-    def refresh(self, tables: Sequence[str]) -> None:
+    def refresh_tables(self, tables: Sequence[str]) -> None:
         self.asked.append(("refresh", tables))
 
-    def cancel(self, number: str) -> Job | None:
-        return self.job(number)
+    def cancel_job(self, number: str) -> Job | None:
+        return self.find_job(number)
 
-    def pause(self, tables: Sequence[str], upkeep_only: bool) -> None:
+    def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
         self.asked.append(("pause", tables))
 
-    def resume(self, tables: Sequence[str]) -> None:
+    def resume_tables(self, tables: Sequence[str]) -> None:
         self.asked.append(("resume", tables))
 
 

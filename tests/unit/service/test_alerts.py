@@ -59,7 +59,7 @@ def series(service: StillService | None, now: datetime = NOW, instance: str = "a
     names = f'job="arctic",instance="{instance}"'
     if service is None:
         return {f"up{{{names}}}": 0.0}
-    text = Metrics(service, ServiceThresholds(), lambda: now).text()[0].decode()
+    text = Metrics(service, ServiceThresholds(), lambda: now).format_metrics()[0].decode()
     found = {f"up{{{names}}}": 1.0}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -35,10 +35,10 @@ class Shop:
         limits = ServiceThresholds(poll_seconds=0.01)
         self.tests = DataTests(self, self.board, limits, self.set_error)
 
-    def tested(self) -> tuple[TableName, ...]:
+    def list_tested_tables(self) -> tuple[TableName, ...]:
         return self.tables
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         self.ran.append(table)
         if len(self.ran) >= self.most:
             self.over.set()
@@ -53,15 +53,15 @@ class Shop:
 
 def test_failing_tests_are_shown_until_they_pass() -> None:
     shop = Shop((PASSED, FAILED, DataTestOutcome("accepted_values", "warn", "Got 1 result")))
-    shop.tests.perform(ORDERS)
-    (job,) = shop.board.jobs()
+    shop.tests.perform_tests(ORDERS)
+    (job,) = shop.board.list_jobs()
     assert (job.kind, job.state, job.tables) == ("test", "failed", (ORDERS,))
     assert job.error == "1 of 3 tests failed\n  FAIL unique_orders_id: Got 2 results"
     assert job.lines[-1] == "WARN accepted_values: Got 1 result"
     assert shop.errors == {"tests of lake.dwd.orders": job.error}
     shop.told = (PASSED,)
-    shop.tests.perform(ORDERS)
-    assert shop.board.jobs()[0].state == "done"
+    shop.tests.perform_tests(ORDERS)
+    assert shop.board.list_jobs()[0].state == "done"
     assert shop.errors == {"tests of lake.dwd.orders": ""}
 
 
@@ -71,23 +71,23 @@ def test_tests_that_can_not_be_run_are_shown_and_end_nothing() -> None:
     def away(_: TableName) -> Sequence[DataTestOutcome]:
         raise CatalogError("the catalog does not answer")
 
-    shop.test = away  # type: ignore[method-assign]
-    shop.tests.perform(ORDERS)
+    shop.test_table = away  # type: ignore[method-assign]
+    shop.tests.perform_tests(ORDERS)
     assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer"}
-    assert shop.board.jobs()[0].state == "failed"
+    assert shop.board.list_jobs()[0].state == "failed"
 
 
 def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_table() -> None:
     shop = Shop(tables=(ORDERS, SALES), most=2)
-    shop.tests.run(shop.over)
+    shop.tests.run_until(shop.over)
     assert sorted(shop.ran) == [ORDERS, SALES]
     shop = Shop(most=2)
-    thread = threading.Thread(target=shop.tests.run, args=(shop.over,))
+    thread = threading.Thread(target=shop.tests.run_until, args=(shop.over,))
     thread.start()
-    shop.tests.refreshed(SALES)
+    shop.tests.queue_tests(SALES)
     while not shop.ran:
         threading.Event().wait(0.01)
-    shop.tests.refreshed(ORDERS)
+    shop.tests.queue_tests(ORDERS)
     thread.join(120)
     assert shop.ran == [ORDERS, ORDERS]
 
@@ -95,15 +95,15 @@ def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_
 def test_several_refreshes_before_a_tables_turn_count_once() -> None:
     shop = Shop(tables=(ORDERS, SALES), most=2)
     for _ in range(3):
-        shop.tests.refreshed(SALES)
-        shop.tests.refreshed(ORDERS)
-    shop.tests.run(shop.over)
+        shop.tests.queue_tests(SALES)
+        shop.tests.queue_tests(ORDERS)
+    shop.tests.run_until(shop.over)
     assert shop.ran == [SALES, ORDERS]
 
 
 def test_a_table_whose_tests_are_not_asked_for_any_more_is_shown_no_longer() -> None:
     shop = Shop((FAILED,), tables=(ORDERS, SALES))
-    shop.tests.perform(ORDERS)
+    shop.tests.perform_tests(ORDERS)
     shop.tables, shop.told = (SALES,), (PASSED,)
-    shop.tests.perform(SALES)
+    shop.tests.perform_tests(SALES)
     assert set(shop.errors.values()) == {""}

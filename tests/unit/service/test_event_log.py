@@ -4,14 +4,14 @@ from arctic_runtime.service.event_log import EventLog
 
 
 def numbers(log: EventLog, after: int) -> tuple[list[int], int]:
-    found, missed = log.after(after)
+    found, missed = log.wait_after(after)
     return [event.number for event in found], missed
 
 
 def test_a_reader_gets_what_happened_since_it_last_asked() -> None:
-    log = EventLog(kept=10)
+    log = EventLog(capacity=10)
     for name in "abc":
-        log.add("table", name)
+        log.append_event("table", name)
 
     assert numbers(log, 0) == ([1, 2, 3], 0)
     assert numbers(log, 2) == ([3], 0)
@@ -19,26 +19,26 @@ def test_a_reader_gets_what_happened_since_it_last_asked() -> None:
 
 
 def test_a_reader_that_is_too_slow_is_told_what_it_missed() -> None:
-    log = EventLog(kept=2)
+    log = EventLog(capacity=2)
     for name in "abcde":
-        log.add("table", name)
+        log.append_event("table", name)
 
     assert numbers(log, 1) == ([4, 5], 2)
 
 
 def test_the_number_of_an_earlier_service_starts_anew() -> None:
-    log = EventLog(kept=10)
-    log.add("table", "a")
+    log = EventLog(capacity=10)
+    log.append_event("table", "a")
 
     assert numbers(log, 99) == ([1], 0)
 
 
 def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
-    log = EventLog(kept=10)
+    log = EventLog(capacity=10)
     found: list[object] = []
-    waiting = threading.Thread(target=lambda: found.extend(event.data for event in log.after(0, 30)[0]))
+    waiting = threading.Thread(target=lambda: found.extend(event.data for event in log.wait_after(0, 30)[0]))
     waiting.start()
-    log.add("job", "compaction")
+    log.append_event("job", "compaction")
     waiting.join(60)
 
     assert found == ["compaction"]

@@ -64,7 +64,7 @@ class Shop:
         profile = self.warehouse.reader.profile
         profile = replace(profile, thresholds=changed(profile.thresholds, service=service))
         made = Follower(CatalogReader(profile), self.refresh, self.report, 2, self.warn)
-        made.follow(models)
+        made.follow_models(models)
         return made
 
     def report(self, report: Report) -> None:
@@ -142,7 +142,7 @@ def test_a_pass_reads_one_version_of_a_source_although_it_moves_on(shop: Shop) -
     def refuse() -> None:
         raise AssertionError("the source was read again")
 
-    versions = [task.pins.first(t("a"), refuse) for task in shop.tasks]
+    versions = [task.pins.get_first(t("a"), refuse) for task in shop.tasks]
     assert [of.version for of in versions if of is not None] == [before] * 3
 
 
@@ -197,7 +197,7 @@ def test_only_a_model_that_was_edited_is_planned_anew(shop: Shop) -> None:
         follower.run_once()
         follower.run_once()
         shop.asked()
-        follower.follow([LEFT, model("right", "select id, upper(note) as note from a"), BOTH])
+        follower.follow_models([LEFT, model("right", "select id, upper(note) as note from a"), BOTH])
         follower.run_once()
         assert shop.asked() == [("both", True), ("right", True)]
 
@@ -205,7 +205,7 @@ def test_only_a_model_that_was_edited_is_planned_anew(shop: Shop) -> None:
 def test_models_that_read_each_other_are_refused_and_the_old_ones_stay(shop: Shop) -> None:
     with shop.follower(LEFT) as follower:
         with pytest.raises(ConfigError, match="in a circle"):
-            follower.follow([model("left", "select * from `right`"), model("right", "select * from `left`")])
+            follower.follow_models([model("left", "select * from `right`"), model("right", "select * from `left`")])
         follower.run_once()
         assert shop.asked() == [("left", True)]
 
@@ -216,10 +216,10 @@ class Edited:
     def __init__(self, *models: FollowedModel) -> None:
         self.models: list[FollowedModel] | None = list(models)
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return self.models is not None
 
-    def load(self) -> list[FollowedModel]:
+    def load_models(self) -> list[FollowedModel]:
         models, self.models = self.models, None
         assert models is not None
         return models
@@ -228,12 +228,12 @@ class Edited:
 @contextmanager
 def running(follower: Follower, project: Any = None) -> Iterator[None]:
     """A follower that runs in a thread of its own meanwhile."""
-    thread = threading.Thread(target=follower.run, args=(project,))
+    thread = threading.Thread(target=follower.run_until_stopped, args=(project,))
     thread.start()
     try:
         yield
     finally:
-        follower.stop()
+        follower.stop_following()
         thread.join(120)
     assert not thread.is_alive()
 
@@ -242,7 +242,7 @@ def test_whoever_wakes_a_follower_ends_its_pause(shop: Shop) -> None:
     with shop.follower(LEFT, poll_seconds=1000.0) as follower, running(follower):
         shop.wait(lambda: "refreshed" in shop.told("left"))
         shop.move("a")
-        follower.wake()
+        follower.wake_up()
         shop.wait(lambda: shop.told("left").count("refreshed") == 2)
 
 

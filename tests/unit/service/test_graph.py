@@ -28,14 +28,14 @@ DIAMOND = graph(left="a", right="a b", both="left right", other="c")
 def test_models_come_after_those_that_they_read() -> None:
     order = [of.name for of in DIAMOND.order]
     assert order.index("both") > max(order.index("left"), order.index("right"))
-    assert names(DIAMOND.below([t("left")])) == {"both"}
+    assert names(DIAMOND.list_downstream([t("left")])) == {"both"}
     assert names(DIAMOND.origins[t("both")]) == {"a", "b", "left", "right"}
 
 
 def test_models_that_share_no_model_are_groups_of_their_own() -> None:
     """Two models over one source never meet, so one need not wait for the other."""
     found = graph(left="a", right="a", both="left x", third="both")
-    assert [{of.name for of in group} for group in found.groups()] == [{"left", "both", "third"}, {"right"}]
+    assert [{of.name for of in group} for group in found.list_groups()] == [{"left", "both", "third"}, {"right"}]
 
 
 def test_a_model_that_reads_its_own_table_has_an_order() -> None:

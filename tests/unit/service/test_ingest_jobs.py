@@ -14,8 +14,8 @@ ORDERS = TableName("lake", "ods", "orders")
 def test_a_batch_is_a_job_until_it_is_published() -> None:
     board = JobBoard(EventLog(100), ServiceThresholds())
     jobs = IngestJobs(board)
-    jobs.begin(("shop", False), [ORDERS], "20 events from postgresql db1:5432/shop")
-    (running,) = board.jobs()
+    jobs.begin_batch(("shop", False), [ORDERS], "20 events from postgresql db1:5432/shop")
+    (running,) = board.list_jobs()
     assert (running.kind, running.name, running.state, running.tables) == (
         "ingest",
         "ingest shop",
@@ -23,30 +23,30 @@ def test_a_batch_is_a_job_until_it_is_published() -> None:
         (ORDERS,),
     )
     assert running.reason == "20 events from postgresql db1:5432/shop"
-    jobs.end(("shop", False), {"insert": 12, "update": 8}, "shop: 20 events")
-    jobs.end(("shop", False), {}, "a look that brought nothing")
-    (ended,) = board.jobs()
+    jobs.end_batch(("shop", False), {"insert": 12, "update": 8}, "shop: 20 events")
+    jobs.end_batch(("shop", False), {}, "a look that brought nothing")
+    (ended,) = board.list_jobs()
     assert (ended.state, ended.rows, ended.lines) == ("done", {"insert": 12, "update": 8}, ("shop: 20 events",))
 
 
 def test_a_load_beside_the_stream_has_a_job_of_its_own() -> None:
     board = JobBoard(EventLog(100), ServiceThresholds())
     jobs = IngestJobs(board)
-    jobs.begin(("shop", True), [ORDERS], "load")
-    jobs.begin(("shop", False), [ORDERS], "stream")
-    jobs.end(("shop", False), {}, "")
-    assert {job.reason: job.state for job in board.jobs()} == {"load": "running", "stream": "done"}
+    jobs.begin_batch(("shop", True), [ORDERS], "load")
+    jobs.begin_batch(("shop", False), [ORDERS], "stream")
+    jobs.end_batch(("shop", False), {}, "")
+    assert {job.reason: job.state for job in board.list_jobs()} == {"load": "running", "stream": "done"}
 
 
 def test_what_was_under_way_ends_with_the_ingestion_of_its_source() -> None:
     board = JobBoard(EventLog(100), ServiceThresholds())
     jobs = IngestJobs(board)
     for source in ("shop", "web"):
-        jobs.begin((source, False), [ORDERS], "")
-    jobs.close("shop", "db1 does not answer")
-    assert {job.name: (job.state, job.error) for job in board.jobs()} == {
+        jobs.begin_batch((source, False), [ORDERS], "")
+    jobs.close_source("shop", "db1 does not answer")
+    assert {job.name: (job.state, job.error) for job in board.list_jobs()} == {
         "ingest shop": ("failed", "db1 does not answer"),
         "ingest web": ("running", ""),
     }
-    jobs.close("web")
-    assert [job.state for job in board.jobs()] == ["cancelled", "failed"]
+    jobs.close_source("web")
+    assert [job.state for job in board.list_jobs()] == ["cancelled", "failed"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.service.event_log import EventLog
-from arctic_runtime.service.logs import EventLogger, JsonFormatter, say, write_json_logs
+from arctic_runtime.service.logs import EventLogger, JsonFormatter, log_message, write_json_logs
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.still_service import SALES, StillService, refresh
 
@@ -41,10 +41,10 @@ def lines() -> Iterator[Lines]:
 
 
 def logged(lines: Lines, *events: tuple[str, Any]) -> list[dict[str, Any]]:
-    log = EventLog(kept=100)
+    log = EventLog(capacity=100)
     with EventLogger(log, ServiceThresholds()):
         for kind, data in events:
-            log.add(kind, data)
+            log.append_event(kind, data)
     return lines.read_all()
 
 
@@ -72,9 +72,9 @@ def test_a_job_has_lines_for_its_beginning_and_its_end(lines: Lines) -> None:
 
 
 def test_a_line_has_the_time_at_which_its_job_ended_whenever_it_is_written(lines: Lines) -> None:
-    log = EventLog(kept=100)
+    log = EventLog(capacity=100)
     logger = EventLogger(log, ServiceThresholds())
-    event = log.add("job", refresh("7", seconds=2.0, insert=20))
+    event = log.append_event("job", refresh("7", seconds=2.0, insert=20))
     until = event.at + timedelta(milliseconds=30)
     while datetime.now(timezone.utc) < until:
         pass
@@ -104,7 +104,7 @@ def test_a_failed_job_is_an_error(lines: Lines) -> None:
 
 
 def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines) -> None:
-    leads, fails = StillService().state(), StillService(errors={"catalog": "no answer"}).state()
+    leads, fails = StillService().get_state(), StillService(errors={"catalog": "no answer"}).get_state()
     again = replace(leads, looked_at=None)
     found = logged(lines, ("service", leads), ("service", again), ("service", fails), ("service", fails))
 
@@ -127,10 +127,10 @@ def test_a_batch_has_its_source_and_its_rows(lines: Lines) -> None:
 
 
 def test_events_that_came_too_fast_have_a_line(lines: Lines) -> None:
-    log = EventLog(kept=1)
+    log = EventLog(capacity=1)
     logger = EventLogger(log, ServiceThresholds())
     for number in range(3):
-        log.add("job", refresh(str(number)))
+        log.append_event("job", refresh(str(number)))
     with logger:
         pass
 
@@ -138,10 +138,12 @@ def test_events_that_came_too_fast_have_a_line(lines: Lines) -> None:
 
 
 def test_secrets_are_masked_wherever_they_stand(lines: Lines) -> None:
-    say(f"Authorization: Bearer {TOKEN}")
-    log = EventLog(kept=10)
+    log_message(f"Authorization: Bearer {TOKEN}")
+    log = EventLog(capacity=10)
     with EventLogger(log, ServiceThresholds()):
-        log.add("job", replace(refresh("1", "failed"), error="postgresql://me:hunter2@host/db?password=hunter2"))
+        log.append_event(
+            "job", replace(refresh("1", "failed"), error="postgresql://me:hunter2@host/db?password=hunter2")
+        )
     text = lines.getvalue()
 
     assert TOKEN not in text

@@ -35,7 +35,7 @@ def metrics_of(service: LiveService) -> Metrics:
 def samples(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Name of a sample → its labels and value, as Prometheus' own parser reads them."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(metrics.text()[0].decode()):
+    for family in text_string_to_metric_families(metrics.format_metrics()[0].decode()):
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
@@ -114,7 +114,7 @@ def test_a_refresh_counts_when_it_ends_and_only_once() -> None:
     running = refresh("1", "running")
     done = refresh("1", insert=20, update=3)
     for job in (running, done, done):
-        service.events.add("job", job)
+        service.events.append_event("job", job)
 
     assert value(metrics, "arctic_refreshes_total", table=str(SALES), outcome="done") == 1.0
     assert value(metrics, "arctic_refreshed_rows_total", table=str(SALES), action="insert") == 20.0
@@ -141,7 +141,9 @@ def test_upkeep_tells_what_is_planned_and_what_it_wrote() -> None:
         listed=[Job("3", "upkeep", "compact", (ORDERS,), "running", ago(9), ago(8))],
     )
     metrics = metrics_of(service)
-    service.events.add("job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900))
+    service.events.append_event(
+        "job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900)
+    )
 
     assert value(metrics, "arctic_upkeep_planned", operation="compact") == 1.0
     assert value(metrics, "arctic_upkeep_planned", operation="expire") == 0.0
@@ -155,7 +157,7 @@ def test_ingested_events_and_rows_are_counted() -> None:
     service = StillService()
     metrics = metrics_of(service)
     assert value(metrics, "arctic_ingested_dead_events_total", source="shop") == 0.0
-    service.events.add("batch", BATCH)
+    service.events.append_event("batch", BATCH)
 
     assert value(metrics, "arctic_ingested_rows_total", source_table="shop.orders", action="insert") == 5.0
     assert value(metrics, "arctic_ingested_events_total", source="shop") == 9.0
@@ -163,10 +165,10 @@ def test_ingested_events_and_rows_are_counted() -> None:
 
 
 def test_events_that_came_too_fast_are_told() -> None:
-    service = StillService(events=EventLog(kept=2))
+    service = StillService(events=EventLog(capacity=2))
     metrics = metrics_of(service)
     for number in range(5):
-        service.events.add("job", refresh(str(number), "failed"))
+        service.events.append_event("job", refresh(str(number), "failed"))
 
     assert value(metrics, "arctic_events_missed_total") == 3.0
     assert value(metrics, "arctic_refreshes_total", table=str(SALES), outcome="failed") == 2.0
@@ -174,10 +176,10 @@ def test_events_that_came_too_fast_are_told() -> None:
 
 def test_events_are_counted_between_two_scrapes() -> None:
     """More of them than the log keeps, with nobody who asks for the metrics."""
-    service = StillService(events=EventLog(kept=1))
+    service = StillService(events=EventLog(capacity=1))
     with metrics_of(service) as metrics:
         for number in range(3):
-            event = service.events.add("job", refresh(str(number)))
+            event = service.events.append_event("job", refresh(str(number)))
             while metrics.counted < event.number:
                 time.sleep(0.001)
 
@@ -187,7 +189,7 @@ def test_events_are_counted_between_two_scrapes() -> None:
 
 def test_events_before_its_start_are_not_counted() -> None:
     service = StillService()
-    service.events.add("job", refresh("1"))
+    service.events.append_event("job", refresh("1"))
 
     assert value(metrics_of(service), "arctic_refreshes_total", table=str(SALES), outcome="done") == 0.0
 
@@ -200,7 +202,7 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_open_metrics_are_given_to_those_who_ask_for_them() -> None:
-    text, content_type = metrics_of(StillService()).text("application/openmetrics-text; version=1.0.0")
+    text, content_type = metrics_of(StillService()).format_metrics("application/openmetrics-text; version=1.0.0")
     families = {family.name for family in openmetrics_families(text.decode())}
 
     assert content_type.startswith("application/openmetrics-text")
@@ -210,9 +212,11 @@ def test_open_metrics_are_given_to_those_who_ask_for_them() -> None:
 def test_every_metric_is_exported_with_its_labels() -> None:
     service = StillService(errors={"catalog": ""})
     metrics = metrics_of(service)
-    service.events.add("job", replace(refresh("1", insert=1), kind="refresh"))
-    service.events.add("job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900))
-    service.events.add("batch", BATCH)
+    service.events.append_event("job", replace(refresh("1", insert=1), kind="refresh"))
+    service.events.append_event(
+        "job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900)
+    )
+    service.events.append_event("batch", BATCH)
     found = samples(metrics)
 
     for of in METRICS:
@@ -229,13 +233,13 @@ def test_names_of_counters_end_as_prometheus_asks() -> None:
 def test_promtool_finds_nothing_wrong() -> None:
     service = StillService(errors={"catalog": ""})
     metrics = metrics_of(service)
-    service.events.add("job", refresh("1", insert=1))
+    service.events.append_event("job", refresh("1", insert=1))
 
-    assert promtool("check", "metrics", given=metrics.text()[0]) == ""
+    assert promtool("check", "metrics", given=metrics.format_metrics()[0]) == ""
 
 
 def test_a_table_has_a_few_lines_whatever_happens_to_it() -> None:
     shown = [replace(StillService().shown[2], table=TableName("lake", "dws", f"t{number}")) for number in range(100)]
-    lines = metrics_of(StillService(shown=shown)).text()[0].decode().splitlines()
+    lines = metrics_of(StillService(shown=shown)).format_metrics()[0].decode().splitlines()
 
     assert len([line for line in lines if '"lake.dws.t7"' in line]) <= 35

@@ -10,7 +10,7 @@ import pytest
 
 from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.model.freshness import Freshness, OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import Failure, millis
+from arctic_runtime.model.ingestion import Failure, to_millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
@@ -18,7 +18,7 @@ from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Ingestion, Status
 from arctic_runtime.service.live import Lag, TableOverview
 from arctic_runtime.service.observed_tables import ObservedTable
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, is_news, overviews
+from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, build_overviews, is_news
 from arctic_runtime.service.schedules import Scheduled
 from tests.unit.service.late_sources import TROUBLES
 
@@ -39,7 +39,7 @@ def observed(
             parent=None,
             operation="append",
             bytes=0,
-            at_ms=millis(NOW - timedelta(minutes=commits - 1 - at)),
+            at_ms=to_millis(NOW - timedelta(minutes=commits - 1 - at)),
             rows=10,
             summary={"arctic.run": str(at)},
         )
@@ -71,7 +71,7 @@ def shown(**changed: Any) -> Shown:
 
 
 def by_name(given: Shown) -> dict[str, Any]:
-    return {of.table.name: of for of in overviews(given)}
+    return {of.table.name: of for of in build_overviews(given)}
 
 
 def test_layers_count_the_longest_way_from_a_source() -> None:
@@ -250,7 +250,7 @@ def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
 
 
 def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> None:
-    (first,) = (of for of in overviews(shown()) if of.table.name == "both")
+    (first,) = (of for of in build_overviews(shown()) if of.table.name == "both")
     assert first.freshness is not None
 
     def later(seconds: float, **changed: Any) -> TableOverview:

@@ -56,19 +56,19 @@ def test_what_moved_and_what_lies_below_it_starts_and_nothing_else() -> None:
 def test_models_that_do_not_depend_on_each_other_start_side_by_side() -> None:
     found = diamond()
     found.move(t("a"))
-    progress, _ = found.begin(found.graph.groups()[0])
-    assert [start.model.name for start in progress.take()] == ["left", "right"]
-    progress.end(t("left"), "changed")
-    assert [start.model.name for start in progress.take()] == ["alone"]
+    progress, _ = found.begin(found.graph.list_groups()[0])
+    assert [start.model.name for start in progress.take_ready()] == ["left", "right"]
+    progress.end_model(t("left"), "changed")
+    assert [start.model.name for start in progress.take_ready()] == ["alone"]
 
 
 def test_a_model_below_one_without_new_rows_is_left_alone() -> None:
     found = diamond()
     found.move(t("a"))
-    progress, _ = found.begin(found.graph.groups()[0])
-    for start in progress.take():
-        progress.end(start.model, "unchanged")
-    assert progress.take() == []
+    progress, _ = found.begin(found.graph.list_groups()[0])
+    for start in progress.take_ready():
+        progress.end_model(start.model, "unchanged")
+    assert progress.take_ready() == []
     assert progress.is_over
 
 
@@ -92,7 +92,7 @@ def test_a_failed_model_holds_back_what_is_below_it_and_nothing_else() -> None:
 def test_pauses_grow_up_to_a_limit() -> None:
     record, pauses = Record(), []
     for _ in range(12):
-        record = record.failed(0.0, THRESHOLDS)
+        record = record.record_failure(0.0, THRESHOLDS)
         pauses.append(record.retry_at)
     assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
     assert pauses[-3:] == [256.0] * 3
@@ -140,9 +140,9 @@ def test_the_clock_is_news_for_a_model_that_is_recomputed_as_often_as_its_lag_sa
     found = diamond()
     tables, heads = found.tables[t("left")], found.texts()
     record = Record(heads, refreshed_at=100.0, is_recomputed=True)
-    assert record.news(tables, heads, 129.0, 30.0) == "none"
-    assert record.news(tables, heads, 130.0, 30.0) == "reads"
-    assert record.news(tables, heads, 1000.0, 0.0) == "none"
+    assert record.find_news(tables, heads, 129.0, 30.0) == "none"
+    assert record.find_news(tables, heads, 130.0, 30.0) == "reads"
+    assert record.find_news(tables, heads, 1000.0, 0.0) == "none"
 
 
 @st.composite

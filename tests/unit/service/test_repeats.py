@@ -12,5 +12,5 @@ def test_a_message_is_new_once_until_another_one_or_a_recovery() -> None:
     assert repeats.is_new("customers", "locked")
     assert repeats.is_new("orders", "gone")
     assert repeats.is_new("orders", "locked")
-    repeats.clear("orders")
+    repeats.clear_subject("orders")
     assert repeats.is_new("orders", "locked")

@@ -19,7 +19,7 @@ import pytest
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import SERVICE_TABLE, ServiceTable
-from arctic_runtime.effects import failpoint
+from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
@@ -60,16 +60,16 @@ class Project:
     threads: int = 1
     by_dbt: tuple[Scheduled, ...] = ()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         return False
 
-    def load(self) -> None:
+    def load_models(self) -> None:
         return None
 
-    def followed(self) -> Sequence[FollowedModel]:
+    def list_followed(self) -> Sequence[FollowedModel]:
         return [FollowedModel(Model(LEFT, "select id, note from a", ModelConfig(("id",))), "left")]
 
-    def refresh(self, task: Task) -> Done:
+    def refresh_model(self, task: Task) -> Done:
         if task.has_news:
             if self.disk_is_full.is_set():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -80,25 +80,25 @@ class Project:
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
 
-    def models(self) -> Sequence[Model]:
-        return [of.model for of in self.followed()]
+    def list_models(self) -> Sequence[Model]:
+        return [of.model for of in self.list_followed()]
 
-    def maintained(self) -> Sequence[Maintained]:
+    def list_maintained(self) -> Sequence[Maintained]:
         return ()
 
-    def scheduled(self) -> Sequence[Scheduled]:
+    def list_scheduled(self) -> Sequence[Scheduled]:
         return self.by_dbt
 
     def run_scheduled(self, name: str) -> str:
         raise AssertionError(name)
 
-    def tested(self) -> Collection[TableName]:
+    def list_tested_tables(self) -> Collection[TableName]:
         return ()
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         raise AssertionError(table)
 
-    def expected(self) -> Collection[TableName]:
+    def list_expected_tables(self) -> Collection[TableName]:
         return ()
 
 
@@ -113,18 +113,18 @@ class Source:
     service: Service | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> None:
+    def run_ingestion(self) -> None:
         assert self.service is not None
         live = self.service.live
-        self.errors.append(live.state().errors.get("ingest shop", ""))
-        live.ingest_jobs.begin((self.name, False), [LEFT], "2 events")
+        self.errors.append(live.get_state().errors.get("ingest shop", ""))
+        live.ingest_jobs.begin_batch((self.name, False), [LEFT], "2 events")
         if not self.works.is_set():
             raise SourceError(f"attempt {len(self.errors)}")
         live.confirm_ingestion(self.name)
-        live.ingest_jobs.end((self.name, False), {"insert": 2}, "")
+        live.ingest_jobs.end_batch((self.name, False), {"insert": 2}, "")
         self.stopping.wait()
 
-    def stop(self) -> None:
+    def stop_ingestion(self) -> None:
         self.stopping.set()
 
 
@@ -154,14 +154,14 @@ class Shop:
         try:
             yield service
         finally:
-            service.stop()
+            service.stop_service()
             thread.join(120)
             assert not thread.is_alive()
 
     @staticmethod
     def _run(service: Service) -> None:
         with suppress(SparkEnded):
-            service.run()
+            service.run_service()
 
     def move(self) -> None:
         self.warehouse.append("a", [(1, "x")])
@@ -192,10 +192,10 @@ def until(holds: Callable[[], object]) -> None:
 def test_one_service_leads_and_the_other_goes_on_where_it_ends(shop: Shop) -> None:
     with shop.serving("second") as second:
         with shop.serving("first") as first:
-            until(lambda: {first.live.state().role, second.live.state().role} == {"leads", "stands_by"})
-            leader = "first" if first.live.state().role == "leads" else "second"
+            until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
+            leader = "first" if first.live.get_state().role == "leads" else "second"
             shop.follows(by=leader)
-        until(lambda: second.live.state().role == "leads")
+        until(lambda: second.live.get_state().role == "leads")
         shop.follows(by="second")
 
 
@@ -205,11 +205,11 @@ def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_ha
     with shop.serving("first") as service:
         until(lambda: len(source.errors) > 2)
         assert source.errors[:3] == ["", "attempt 1", "attempt 2"]
-        until(lambda: service.live.state().errors.get("ingest shop", "").startswith("attempt"))
+        until(lambda: service.live.get_state().errors.get("ingest shop", "").startswith("attempt"))
         source.works.set()
-        until(lambda: "ingest shop" not in service.live.state().errors)
-        jobs = [job for job in service.live.jobs() if job.kind == "ingest"]
-        until(lambda: service.live.jobs()[0].state == "done")
+        until(lambda: "ingest shop" not in service.live.get_state().errors)
+        jobs = [job for job in service.live.list_jobs() if job.kind == "ingest"]
+        until(lambda: service.live.list_jobs()[0].state == "done")
     assert {(job.state, job.error) for job in jobs[1:]} <= {
         ("failed", f"attempt {number}") for number in range(1, len(source.errors))
     }
@@ -217,13 +217,13 @@ def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_ha
 
 def test_a_lease_that_somebody_dropped_is_made_again_and_nothing_ends(shop: Shop) -> None:
     with shop.serving("first") as first:
-        until(lambda: first.live.state().role == "leads")
+        until(lambda: first.live.get_state().role == "leads")
         shop.warehouse.reader.catalog.drop_table(("dwd", SERVICE_TABLE))
         shop.follows(by="first")
         with shop.serving("second") as second:
             # Whoever makes it first has it: the other one at its start, or the first at its next sign of life.
-            until(lambda: {first.live.state().role, second.live.state().role} == {"leads", "stands_by"})
-            leader = "first" if first.live.state().role == "leads" else "second"
+            until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
+            leader = "first" if first.live.get_state().role == "leads" else "second"
             shop.follows(by=leader)
 
 
@@ -236,18 +236,18 @@ def test_a_full_disk_fails_refreshes_and_signs_of_life_and_ends_nothing(shop: Sh
             raise CatalogError(os.strerror(errno.ENOSPC))
         return action()
 
-    with failpoint(write), shop.serving("first") as first:
-        until(lambda: first.live.state().role == "leads")
+    with set_failpoint(write), shop.serving("first") as first:
+        until(lambda: first.live.get_state().role == "leads")
         shop.follows(by="first")
         shop.disk_is_full.set()
         shop.move()
         until(lambda: refused.count("service.commit") > 1)
-        until(lambda: "No space left on device" in (first.live.table("left") or no_table()).error)
+        until(lambda: "No space left on device" in (first.live.find_table("left") or no_table()).error)
         before = len(shop.refreshes)
         shop.disk_is_full.clear()
         until(lambda: len(shop.refreshes) > before)
-        until(lambda: not (first.live.table("left") or no_table()).error)
-        assert first.live.state().role == "leads"
+        until(lambda: not (first.live.find_table("left") or no_table()).error)
+        assert first.live.get_state().role == "leads"
 
 
 def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: Shop) -> None:
@@ -255,13 +255,13 @@ def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: S
     mart = Scheduled("model.shop.mart", TableName("lake", "dwd", "mart"), "0 6 1 1 *", reads=frozenset({LEFT}))
     shop.by_dbt = (mart,)
     with shop.serving("first") as first:
-        until(lambda: first.live.table("mart") is not None)
-        found = first.live.table("mart")
+        until(lambda: first.live.find_table("mart") is not None)
+        found = first.live.find_table("mart")
         assert found is not None
         assert (found.kind, found.state, found.schedule, found.layer) == ("scheduled", "unknown", "0 6 1 1 *", 2)
         first.live.set_error("schedule of model.shop.mart", "no such column")
-        until(lambda: (first.live.table("mart") or no_table()).state == "failed")
-        assert (first.live.table("mart") or no_table()).error == "no such column"
+        until(lambda: (first.live.find_table("mart") or no_table()).state == "failed")
+        assert (first.live.find_table("mart") or no_table()).error == "no such column"
 
 
 def no_table() -> TableOverview:
@@ -272,11 +272,11 @@ def no_table() -> TableOverview:
 def test_a_catalog_that_is_away_is_told_and_waited_for_by_all(shop: Shop, tmp_path: Path, away: str) -> None:
     file, elsewhere = shop.warehouse.profile.sqlite_file, tmp_path / "elsewhere"
     with shop.serving("first") as first, shop.serving("second") as second:
-        until(lambda: {first.live.state().role, second.live.state().role} == {"leads", "stands_by"})
+        until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
         (move_file if away == "moved" else rename_table)(file, elsewhere)
-        until(lambda: first.live.state().errors.get("catalog") and second.live.state().errors.get("catalog"))
+        until(lambda: first.live.get_state().errors.get("catalog") and second.live.get_state().errors.get("catalog"))
         (move_file if away == "moved" else rename_table)(elsewhere, file)
-        until(lambda: not first.live.state().errors and not second.live.state().errors)
+        until(lambda: not first.live.get_state().errors and not second.live.get_state().errors)
         before = len(shop.refreshes)
         shop.move()
         until(lambda: len(shop.refreshes) > before)
@@ -304,11 +304,11 @@ class Reader:
     def __init__(self) -> None:
         self.attempts = 0
 
-    def run(self) -> None:
+    def run_ingestion(self) -> None:
         self.attempts += 1
         raise RuntimeError("no session") from ConnectionRefusedError()
 
-    def stop(self) -> None:
+    def stop_ingestion(self) -> None:
         """It has ended."""
 
 
@@ -322,15 +322,15 @@ def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, m
     table, project = ServiceTable("dwd", reader), Project(shop.warehouse, "only")
     service = Service(project, reader, SessionPool(profile), table, ServeSettings(), lambda: [ingestion])
     with pytest.raises(SparkEnded, match="Spark is gone"):
-        service.run()
+        service.run_service()
     assert ingestion.attempts == 1
-    assert service.live.state().role == "ending"
-    assert "Spark is gone" in service.live.state().errors["spark"]
+    assert service.live.get_state().role == "ending"
+    assert "Spark is gone" in service.live.get_state().errors["spark"]
 
 
 def test_a_service_whose_spark_is_gone_is_not_ready_while_it_ends(shop: Shop) -> None:
     with shop.serving("first") as first:
-        until(lambda: first.live.state().role == "leads")
-        first.fail(SparkEnded("Spark is gone."))
-        assert first.live.state().role == "ending"
-        assert first.live.state().errors == {"spark": "Spark is gone."}
+        until(lambda: first.live.get_state().role == "leads")
+        first.end_without_spark(SparkEnded("Spark is gone."))
+        assert first.live.get_state().role == "ending"
+        assert first.live.get_state().errors == {"spark": "Spark is gone."}

@@ -47,7 +47,7 @@ class Shop:
     seconds: float = 0.0
     meanwhile: Callable[[], None] = lambda: None
 
-    def scheduled(self) -> list[Scheduled]:
+    def list_scheduled(self) -> list[Scheduled]:
         return self.models
 
     def run_scheduled(self, name: str) -> str:
@@ -60,7 +60,7 @@ class Shop:
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
 
-    def ran_at(self) -> Mapping[str, float]:
+    def list_run_times(self) -> Mapping[str, float]:
         return self.kept
 
     def note_run(self, at: Mapping[str, float]) -> None:
@@ -89,42 +89,42 @@ class Shop:
 def test_a_model_is_run_when_its_time_has_come_and_not_before() -> None:
     shop = Shop([scheduled("daily")])
     service = shop.service()
-    service.look()
+    service.run_due()
     assert shop.asked() == []
     shop.now = SIX
-    service.look()
-    service.look()
+    service.run_due()
+    service.run_due()
     assert shop.asked() == ["daily"]
     assert shop.ended == ["daily"]
-    (job,) = shop.board.jobs()
+    (job,) = shop.board.list_jobs()
     assert (job.kind, job.state, job.reason, job.lines) == ("run", "done", "scheduled: 0 6 * * *", ("OK",))
     shop.now += timedelta(days=1)
-    service.look()
+    service.run_due()
     assert shop.asked() == ["daily"]
 
 
 def test_times_that_passed_without_a_service_are_made_up_for_once() -> None:
     shop = Shop([scheduled("daily")])
-    shop.service().look()
+    shop.service().run_due()
     shop.now = SIX + timedelta(days=3)
     service = shop.service()
-    service.look()
-    service.look()
+    service.run_due()
+    service.run_due()
     assert shop.asked() == ["daily"]
 
 
 def test_a_model_runs_after_those_that_it_reads_and_waits_for_one_that_fails() -> None:
     shop = Shop([scheduled("clean"), scheduled("daily", "clean"), scheduled("other")])
     service = shop.service()
-    service.look()
+    service.run_due()
     shop.now, shop.fails = SIX, {"clean"}
-    service.look()
+    service.run_due()
     assert shop.asked() == ["clean", "other"]
     assert shop.errors["schedule of clean"] == "no such column\n  tried again in 1 s"
-    service.look()
+    service.run_due()
     assert shop.asked() == []
     shop.seconds, shop.fails = LIMITS.retry_seconds, set()
-    service.look()
+    service.run_due()
     assert shop.asked() == ["clean", "daily"]
     assert shop.errors["schedule of clean"] == ""
 
@@ -132,18 +132,18 @@ def test_a_model_runs_after_those_that_it_reads_and_waits_for_one_that_fails() -
 def test_a_paused_model_and_those_below_it_are_left_alone_until_it_is_resumed() -> None:
     shop = Shop([scheduled("clean"), scheduled("daily", "clean")])
     service = shop.service()
-    service.look()
+    service.run_due()
     shop.now, shop.paused = SIX, {"clean"}
-    service.look()
+    service.run_due()
     assert shop.asked() == []
     shop.paused = set()
-    service.look()
+    service.run_due()
     assert shop.asked() == ["clean", "daily"]
 
 
 def test_a_run_that_a_process_did_not_live_to_see_the_end_of_is_run_again() -> None:
     shop = Shop([scheduled("daily")])
-    shop.service().look()
+    shop.service().run_due()
     shop.now = SIX
 
     def die() -> None:
@@ -151,41 +151,41 @@ def test_a_run_that_a_process_did_not_live_to_see_the_end_of_is_run_again() -> N
 
     shop.meanwhile = die
     with pytest.raises(KeyboardInterrupt):
-        shop.service().look()
+        shop.service().run_due()
     shop.meanwhile = lambda: None
-    shop.service().look()
+    shop.service().run_due()
     assert shop.asked() == ["daily", "daily"]
-    shop.service().look()
+    shop.service().run_due()
     assert shop.asked() == []
 
 
 def test_a_clock_that_is_set_back_holds_nothing_up_and_summer_time_repeats_nothing() -> None:
     shop = Shop([scheduled("daily")])
     service = shop.service()
-    service.look()
+    service.run_due()
     shop.now = SIX
-    service.look()
+    service.run_due()
     shop.now = SIX - timedelta(hours=1)
-    service.look()
+    service.run_due()
     shop.now = SIX
-    service.look()
+    service.run_due()
     assert shop.asked() == ["daily"]
     shop.now = SIX - timedelta(days=30)
-    service.look()
+    service.run_due()
     shop.now += timedelta(days=1)
-    service.look()
+    service.run_due()
     assert shop.asked() == ["daily"]
 
 
 def test_what_is_not_scheduled_any_more_is_forgotten() -> None:
     shop = Shop([scheduled("daily")], fails={"daily"})
     service = shop.service()
-    service.look()
+    service.run_due()
     shop.now = SIX
-    service.look()
+    service.run_due()
     assert shop.errors["schedule of daily"]
     shop.models = []
-    service.look()
+    service.run_due()
     assert shop.errors["schedule of daily"] == ""
 
 
@@ -201,8 +201,8 @@ def test_a_catalog_that_does_not_answer_ends_nothing() -> None:
         over.set()
         return {}
 
-    shop.ran_at = away  # type: ignore[method-assign]
-    service.run(over)
+    shop.list_run_times = away  # type: ignore[method-assign]
+    service.run_until(over)
     assert shop.errors["schedules"] == ""
     assert shop.kept == {"daily": shop.now.timestamp()}
 
@@ -210,7 +210,7 @@ def test_a_catalog_that_does_not_answer_ends_nothing() -> None:
 def test_a_run_whose_end_can_not_be_noted_is_not_repeated_by_the_service_that_saw_it() -> None:
     shop = Shop([scheduled("daily")])
     service = shop.service()
-    service.look()
+    service.run_due()
     shop.now = SIX
 
     def away(_: Mapping[str, float]) -> None:
@@ -218,8 +218,8 @@ def test_a_run_whose_end_can_not_be_noted_is_not_repeated_by_the_service_that_sa
 
     shop.note_run = away  # type: ignore[method-assign]
     with pytest.raises(ConfigError):
-        service.look()
-    service.look()
+        service.run_due()
+    service.run_due()
     assert shop.asked() == ["daily"]
 
 

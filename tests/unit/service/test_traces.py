@@ -14,14 +14,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
-from arctic_runtime.effects import effect
+from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import CatalogError, CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.service.readings import FollowedModel
 from arctic_runtime.service.task import Done, Task
-from arctic_runtime.service.traced import is_traced, traces
+from arctic_runtime.service.traced import build_traces, is_traced
 from arctic_runtime.service.traces import Traces
 from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.tables.timings import Timings
@@ -35,8 +35,8 @@ def task(name: str, pins: PinnedSnapshots) -> Task:
 
 
 def works(_: Task) -> Done:
-    with Timings().timed("MergeBase"):
-        effect("view.replace", lambda: None, "replace the view")
+    with Timings().measure_step("MergeBase"):
+        perform_effect("view.replace", lambda: None, "replace the view")
     return DONE
 
 
@@ -57,7 +57,7 @@ def parent(found: dict[str, ReadableSpan], name: str) -> str | None:
 
 
 def test_a_refresh_is_part_of_its_pass_and_has_its_steps_and_effects() -> None:
-    found = spans(lambda made: void(made.refreshing(works)(task("sales", PinnedSnapshots()))))
+    found = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
 
     assert set(found) == {"pass", "refresh sales", "MergeBase", "view.replace"}
     assert parent(found, "view.replace") == "MergeBase"
@@ -75,7 +75,7 @@ def test_a_refresh_is_part_of_its_pass_and_has_its_steps_and_effects() -> None:
 
 def test_refreshes_of_a_pass_are_one_trace_whatever_thread_does_them() -> None:
     def run(made: Traces) -> None:
-        refresh, pins, other = made.refreshing(works), PinnedSnapshots(), PinnedSnapshots()
+        refresh, pins, other = made.trace_refresh(works), PinnedSnapshots(), PinnedSnapshots()
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(refresh, [task("a", pins), task("b", pins), task("c", other)]))
 
@@ -86,7 +86,7 @@ def test_refreshes_of_a_pass_are_one_trace_whatever_thread_does_them() -> None:
 
 
 def test_a_pass_lasts_until_its_last_refresh_has_ended() -> None:
-    found = spans(lambda made: void(made.refreshing(works)(task("sales", PinnedSnapshots()))))
+    found = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
     whole, part = found["pass"], found["refresh sales"]
 
     assert whole.start_time is not None
@@ -101,7 +101,7 @@ def test_a_failure_is_an_error_without_secrets() -> None:
 
     def run(made: Traces) -> None:
         with pytest.raises(CatalogError):
-            made.refreshing(fails)(task("sales", PinnedSnapshots()))
+            made.trace_refresh(fails)(task("sales", PinnedSnapshots()))
 
     failed = spans(run)["refresh sales"]
     assert failed.status.status_code == StatusCode.ERROR
@@ -115,7 +115,7 @@ def test_a_lost_race_is_no_error() -> None:
 
     def run(made: Traces) -> None:
         with pytest.raises(CommitConflict):
-            made.refreshing(loses)(task("sales", PinnedSnapshots()))
+            made.trace_refresh(loses)(task("sales", PinnedSnapshots()))
 
     found = spans(run)["refresh sales"]
     assert found.status.status_code == StatusCode.UNSET
@@ -123,13 +123,13 @@ def test_a_lost_race_is_no_error() -> None:
 
 
 def test_effects_outside_of_refreshes_are_left_out() -> None:
-    assert spans(lambda _: effect("view.replace", lambda: None, "replace the view")) == {}
+    assert spans(lambda _: perform_effect("view.replace", lambda: None, "replace the view")) == {}
 
 
 def test_nobody_watches_once_it_has_ended() -> None:
     exporter = InMemorySpanExporter()
     with Traces("shop", SimpleSpanProcessor(exporter)) as made:
-        refresh = made.refreshing(works)
+        refresh = made.trace_refresh(works)
     assert refresh(task("sales", PinnedSnapshots())) is DONE
     assert "view.replace" not in {of.name for of in exporter.get_finished_spans()}
 
@@ -165,10 +165,10 @@ def test_spans_are_sent_where_the_environment_says(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "none")
         monkeypatch.setenv("OTEL_SERVICE_NAME", "our-warehouse")
-        made = traces("shop")
+        made = build_traces("shop")
         assert made is not None
         with made:
-            made.refreshing(works)(task("sales", PinnedSnapshots()))
+            made.trace_refresh(works)(task("sales", PinnedSnapshots()))
         server.shutdown()
     body = b"".join(body for _, body in received)
 

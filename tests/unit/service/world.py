@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.candidates import candidates
+from arctic_runtime.service.candidates import list_candidates
 from arctic_runtime.service.graph import ModelGraph
-from arctic_runtime.service.readings import Reading, relations_of
+from arctic_runtime.service.readings import Reading, list_relations
 from arctic_runtime.service.records import Record
 from arctic_runtime.service.refresh_pass import Ended, Pass, Start
 from arctic_runtime.thresholds import ServiceThresholds
@@ -41,7 +41,7 @@ class World:
         self.records = {model: Record() for model in self.reads}
         self.heads.update(dict.fromkeys(self.sources, 0))
         self.tables = {
-            model: Reading(tables, frozenset()).followed(model) for model, tables in self.graph.reads.items()
+            model: Reading(tables, frozenset()).to_followed_tables(model) for model, tables in self.graph.reads.items()
         }
 
     @property
@@ -56,38 +56,38 @@ class World:
 
     def begin(self, group: Sequence[TableName]) -> tuple[Pass, dict[TableName, str]]:
         heads = self.texts()
-        found = candidates(self.graph, group, self.records, self.tables, heads, self.now, self.lags)
+        found = list_candidates(self.graph, group, self.records, self.tables, heads, self.now, self.lags)
         return Pass(self.graph, group, found), heads
 
     def run_pass(
         self, pick: Callable[[int], int] = lambda count: 0, between: Callable[[], None] = lambda: None
     ) -> None:
         """A pass over each group; `pick` chooses whose refresh ends next, `between` is what happens meanwhile."""
-        for group in self.graph.groups():
+        for group in self.graph.list_groups():
             progress, heads = self.begin(group)
-            running = progress.take()
+            running = progress.take_ready()
             while running:
                 between()
                 start = running.pop(pick(len(running)))
                 self._refresh(progress, start, heads)
-                running += progress.take()
+                running += progress.take_ready()
             assert progress.is_over
 
     def _refresh(self, progress: Pass, start: Start, heads: Mapping[TableName, str]) -> None:
         model = start.model
         if start.has_news:
             self.started.append(model)
-        above = {relation for of in self.graph.upstreams[model] for relation in relations_of(of)}
+        above = {relation for of in self.graph.upstreams[model] for relation in list_relations(of)}
         seen = {**heads, **{relation: head for relation, head in self.texts().items() if relation in above}}
         ended = self._end(model, start, heads)
-        progress.end(model, ended)
+        progress.end_model(model, ended)
         record = self.records[model]
         if ended == "failed":
-            self.records[model] = record.failed(self.now, THRESHOLDS)
+            self.records[model] = record.record_failure(self.now, THRESHOLDS)
         elif ended != "conflict" and start.has_news:
-            self.records[model] = record.succeeded(seen, self.now, False, progress.is_complete(model))
+            self.records[model] = record.record_success(seen, self.now, False, progress.is_complete(model))
         elif ended != "conflict":
-            self.records[model] = record.confirmed(seen, False)
+            self.records[model] = record.confirm_fresh(seen, False)
 
     def _end(self, model: TableName, start: Start, heads: Mapping[TableName, str]) -> Ended:
         if model in self.fails:

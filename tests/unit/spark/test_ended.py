@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from arctic_runtime.errors import SparkEnded
-from arctic_runtime.spark.engine.ended import spark_ended, watch_spark
+from arctic_runtime.spark.engine.ended import to_spark_ended, watch_spark
 from arctic_runtime.spark.engine.process import METHOD, PROCESS
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.spark_end import ended_with_spark
+from dbt.adapters.arctic.spark_end import stop_with_spark
 
 LIMITS = EngineThresholds(spark_watch_seconds=0.02, connect_seconds=1.0)
 HANGING = """
@@ -93,9 +93,9 @@ def test_a_server_that_stops_listening_is_noticed(java: subprocess.Popen[bytes])
 def test_what_a_part_notices_everybody_learns(java: subprocess.Popen[bytes]) -> None:
     heard = Heard()
     with watch_spark(LIMITS, heard):
-        assert spark_ended(RuntimeError("no such column")) is None
+        assert to_spark_ended(RuntimeError("no such column")) is None
         assert not heard.came.wait(0.2)
-        stopped = spark_ended(RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext."))
+        stopped = to_spark_ended(RuntimeError("IllegalStateException: Cannot call methods on a stopped SparkContext."))
         assert heard.came.wait(60)
     assert heard == [stopped]
     assert "it was stopped, or lost its cluster" in str(stopped)
@@ -105,7 +105,7 @@ def test_a_command_that_ends_as_asked_fails_with_the_end_of_spark(java: subproce
     stopped = threading.Event()
 
     def work() -> None:
-        with ended_with_spark("serve", lambda _: stopped.set(), LIMITS):
+        with stop_with_spark("serve", lambda _: stopped.set(), LIMITS):
             assert stopped.wait(60)
             raise RuntimeError("a refresh failed, which is not why the command ends")
 
@@ -115,7 +115,7 @@ def test_a_command_that_ends_as_asked_fails_with_the_end_of_spark(java: subproce
 
 
 def test_a_command_whose_spark_is_there_fails_by_its_own_error(java: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(RuntimeError, match="a refresh failed"), ended_with_spark("serve", lambda _: None, LIMITS):
+    with pytest.raises(RuntimeError, match="a refresh failed"), stop_with_spark("serve", lambda _: None, LIMITS):
         raise RuntimeError("a refresh failed")
 
 

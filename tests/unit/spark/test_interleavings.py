@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from arctic_runtime.model.properties import RUN
-from arctic_runtime.model.run_summary import RunSummary, offsets_of
+from arctic_runtime.model.run_summary import RunSummary, get_offsets
 from arctic_runtime.model.table import Merge
 from tests.unit.fake_lake import Lake, Operation, applied
 
@@ -76,7 +76,7 @@ def check_history(lake: Lake) -> None:
         assert [(key, rows.get(key)) for key, *_ in snap.content] == [(key, before) for key, before, _ in snap.content]
         rows = applied(rows, snap.content)
         if RUN in snap.summary:
-            offsets.append(next(iter(offsets_of(RunSummary.decode(snap.summary)).values())).sequence)
+            offsets.append(next(iter(get_offsets(RunSummary.decode(snap.summary)).values())).sequence)
             restored = snap.summary["arctic.reason"] == "RESTORED"
             assert offsets[-1] == offsets[-2] if restored else offsets[-1] > offsets[-2]
     assert offsets[-1] == lake.source.sequence

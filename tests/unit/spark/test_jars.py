@@ -44,8 +44,8 @@ def resolve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes 
 
 def test_jars_are_resolved_once(resolve: Callable[[bytes | None], list[Path]]) -> None:
     runs = resolve(CONTENT)
-    first = jars.jar_paths()
-    assert jars.jar_paths() == first
+    first = jars.resolve_jar_paths()
+    assert jars.resolve_jar_paths() == first
     assert first[0].read_bytes() == CONTENT
     assert len(runs) == 1
     assert not runs[0].exists()
@@ -53,9 +53,9 @@ def test_jars_are_resolved_once(resolve: Callable[[bytes | None], list[Path]]) -
 
 def test_a_truncated_jar_is_resolved_again(resolve: Callable[[bytes | None], list[Path]]) -> None:
     runs = resolve(CONTENT)
-    (path,) = jars.jar_paths()
+    (path,) = jars.resolve_jar_paths()
     path.write_bytes(CONTENT[:-1])
-    assert jars.jar_paths()[0].read_bytes() == CONTENT
+    assert jars.resolve_jar_paths()[0].read_bytes() == CONTENT
     assert len(runs) == 2
 
 
@@ -64,14 +64,14 @@ def test_a_jar_with_other_contents_is_refused_and_not_kept(
 ) -> None:
     resolve(CONTENT.swapcase())
     with pytest.raises(ConfigError, match=f"in place of {JAR.sha256}"):
-        jars.jar_paths()
-    assert not (jars.home() / "jars" / JAR.file_name).exists()
+        jars.resolve_jar_paths()
+    assert not (jars.get_cache_directory() / "jars" / JAR.file_name).exists()
 
 
 def test_an_unresolved_jar_comes_with_what_spark_said(resolve: Callable[[bytes | None], list[Path]]) -> None:
     resolve(None)
     with pytest.raises(ConfigError, match=r"(?s)org\.example:thing:1\.0.*unresolved dependency"):
-        jars.jar_paths()
+        jars.resolve_jar_paths()
 
 
 def test_verifying_compares_contents_and_resolves_nothing(
@@ -80,7 +80,7 @@ def test_verifying_compares_contents_and_resolves_nothing(
     runs = resolve(CONTENT)
     assert [(check.ok, check.found) for check in jars.verify_jars()] == [(False, None)]
     assert runs == []
-    (path,) = jars.jar_paths()
+    (path,) = jars.resolve_jar_paths()
     assert [check.ok for check in jars.verify_jars()] == [True]
     path.write_bytes(CONTENT.swapcase())
     (check,) = jars.verify_jars()
@@ -95,7 +95,7 @@ def test_groups_are_resolved_where_settings_choose_them(
     monkeypatch.setattr(jars, "GROUPS", {"things": (JAR,), "others": ()})
     assert jars.group_paths({}) == ()
     assert runs == []
-    assert jars.group_paths({JARS_SETTING: " things, others"}) == jars.jar_paths()
+    assert jars.group_paths({JARS_SETTING: " things, others"}) == jars.resolve_jar_paths()
     assert len(runs) == 1
     with pytest.raises(ConfigError, match="names stuff; expected some of things, others"):
         jars.group_paths({JARS_SETTING: "stuff"})
@@ -158,7 +158,7 @@ def test_a_java_that_spark_does_not_start_with_is_refused_with_the_command_that_
         jars.find_java()
     assert version in str(refused.value)
     assert "16 at" in str(refused.value)
-    assert jars.java_command() in str(refused.value)
+    assert jars.format_install_command() in str(refused.value)
 
 
 def test_a_missing_java_is_refused(machine: Callable[..., None]) -> None:
@@ -171,7 +171,7 @@ def test_pruning_keeps_the_newest(tmp_path: Path) -> None:
     for age, name in enumerate(["c", "a", "b"]):
         (tmp_path / f"{name}.log").touch()
         os.utime(tmp_path / f"{name}.log", (1000 - age, 1000 - age))
-    jars.prune(tmp_path, "*.log", keep=2)
+    jars.prune_files(tmp_path, "*.log", keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.log", "c.log"]
 
 
@@ -180,17 +180,17 @@ def test_a_start_marks_the_archive_that_it_uses_so_that_pruning_takes_another(
 ) -> None:
     monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
     java = jars.Java(tmp_path / "java", "17.0.1")
-    mine, other = (jars.archive_path(java, [name]) for name in ("mine", "other"))
+    mine, other = (jars.get_archive_path(java, [name]) for name in ("mine", "other"))
     mine.parent.mkdir()
     for age, file in enumerate([other, mine]):
         file.touch()
         os.utime(file, (1000 - age, 1000 - age))
-    assert jars.recorded_archive(java, ["mine"]) == mine
-    jars.prune(mine.parent, "*.jsa", keep=1)
+    assert jars.find_archive(java, ["mine"]) == mine
+    jars.prune_files(mine.parent, "*.jsa", keep=1)
     assert mine.exists()
     assert not other.exists()
 
 
 def test_without_an_archive_a_start_uses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBT_ARCTIC_HOME", str(tmp_path))
-    assert jars.recorded_archive(jars.Java(tmp_path / "java", "17.0.1"), []) is None
+    assert jars.find_archive(jars.Java(tmp_path / "java", "17.0.1"), []) is None

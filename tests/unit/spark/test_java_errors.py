@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 
 from arctic_runtime.effects import FailureKind
-from arctic_runtime.spark.engine.java_errors import JavaException, failure_of, java_exceptions
+from arctic_runtime.spark.engine.java_errors import JavaException, classify_failure, walk_java_exceptions
 
 ICEBERG = "org.apache.iceberg.exceptions"
 QUOTED = "The value 'already exists: SQLITE_BUSY, database is locked, Permission denied' can't be cast"
@@ -24,7 +24,7 @@ class Sent(PySparkException):
 
 
 def kind_of(error: Exception) -> FailureKind | None:
-    failure = failure_of(error)
+    failure = classify_failure(error)
     return failure.kind if failure else None
 
 
@@ -60,7 +60,7 @@ def test_a_lock_is_known_from_the_cause_that_a_server_tells() -> None:
             "Caused by: org.sqlite.SQLiteException: [SQLITE_BUSY] The database file is locked (database is locked)",
         ]
     )
-    assert list(java_exceptions(Sent(message, trace)))[1] == JavaException(
+    assert list(walk_java_exceptions(Sent(message, trace)))[1] == JavaException(
         "org.sqlite.SQLiteException", "[SQLITE_BUSY] The database file is locked (database is locked)"
     )
     assert kind_of(Sent(message, trace)) == "locked"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.spark.engine.messages import message_of
+from arctic_runtime.spark.engine.messages import get_message
 
 NOT_FOUND = (
     "[TABLE_OR_VIEW_NOT_FOUND] The table `a` cannot be found. SQLSTATE: 42P01; line 1 pos 14;\n"
@@ -46,12 +46,12 @@ SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0
     ],
 )
 def test_errors_are_told_in_words(raw: str, expected: str) -> None:
-    assert message_of(Exception(raw)) == expected
+    assert get_message(Exception(raw)) == expected
 
 
 def test_a_clock_that_is_behind_is_told_as_such() -> None:
     raw = "java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries."
-    told = message_of(Exception(raw)).splitlines()
+    told = get_message(Exception(raw)).splitlines()
     assert told[0] == "[BUG] Expected sorted snapshot log entries."
     assert "the clock is more than a minute behind the newest commit" in told[1]
-    assert message_of(Exception("something else")) == "something else"
+    assert get_message(Exception("something else")) == "something else"

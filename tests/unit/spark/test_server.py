@@ -54,10 +54,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setattr(server, "SERVER_COMMAND", (sys.executable, "-c", SERVE))
 
     def profile(**settings: str) -> Profile:
-        return Profile.embedded(tmp_path / "warehouse", method="connect", url="local", settings=settings)
+        return Profile.for_embedded(tmp_path / "warehouse", method="connect", url="local", settings=settings)
 
     yield profile
-    server.stop(profile())
+    server.stop_server(profile())
 
 
 def is_there(pid: int) -> bool:
@@ -76,10 +76,10 @@ def comes_true(condition: Callable[[], bool]) -> bool:
 
 
 def test_a_second_start_finds_the_first_ones_server(kept: Callable[..., Profile]) -> None:
-    assert server.find(kept()) is None
-    first = server.ensure(kept())
-    assert server.ensure(kept()) == first
-    assert server.find(kept()) == first
+    assert server.find_server(kept()) is None
+    first = server.ensure_server(kept())
+    assert server.ensure_server(kept()) == first
+    assert server.find_server(kept()) == first
     assert is_there(first.pid)
 
 
@@ -89,7 +89,7 @@ def test_of_starts_at_the_same_time_one_makes_the_server_and_all_get_it(
     command = [sys.executable, "-c", START, str(tmp_path / "warehouse"), SERVE]
     starts = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     pids = {start.communicate(timeout=60)[0].strip() for start in starts}
-    found = server.find(kept())
+    found = server.find_server(kept())
     assert found is not None
     assert pids == {str(found.pid)}
 
@@ -97,107 +97,107 @@ def test_of_starts_at_the_same_time_one_makes_the_server_and_all_get_it(
 def test_who_finds_a_server_ready_does_not_take_its_place_when_it_is_stopped(
     kept: Callable[..., Profile], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.ensure(kept())
+    server.ensure_server(kept())
     sleep = time.sleep
 
     def stop_meanwhile(_: float) -> None:
         monkeypatch.setattr(time, "sleep", sleep)
-        server.stop(kept())
+        server.stop_server(kept())
 
     monkeypatch.setattr(time, "sleep", stop_meanwhile)
-    assert server.take_place(server.directory_of(kept()), EngineThresholds()) is None
+    assert server.take_place(server.get_directory(kept()), EngineThresholds()) is None
 
 
 def test_a_stop_ends_the_server(kept: Callable[..., Profile]) -> None:
-    started = server.ensure(kept())
-    assert server.stop(kept()) == started
+    started = server.ensure_server(kept())
+    assert server.stop_server(kept()) == started
     assert comes_true(lambda: not is_there(started.pid))
-    assert server.find(kept()) is None
-    assert server.stop(kept()) is None
+    assert server.find_server(kept()) is None
+    assert server.stop_server(kept()) is None
 
 
 def test_a_server_that_was_killed_is_not_found_and_the_next_start_makes_another(kept: Callable[..., Profile]) -> None:
-    killed = server.ensure(kept())
+    killed = server.ensure_server(kept())
     os.kill(killed.pid, signal.SIGKILL)
     assert comes_true(lambda: not is_there(killed.pid))
-    assert (server.directory_of(kept()) / "server.json").exists()
-    assert server.find(kept()) is None
-    assert server.ensure(kept()).pid != killed.pid
+    assert (server.get_directory(kept()) / "server.json").exists()
+    assert server.find_server(kept()) is None
+    assert server.ensure_server(kept()).pid != killed.pid
 
 
 @pytest.mark.slow
 def test_a_server_ends_when_its_folder_is_deleted(kept: Callable[..., Profile]) -> None:
-    started = server.ensure(kept())
-    for file in server.directory_of(kept()).iterdir():
+    started = server.ensure_server(kept())
+    for file in server.get_directory(kept()).iterdir():
         file.unlink()
     assert comes_true(lambda: not is_there(started.pid))
-    assert server.ensure(kept()).pid != started.pid
+    assert server.ensure_server(kept()).pid != started.pid
 
 
 @pytest.mark.slow
 def test_a_start_waits_for_a_server_that_is_about_to_end(kept: Callable[..., Profile]) -> None:
-    ending = server.ensure(kept(**{"spark.sql.lingers": "4"}))
-    (server.directory_of(kept()) / "server.json").unlink()
-    assert server.ensure(kept()).pid != ending.pid
+    ending = server.ensure_server(kept(**{"spark.sql.lingers": "4"}))
+    (server.get_directory(kept()) / "server.json").unlink()
+    assert server.ensure_server(kept()).pid != ending.pid
 
 
 def test_an_address_that_is_stale_ends_no_process_of_that_number(kept: Callable[..., Profile]) -> None:
-    directory = server.directory_of(kept())
+    directory = server.get_directory(kept())
     directory.mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"]) as other:
-        server.publish(directory, server.Server(other.pid, 1, "t", "then", "log", {}, "")).close()
-        assert server.find(kept()) is None
-        assert server.stop(kept()) is None
+        server.publish_server(directory, server.Server(other.pid, 1, "t", "then", "log", {}, "")).close()
+        assert server.find_server(kept()) is None
+        assert server.stop_server(kept()) is None
         assert other.poll() is None
         other.kill()
 
 
 def test_a_server_with_other_settings_is_named_and_left_alone(kept: Callable[..., Profile]) -> None:
-    started = server.ensure(kept())
+    started = server.ensure_server(kept())
     with pytest.raises(ConfigError, match=r"(?s)spark\.driver\.memory=3g.*spark\.driver\.memory=4g.*arctic spark stop"):
-        server.ensure(kept(**{"spark.driver.memory": "3g"}))
-    assert server.find(kept()) == started
+        server.ensure_server(kept(**{"spark.driver.memory": "3g"}))
+    assert server.find_server(kept()) == started
 
 
 @pytest.mark.slow
 def test_settings_of_a_session_need_no_other_server(kept: Callable[..., Profile]) -> None:
-    assert server.ensure(kept()) == server.ensure(kept(**{"spark.sql.shuffle.partitions": "3"}))
+    assert server.ensure_server(kept()) == server.ensure_server(kept(**{"spark.sql.shuffle.partitions": "3"}))
 
 
 @pytest.mark.slow
 def test_another_secret_needs_another_server_and_is_not_shown(kept: Callable[..., Profile]) -> None:
-    server.ensure(kept(**{"spark.ssl.keyPassword": "hush1"}))
+    server.ensure_server(kept(**{"spark.ssl.keyPassword": "hush1"}))
     with pytest.raises(ConfigError, match="other settings") as refused:
-        server.ensure(kept(**{"spark.ssl.keyPassword": "hush2"}))
+        server.ensure_server(kept(**{"spark.ssl.keyPassword": "hush2"}))
     assert "hush" not in str(refused.value)
 
 
 def test_a_server_that_does_not_start_is_reported_with_its_last_words(kept: Callable[..., Profile]) -> None:
     with pytest.raises(ConfigError, match=r"(?s)did not start.*java\.lang\.NoSpark.*what to do"):
-        server.ensure(kept(**{"spark.fails": "yes"}))
+        server.ensure_server(kept(**{"spark.fails": "yes"}))
 
 
 def test_only_its_user_can_read_the_servers_token(kept: Callable[..., Profile]) -> None:
-    started = server.ensure(kept())
-    directory = server.directory_of(kept())
+    started = server.ensure_server(kept())
+    directory = server.get_directory(kept())
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert stat.S_IMODE((directory / "server.json").stat().st_mode) == 0o600
     assert json.loads((directory / "server.json").read_text())["token"] == "hush"
-    assert "hush" not in f"{started} {started.shown()}"
+    assert "hush" not in f"{started} {started.to_public_dict()}"
 
 
 def test_a_folder_of_somebody_else_is_refused(kept: Callable[..., Profile], monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = server.directory_of(kept())
+    mine = server.get_directory(kept())
     mine.mkdir(parents=True)
-    monkeypatch.setattr(server, "directory_of", lambda _profile: mine)
+    monkeypatch.setattr(server, "get_directory", lambda _profile: mine)
     monkeypatch.setattr(os, "getuid", lambda: mine.stat().st_uid + 1)
     with pytest.raises(ConfigError, match="belongs to another user"):
-        server.ensure(kept())
+        server.ensure_server(kept())
 
 
 def test_catalogs_have_servers_of_their_own(tmp_path: Path) -> None:
     places = {
-        server.directory_of(Profile.embedded(tmp_path / folder, catalog=catalog))
+        server.get_directory(Profile.for_embedded(tmp_path / folder, catalog=catalog))
         for folder in ("a", "b")
         for catalog in ("lake", "pond")
     }

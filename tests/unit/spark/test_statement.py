@@ -15,7 +15,15 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 import arctic_runtime
-from arctic_runtime.spark.engine.statement import Sql, listed, name, number, properties, statement, text
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    write_properties,
+)
 
 _sharp = st.sampled_from("`'\"\\;-/*%_.{}()0127uUxnrtZ \n\r\t\x00\x1aé日🎉")
 _texts = st.text(_sharp | st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -47,13 +55,13 @@ def as_spark_reads(literal: str) -> str:
 @example("it's; drop table x --")
 @example("\\'")
 def test_spark_reads_a_text_back_as_it_was(value: str) -> None:
-    assert as_spark_reads(text(value)) == value
+    assert as_spark_reads(quote_text(value)) == value
 
 
 @settings(max_examples=50)
 @given(_texts)
 def test_a_text_is_one_token_to_a_parser(value: str) -> None:
-    tokens = sqlglot.tokenize(f"select {text(value)} from t", read="spark")
+    tokens = sqlglot.tokenize(f"select {quote_text(value)} from t", read="spark")
     assert [token.token_type for token in tokens][1:3] == [TokenType.STRING, TokenType.FROM]
     assert len(tokens) == 4
 
@@ -61,7 +69,7 @@ def test_a_text_is_one_token_to_a_parser(value: str) -> None:
 @settings(max_examples=40)
 @given(st.lists(_identifiers, min_size=1, max_size=3))
 def test_a_parser_reads_a_name_back_level_by_level(parts: list[str]) -> None:
-    tree = sqlglot.parse_one(statement("SELECT 1 FROM {table}", table=name(*parts)), dialect="spark")
+    tree = sqlglot.parse_one(fill_statement("SELECT 1 FROM {table}", table=quote_name(*parts)), dialect="spark")
     (table,) = tree.find_all(exp.Table)
     assert [part.name for part in table.parts] == parts
 
@@ -69,33 +77,33 @@ def test_a_parser_reads_a_name_back_level_by_level(parts: list[str]) -> None:
 @settings(max_examples=40)
 @given(_texts, _identifiers)
 def test_braces_in_a_value_are_never_filled_in_again(value: str, column: str) -> None:
-    inner = statement("{c} = {v}", c=name(column), v=text(value))
-    outer = statement("DELETE FROM t WHERE {condition}", condition=inner)
-    assert outer == f"DELETE FROM t WHERE {name(column)} = {text(value)}"
+    inner = fill_statement("{c} = {v}", c=quote_name(column), v=quote_text(value))
+    outer = fill_statement("DELETE FROM t WHERE {condition}", condition=inner)
+    assert outer == f"DELETE FROM t WHERE {quote_name(column)} = {quote_text(value)}"
 
 
 @pytest.mark.parametrize("part", ["orders", "", 7, None, b"x", ["a"]])
 def test_a_part_that_did_not_quote_itself_is_a_type_error(part: Any) -> None:
     with pytest.raises(TypeError, match="table is"):
-        statement("DROP TABLE {table}", table=part)
+        fill_statement("DROP TABLE {table}", table=part)
 
 
 def test_joining_quoted_parts_by_hand_is_no_way_around_it() -> None:
     with pytest.raises(TypeError, match="only parts of a statement"):
-        statement("DROP TABLE {table}", table=name("a") + "; drop table b")
+        fill_statement("DROP TABLE {table}", table=quote_name("a") + "; drop table b")
 
 
 def test_parts_can_be_listed_and_paired() -> None:
-    assert listed([name("a"), name("b")]) == "`a`, `b`"
-    assert listed([name("a"), name("b")], " AND ") == "`a` AND `b`"
-    assert properties([("k", "v"), ("it's", "\\")]) == "'k' = 'v', 'it\\'s' = '\\\\'"
-    assert number(-(2**63)) == "-9223372036854775808"
-    assert isinstance(statement("{a}", a=number(1)), Sql)
+    assert join_parts([quote_name("a"), quote_name("b")]) == "`a`, `b`"
+    assert join_parts([quote_name("a"), quote_name("b")], " AND ") == "`a` AND `b`"
+    assert write_properties([("k", "v"), ("it's", "\\")]) == "'k' = 'v', 'it\\'s' = '\\\\'"
+    assert quote_number(-(2**63)) == "-9223372036854775808"
+    assert isinstance(fill_statement("{a}", a=quote_number(1)), Sql)
 
 
 def test_a_number_is_never_a_text() -> None:
     with pytest.raises(ValueError, match="1 or 1"):
-        number("1 or 1")  # type: ignore[arg-type]
+        quote_number("1 or 1")  # type: ignore[arg-type]
 
 
 def _constant(node: ast.expr) -> bool:

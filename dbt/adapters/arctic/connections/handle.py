@@ -45,7 +45,7 @@ class SessionHandle:
         if self._cancelled:
             raise DbtRuntimeError("The run was cancelled")
         if self._session is None:
-            self._session = self._pool.take()
+            self._session = self._pool.take_session()
         if (comment := self._comment() or "") != self._described:
             describe_jobs(self._session, comment)
             self._described = comment
@@ -68,7 +68,7 @@ class SessionHandle:
         if session is None:
             return
         if self._cancelled or self._has_settings or not self._is_rid_of_views(session):
-            self._pool.discard(session)
+            self._pool.discard_session(session)
         else:
             self._pool.give_back(session)
 
@@ -82,15 +82,15 @@ class SessionHandle:
             return False
         return True
 
-    def note(self, statement: str) -> None:
+    def note_statement(self, statement: str) -> None:
         """Remembers what a statement leaves behind in the session."""
-        self._has_settings |= statements.changes_session(statement)
-        self._has_views |= statements.makes_temporary_view(statement)
+        self._has_settings |= statements.is_session_change(statement)
+        self._has_views |= statements.is_temporary_view(statement)
 
-    def note_temporary_view(self) -> None:
+    def mark_temporary_view(self) -> None:
         self._has_views = True
 
-    def note_foreign_code(self) -> None:
+    def mark_foreign_code(self) -> None:
         """Code of a user had the session, and may have left anything behind: nobody gets it after this."""
         self._has_settings = True
 
@@ -106,14 +106,14 @@ class Cursor:
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
         """Runs commands, and plans a query: its rows are computed when they are fetched or by `finish`."""
         self._result, self._is_query = None, False
-        for statement in statements.split(sql):
-            self.finish()
-            self._handle.note(statement)
+        for statement in statements.split_statements(sql):
+            self.finish_query()
+            self._handle.note_statement(statement)
             self._is_query = statements.is_query(statement)
-            arguments = [_argument(value) for value in bindings] if bindings else None
+            arguments = [_convert_argument(value) for value in bindings] if bindings else None
             self._result = self._handle.spark.sql(statement, args=arguments)
 
-    def finish(self) -> None:
+    def finish_query(self) -> None:
         """Computes a query that nobody fetches, since it may be there for its errors."""
         if self._result is not None and self._is_query:
             self._result.write.format("noop").mode("overwrite").save()
@@ -130,10 +130,10 @@ class Cursor:
         ]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return self._rows(self._result)
+        return self._fetch_rows(self._result)
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
-        return self._rows(None if self._result is None else self._result.limit(size))
+        return self._fetch_rows(None if self._result is None else self._result.limit(size))
 
     def fetchone(self) -> tuple[Any, ...] | None:
         return next(iter(self.fetchmany(1)), None)
@@ -141,21 +141,23 @@ class Cursor:
     def close(self) -> None:
         self._result = None
 
-    def _rows(self, result: DataFrame | None) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, result: DataFrame | None) -> list[tuple[Any, ...]]:
         if result is None:
             return []
         types = [field.dataType for field in result.schema.fields]
         keeps_zone = _has_timestamp(types) and not _is_utc(self._handle.spark)
-        return [tuple(_value(v, t, keeps_zone) for v, t in zip(row, types, strict=True)) for row in result.collect()]
+        return [
+            tuple(_convert_value(v, t, keeps_zone) for v, t in zip(row, types, strict=True)) for row in result.collect()
+        ]
 
 
-def _argument(value: Any) -> Any:
+def _convert_argument(value: Any) -> Any:
     """A bound value as Spark takes it without loss."""
     is_wide = isinstance(value, int) and value not in _BIGINT
     return Decimal(value) if is_wide else value
 
 
-def _value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
+def _convert_value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
     """A fetched value as plain Python.
 
     PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other
@@ -170,12 +172,12 @@ def _value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
             utc = value.astimezone(dt.timezone.utc)
             return utc if keeps_zone else utc.replace(tzinfo=None)
         case types.ArrayType():
-            return [_value(part, data_type.elementType, keeps_zone) for part in value]
+            return [_convert_value(part, data_type.elementType, keeps_zone) for part in value]
         case types.MapType():
-            return {str(key): _value(part, data_type.valueType, keeps_zone) for key, part in value.items()}
+            return {str(key): _convert_value(part, data_type.valueType, keeps_zone) for key, part in value.items()}
         case types.StructType():
             parts = zip(data_type.fields, value, strict=True)
-            return {field.name: _value(part, field.dataType, keeps_zone) for field, part in parts}
+            return {field.name: _convert_value(part, field.dataType, keeps_zone) for field, part in parts}
         case types.BinaryType():
             return bytes(value).hex()
         case _:

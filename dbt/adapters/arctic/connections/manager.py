@@ -21,9 +21,9 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.ended import spark_ended
-from arctic_runtime.spark.engine.messages import message_of
-from arctic_runtime.spark.engine.session_pool import pool_of
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ class ArcticConnectionManager(SparkConnectionManager):
 
     def open(self, connection: Connection) -> Connection:  # type: ignore[override]
         if connection.state != ConnectionState.OPEN:
-            connection.handle = SessionHandle(pool_of(self.arctic_profile), self._comment)
+            connection.handle = SessionHandle(get_pool(self.arctic_profile), self._get_comment)
             connection.state = ConnectionState.OPEN
         return connection
 
-    def _comment(self) -> str | None:
+    def _get_comment(self) -> str | None:
         """The comment that dbt adds to this thread's queries now."""
         comment = None if self.query_header is None else self.query_header.comment.query_comment
         return comment.strip() if comment else None
@@ -63,10 +63,10 @@ class ArcticConnectionManager(SparkConnectionManager):
             raise DbtRuntimeError(str(error)) from error
         except Exception as error:
             logger.debug(f"Error while running:\n{sql}\n{error}")
-            if (ended := spark_ended(error)) is not None:
+            if (ended := to_spark_ended(error)) is not None:
                 raise DbtRuntimeError(str(ended)) from error
             if type(error).__module__.split(".")[0] in ("pyspark", "py4j", "grpc"):
-                raise DbtDatabaseError(message_of(error)) from error
+                raise DbtDatabaseError(get_message(error)) from error
             raise DbtRuntimeError(str(error) or type(error).__name__) from error
 
     def execute(
@@ -79,7 +79,7 @@ class ArcticConnectionManager(SparkConnectionManager):
         with self.exception_handler(sql):
             if fetch:
                 return self.get_response(cursor), self.get_result_from_cursor(cursor, limit)
-            cursor.finish()
+            cursor.finish_query()
             return self.get_response(cursor), empty_table()
 
     @classmethod

@@ -29,7 +29,7 @@ _LEAVES_NOTHING = _QUERY_WORDS | {
 _TEMPORARY = ("temp", "temporary")
 
 
-def split(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
     """The statements of a text, without the semicolons between them and without empty ones.
 
     Semicolons in strings, quoted names and comments do not count, and a `BEGIN … END` script stays one
@@ -38,7 +38,7 @@ def split(text: str) -> list[str]:
     if _is_script(text):
         return [text.strip().removesuffix(";")]
     statements, start, filled = [], 0, False
-    for kind, begin, end in _tokens(text):
+    for kind, begin, end in _list_tokens(text):
         if kind == "end":
             if filled:
                 statements.append(text[start:begin].strip())
@@ -48,45 +48,45 @@ def split(text: str) -> list[str]:
     return [*statements, text[start:].strip()] if filled else statements
 
 
-def first_word(statement: str) -> str:
+def get_first_word(statement: str) -> str:
     """The first word or character of a statement after its comments, in lower case."""
-    return next(iter(_first_words(statement, 1)), "")
+    return next(iter(_list_first_words(statement, 1)), "")
 
 
 def is_query(statement: str) -> bool:
     """Whether Spark only plans this statement until somebody fetches its rows."""
-    return first_word(statement) in _QUERY_WORDS
+    return get_first_word(statement) in _QUERY_WORDS
 
 
-def changes_session(statement: str) -> bool:
+def is_session_change(statement: str) -> bool:
     """Whether the statement may leave something behind in its session, other than a temporary view."""
-    is_temporary = _made_temporarily(statement) not in ("", "view")
-    return is_temporary or first_word(statement) not in _LEAVES_NOTHING
+    is_temporary = _get_temporary_kind(statement) not in ("", "view")
+    return is_temporary or get_first_word(statement) not in _LEAVES_NOTHING
 
 
-def makes_temporary_view(statement: str) -> bool:
-    return _made_temporarily(statement) == "view"
+def is_temporary_view(statement: str) -> bool:
+    return _get_temporary_kind(statement) == "view"
 
 
-def _made_temporarily(statement: str) -> str:
+def _get_temporary_kind(statement: str) -> str:
     """What a statement creates for its session alone, such as `view` or `function`; empty where nothing."""
-    words = [word for word in _first_words(statement, 5) if word not in ("or", "replace")]
+    words = [word for word in _list_first_words(statement, 5) if word not in ("or", "replace")]
     return words[2] if words[:1] == ["create"] and len(words) > 2 and words[1] in _TEMPORARY else ""
 
 
 def _is_script(text: str) -> bool:
     """Whether a text is `BEGIN … END`, with a label or without."""
-    words = _first_words(text, 3)
+    words = _list_first_words(text, 3)
     return words[:1] == ["begin"] or words[1:] == [":", "begin"]
 
 
-def _first_words(text: str, count: int) -> list[str]:
+def _list_first_words(text: str, count: int) -> list[str]:
     """The first words or characters of a text, without its comments, in lower case."""
-    found = (text[a:b].lower() for kind, a, b in _tokens(text) if kind not in ("space", "line", "block"))
-    return list(islice(found, count))
+    words_found = (text[a:b].lower() for kind, a, b in _list_tokens(text) if kind not in ("space", "line", "block"))
+    return list(islice(words_found, count))
 
 
-def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
+def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)

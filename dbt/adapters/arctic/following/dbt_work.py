@@ -11,8 +11,8 @@ from dbt_common.exceptions import DbtBaseException
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules import DataTestOutcome, DataTestStatus, Scheduled
 from dbt.adapters.arctic.following.loaded_project import LoadedProject
-from dbt.adapters.arctic.materialize.maintain import node_table
-from dbt.adapters.arctic.materialize.served_keys import served_keys
+from dbt.adapters.arctic.materialize.maintain import get_node_table
+from dbt.adapters.arctic.materialize.served_keys import read_served_keys
 
 
 class DbtWork:
@@ -20,37 +20,37 @@ class DbtWork:
 
     def __init__(self, project: LoadedProject) -> None:
         self.project = project
-        self.scheduled: Sequence[Scheduled] = tuple(_scheduled(project))
+        self.scheduled: Sequence[Scheduled] = tuple(_list_scheduled(project))
         """Each after all that it reads."""
 
-        self._tests = _tests(project)
+        self._tests = _map_tests(project)
 
-    def run(self, name: str) -> str:
+    def run_model(self, name: str) -> str:
         """Runs a scheduled model; what dbt says of it. Raises why it failed."""
         from dbt.task.run import ModelRunner
 
         project = self.project
-        compiled = project.compiled(project.scheduled[name])
+        compiled = project.compile_node(project.scheduled[name])
         runner = ModelRunner(project.config, project.adapter, compiled, 1, 1)
-        with project.connected(compiled):
+        with project.open_connection(compiled):
             return str(runner.run(compiled, project.manifest).message)
 
-    def tested(self) -> Collection[TableName]:
+    def list_tested_tables(self) -> Collection[TableName]:
         """The tables whose tests are run after each refresh, of those that have any."""
         return self._tests.keys()
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
         """Runs the tests of a table, one after the other."""
-        return tuple(self._outcome(node) for node in self._tests.get(table, ()))
+        return tuple(self._run_test(node) for node in self._tests.get(table, ()))
 
-    def _outcome(self, node: Any) -> DataTestOutcome:
+    def _run_test(self, node: Any) -> DataTestOutcome:
         from dbt.task.test import TestRunner
 
         project = self.project
         try:
-            compiled = project.compiled(node)
+            compiled = project.compile_node(node)
             runner = TestRunner(project.config, project.adapter, compiled, 1, 1)
-            with project.connected(compiled):
+            with project.open_connection(compiled):
                 result = runner.run(compiled, project.manifest)
         except DbtBaseException as error:
             return DataTestOutcome(str(node.name), "error", str(error))
@@ -60,48 +60,55 @@ class DbtWork:
 _STATUS: Mapping[str, DataTestStatus] = {"pass": "pass", "warn": "warn", "fail": "fail", "error": "error"}
 
 
-def _scheduled(project: LoadedProject) -> Iterator[Scheduled]:
-    above = {name: _above(project, node) & project.scheduled.keys() for name, node in project.scheduled.items()}
-    for name in TopologicalSorter({of: sorted(above[of]) for of in sorted(above)}).static_order():
+def _list_scheduled(project: LoadedProject) -> Iterator[Scheduled]:
+    above = {
+        name: _list_upstream_ids(project, node) & project.scheduled.keys() for name, node in project.scheduled.items()
+    }
+    for name in TopologicalSorter({node_id: sorted(above[node_id]) for node_id in sorted(above)}).static_order():
         node = project.scheduled[name]
-        cron = served_keys(node).schedule
+        cron = read_served_keys(node).schedule
         assert cron is not None
-        yield Scheduled(name, node_table(node), cron, frozenset(above[name]), frozenset(_read(project, node)))
+        yield Scheduled(
+            name, get_node_table(node), cron, frozenset(above[name]), frozenset(_list_tables_read(project, node))
+        )
 
 
-def _read(project: LoadedProject, node: Any) -> Iterator[TableName]:
+def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
     """The tables that a node reads, those behind views among them."""
-    for parent in project.parents(node):
+    for parent in project.walk_parents(node):
         is_source = str(parent.resource_type) == "source"
         if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
-            yield from _read(project, parent)
+            yield from _list_tables_read(project, parent)
         else:
             name = parent.identifier if is_source else parent.alias
             yield TableName(str(parent.database), str(parent.schema), str(name))
 
 
-def _above(project: LoadedProject, node: Any) -> set[str]:
+def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
     """The ids of all that a node reads, however many nodes lie in between."""
-    found, waiting = set[str](), list(node.depends_on_nodes)
+    upstream_ids, waiting = set[str](), list(node.depends_on_nodes)
     while waiting:
         name = waiting.pop()
         parent = project.manifest.nodes.get(name)
-        if name not in found and parent is not None:
-            found.add(name)
+        if name not in upstream_ids and parent is not None:
+            upstream_ids.add(name)
             waiting.extend(parent.depends_on_nodes)
-    return found
+    return upstream_ids
 
 
-def _tests(project: LoadedProject) -> dict[TableName, list[Any]]:
+def _map_tests(project: LoadedProject) -> dict[TableName, list[Any]]:
     """Table → its tests, by their names; a test of several tables is one of each."""
     asked = {
-        name: node_table(node)
+        name: get_node_table(node)
         for name, node in ({**project.nodes, **project.scheduled}).items()
-        if served_keys(node).test_after_refresh
+        if read_served_keys(node).test_after_refresh
     }
-    found: dict[TableName, list[Any]] = {}
+    tests_by_table: dict[TableName, list[Any]] = {}
     nodes = project.manifest.nodes.values()
-    for node in sorted((of for of in nodes if str(of.resource_type) == "test"), key=lambda of: str(of.unique_id)):
+    for node in sorted(
+        (test_node for test_node in nodes if str(test_node.resource_type) == "test"),
+        key=lambda test_node: str(test_node.unique_id),
+    ):
         for name in asked.keys() & set(node.depends_on_nodes):
-            found.setdefault(asked[name], []).append(node)
-    return found
+            tests_by_table.setdefault(asked[name], []).append(node)
+    return tests_by_table

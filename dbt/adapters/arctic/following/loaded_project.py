@@ -15,9 +15,9 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import with_jars
 from arctic_runtime.profile import Profile
 from dbt.adapters.arctic.materialize.maintain import is_arctic
-from dbt.adapters.arctic.materialize.served_keys import served_keys
-from dbt.adapters.arctic.project import parsed_manifest
-from dbt.adapters.arctic.sources import ingest_sources, landing_tables
+from dbt.adapters.arctic.materialize.served_keys import read_served_keys
+from dbt.adapters.arctic.project import parse_manifest
+from dbt.adapters.arctic.sources import ingest_sources, list_landing_tables
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Location:
     exclude: Sequence[str] = ()
     is_served: bool = False
 
-    def options(self, target_path: str) -> dict[str, Any]:
+    def build_options(self, target_path: str) -> dict[str, Any]:
         """The options of `dbt run`."""
-        given = {
+        all_options = {
             "project_dir": str(self.project_dir.absolute()),
             "profiles_dir": None if self.profiles_dir is None else str(self.profiles_dir),
             "target": self.target,
@@ -44,7 +44,7 @@ class Location:
             "exclude": list(self.exclude),
             "target_path": target_path,
         }
-        return {key: value for key, value in given.items() if value}
+        return {key: value for key, value in all_options.items() if value}
 
 
 @dataclass(frozen=True)
@@ -74,44 +74,44 @@ class LoadedProject:
     def threads(self) -> int:
         return int(self.config.threads)
 
-    def compiled(self, node: Any) -> Any:
+    def compile_node(self, node: Any) -> Any:
         """A node as dbt compiles it now; what was compiled before of it, and of ephemeral models in it, is left alone.
 
         Raises dbt's errors.
         """
         from dbt.compilation import Compiler
 
-        manifest, fresh = self.manifest, uncompiled(node)
-        with self._compiling, self.connected(fresh):
-            for parent in self._ephemeral(fresh):
-                manifest.nodes[parent.unique_id] = uncompiled(parent)
+        manifest, fresh = self.manifest, copy_uncompiled(node)
+        with self._compiling, self.open_connection(fresh):
+            for parent in self._walk_ephemeral(fresh):
+                manifest.nodes[parent.unique_id] = copy_uncompiled(parent)
             return Compiler(self.config).compile_node(fresh, manifest)
 
     @contextmanager
-    def connected(self, node: Any) -> Iterator[None]:
+    def open_connection(self, node: Any) -> Iterator[None]:
         """A connection of this thread while dbt works at a node, with the relations that there are now."""
         self.adapter.cache.clear()
         with self.adapter.connection_named(node.unique_id, node):
             yield
 
-    def parents(self, node: Any) -> Iterator[Any]:
+    def walk_parents(self, node: Any) -> Iterator[Any]:
         """What a node reads by `ref` and `source`, those of ephemeral models in their place."""
         for unique_id in node.depends_on_nodes:
             parent = self.manifest.nodes.get(unique_id) or self.manifest.sources.get(unique_id)
             if parent is not None and getattr(parent, "is_ephemeral_model", False):
-                yield from self.parents(parent)
+                yield from self.walk_parents(parent)
             elif parent is not None:
                 yield parent
 
-    def _ephemeral(self, node: Any) -> Iterator[Any]:
+    def _walk_ephemeral(self, node: Any) -> Iterator[Any]:
         for unique_id in node.depends_on_nodes:
             parent = self.manifest.nodes.get(unique_id)
             if parent is not None and parent.is_ephemeral_model:
                 yield parent
-                yield from self._ephemeral(parent)
+                yield from self._walk_ephemeral(parent)
 
 
-def uncompiled(node: Any) -> Any:
+def copy_uncompiled(node: Any) -> Any:
     """A copy of a node as it was when dbt had parsed it."""
     fresh = copy.copy(node)
     fresh.compiled, fresh.compiled_code = False, None
@@ -119,7 +119,7 @@ def uncompiled(node: Any) -> Any:
     return fresh
 
 
-def load(location: Location) -> LoadedProject:
+def load_project(location: Location) -> LoadedProject:
     """Parses a project and selects its arctic models; raises ConfigError where dbt can't, or none is selected."""
     from dbt.adapters.factory import get_adapter, register_adapter
     from dbt.cli.flags import Flags
@@ -131,10 +131,10 @@ def load(location: Location) -> LoadedProject:
     from dbt.mp_context import get_mp_context
     from dbt_common.exceptions import DbtBaseException
 
-    manifest = parsed_manifest(location.project_dir, location.profiles_dir, location.target)
+    manifest = parse_manifest(location.project_dir, location.profiles_dir, location.target)
     scratch = tempfile.TemporaryDirectory(prefix="dbt-arctic-")
     try:
-        flags = Flags.from_dict(Command.RUN, location.options(scratch.name))
+        flags = Flags.from_dict(Command.RUN, location.build_options(scratch.name))
         set_flags(flags)
         config: Any = RuntimeConfig.from_args(flags)
         register_adapter(config, get_mp_context())
@@ -144,12 +144,14 @@ def load(location: Location) -> LoadedProject:
         adapter.connections.set_query_header(generate_query_header_context(config, manifest))
         if location.is_served:
             adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
-            landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
-        selected = _selected(flags, config, manifest)
+            list_landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
+        selected = _select_models(flags, config, manifest)
     except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
         raise ConfigError(str(error)) from error
     nodes = {name: node for name, node in selected.items() if is_arctic(node)}
-    scheduled = {name: node for name, node in selected.items() if location.is_served and served_keys(node).schedule}
+    scheduled = {
+        name: node for name, node in selected.items() if location.is_served and read_served_keys(node).schedule
+    }
     if not nodes:
         asked = " ".join(location.select) or "everything"
         raise ConfigError(
@@ -159,7 +161,7 @@ def load(location: Location) -> LoadedProject:
     return LoadedProject(location, flags, config, adapter, manifest, nodes, scheduled, scratch)
 
 
-def _selected(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
+def _select_models(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
     """The models that `dbt run` with these options would run, by its own selection."""
     from dbt.task.run import RunTask
 

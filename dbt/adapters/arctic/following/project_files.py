@@ -16,26 +16,26 @@ class ProjectFiles:
         """`folders` are those that the project names for models, macros and the like."""
         self._project_dir = project_dir
         self._folders = folders
-        self._seen = self._stamp()
+        self._seen = self._take_stamp()
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether they differ from what they were at the last call; files that were edited twice count once."""
-        before, self._seen = self._seen, self._stamp()
+        before, self._seen = self._seen, self._take_stamp()
         return before != self._seen
 
-    def _stamp(self) -> Stamp:
-        return frozenset(self._stats())
+    def _take_stamp(self) -> Stamp:
+        return frozenset(self._list_stats())
 
-    def _stats(self) -> Iterator[tuple[str, int, int]]:
-        yield from _stats(self._project_dir, is_deep=False)
+    def _list_stats(self) -> Iterator[tuple[str, int, int]]:
+        yield from _list_stats(self._project_dir, is_deep=False)
         for folder in self._folders:
-            yield from _stats(self._project_dir / folder, is_deep=True)
+            yield from _list_stats(self._project_dir / folder, is_deep=True)
 
 
 _OF_PROJECT = (".yml", ".yaml")
 
 
-def _stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
+def _list_stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
     """Path, time and size of the files of a folder: all below it, or of the folder itself those that configure."""
     try:
         entries = list(os.scandir(folder))
@@ -45,7 +45,7 @@ def _stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
         try:
             if entry.is_dir():
                 if is_deep and not entry.name.startswith("."):
-                    yield from _stats(Path(entry.path), is_deep)
+                    yield from _list_stats(Path(entry.path), is_deep)
             elif is_deep or entry.name.endswith(_OF_PROJECT):
                 stat = entry.stat()
                 yield entry.path, stat.st_mtime_ns, stat.st_size

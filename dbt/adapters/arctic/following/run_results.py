@@ -8,8 +8,8 @@ from typing import Any
 
 from arctic_runtime.service.task import Report, Status
 from dbt.adapters.arctic.following.loaded_project import LoadedProject
-from dbt.adapters.arctic.materialize.maintain import ArcticResponse, response
-from dbt.adapters.arctic.project import target_folder
+from dbt.adapters.arctic.materialize.maintain import ArcticResponse, build_response
+from dbt.adapters.arctic.project import get_target_folder
 
 
 class Results:
@@ -18,7 +18,7 @@ class Results:
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
 
-    def add(self, report: Report) -> None:
+    def add_report(self, report: Report) -> None:
         before = self._reports.get(report.followed.name)
         if before is None or before.status != "refreshed" or report.status != "unchanged":
             self._reports[report.followed.name] = report
@@ -32,26 +32,28 @@ class Results:
         return any(report.status in ("failed", "conflict") for report in self.reports)
 
 
-def response_of(report: Report) -> ArcticResponse | None:
+def to_response(report: Report) -> ArcticResponse | None:
     """What a dbt run would tell of this refresh; None where it did not succeed."""
-    return None if report.done is None else response(report.done.refreshed.outcome, report.done.refreshed.failures)
+    return (
+        None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
+    )
 
 
-def write(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
+def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
     """Writes the file where dbt does; `nodes` are the compiled models by their unique id."""
     from dbt.artifacts.schemas.run import RunExecutionResult
     from dbt.constants import RUN_RESULTS_FILE_NAME
 
-    folder = target_folder(project.location.project_dir)
+    folder = get_target_folder(project.location.project_dir)
     folder.mkdir(parents=True, exist_ok=True)
     ended = datetime.now(timezone.utc)
-    found: Any = RunExecutionResult(
-        results=[_result(report, nodes[report.followed.name]) for report in results.reports],
+    execution_result: Any = RunExecutionResult(
+        results=[_build_result(report, nodes[report.followed.name]) for report in results.reports],
         elapsed_time=(ended - began).total_seconds(),
-        generated_at=_plain(ended),
-        args=_arguments(project),
+        generated_at=_strip_zone(ended),
+        args=_build_arguments(project),
     )
-    found.write(str(folder / RUN_RESULTS_FILE_NAME))
+    execution_result.write(str(folder / RUN_RESULTS_FILE_NAME))
 
 
 _STATUS: Mapping[Status, str] = {
@@ -63,40 +65,40 @@ _STATUS: Mapping[Status, str] = {
 }
 
 
-def _result(report: Report, node: Any) -> Any:
+def _build_result(report: Report, node: Any) -> Any:
     from dbt.artifacts.schemas.results import RunStatus
     from dbt.artifacts.schemas.run import RunResult
 
-    told = response_of(report)
+    adapter_response = to_response(report)
     return RunResult(
         status=RunStatus(_STATUS[report.status]),
-        timing=list(_timing(report)),
+        timing=list(_list_timings(report)),
         thread_id=report.thread or "main",
         execution_time=report.seconds,
-        adapter_response={} if told is None else told.to_dict(omit_none=True),
-        message=report.error or None if told is None else str(told),
+        adapter_response={} if adapter_response is None else adapter_response.to_dict(omit_none=True),
+        message=report.error or None if adapter_response is None else str(adapter_response),
         failures=None,
         node=node,
     )
 
 
-def _timing(report: Report) -> Iterator[Any]:
+def _list_timings(report: Report) -> Iterator[Any]:
     from dbt.artifacts.schemas.results import TimingInfo
 
     if report.status != "skipped":
         ended = report.began + timedelta(seconds=report.seconds)
-        yield TimingInfo("execute", _plain(report.began), _plain(ended))
+        yield TimingInfo("execute", _strip_zone(report.began), _strip_zone(ended))
 
 
-def _arguments(project: LoadedProject) -> dict[str, Any]:
+def _build_arguments(project: LoadedProject) -> dict[str, Any]:
     """The options of a `dbt run` of the same models, which `dbt retry` reads; without where we have dbt write."""
     from dbt.utils import args_to_dict
 
-    given: dict[str, Any] = args_to_dict(project.flags)
-    command = given["invocation_command"].replace("dbt", "arctic", 1)
-    return {key: value for key, value in given.items() if key != "target_path"} | {"invocation_command": command}
+    all_options: dict[str, Any] = args_to_dict(project.flags)
+    command = all_options["invocation_command"].replace("dbt", "arctic", 1)
+    return {key: value for key, value in all_options.items() if key != "target_path"} | {"invocation_command": command}
 
 
-def _plain(at: datetime) -> datetime:
+def _strip_zone(at: datetime) -> datetime:
     """A time as dbt writes it: in UTC, without saying so."""
     return at.astimezone(timezone.utc).replace(tzinfo=None)

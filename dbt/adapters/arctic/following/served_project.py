@@ -15,7 +15,7 @@ from dbt.adapters.arctic.following.dbt_work import DbtWork
 from dbt.adapters.arctic.following.followed_project import FollowedProject
 from dbt.adapters.arctic.following.loaded_project import Location
 from dbt.adapters.arctic.materialize.readers import Readers
-from dbt.adapters.arctic.sources import ingest_sources, ingested_models, landing_tables
+from dbt.adapters.arctic.sources import ingest_sources, list_ingested_models, list_landing_tables
 
 
 class ServedProject:
@@ -24,10 +24,10 @@ class ServedProject:
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
         """Raises ConfigError where dbt can't use the project."""
         self.followed_project = FollowedProject(location, warn)
-        self.changed = self.followed_project.changed
-        self.load = self.followed_project.load
-        self.prepare_thread = self.followed_project.thread_starter()
-        self.refresh: RefreshModel = self.followed_project.refresh
+        self.has_changed = self.followed_project.has_changed
+        self.load_models = self.followed_project.load_models
+        self.prepare_thread = self.followed_project.build_thread_starter()
+        self.refresh_model: RefreshModel = self.followed_project.refresh_model
         self._by_dbt = DbtWork(self.followed_project.loaded)
 
     @property
@@ -43,46 +43,46 @@ class ServedProject:
         """The sources that are ingested."""
         return ingest_sources(self.followed_project.loaded.manifest)
 
-    def followed(self) -> Sequence[FollowedModel]:
+    def list_followed(self) -> Sequence[FollowedModel]:
         return self.followed_project.models
 
-    def models(self) -> Sequence[Model]:
+    def list_models(self) -> Sequence[Model]:
         reader = self.followed_project.refresher.reader
         manifest = self.followed_project.loaded.manifest
-        followed = [of.model for of in self.followed()]
-        found = [*followed, *ingested_models(self.sources, reader), *landing_tables(manifest)]
-        return sorted(found, key=lambda model: model.table)
+        followed = [followed_model.model for followed_model in self.list_followed()]
+        all_models = [*followed, *list_ingested_models(self.sources, reader), *list_landing_tables(manifest)]
+        return sorted(all_models, key=lambda model: model.table)
 
-    def maintained(self) -> Sequence[Maintained]:
-        manifest, models = self.followed_project.loaded.manifest, self.models()
+    def list_maintained(self) -> Sequence[Maintained]:
+        manifest, models = self.followed_project.loaded.manifest, self.list_models()
         readers = Readers(manifest.nodes.values(), manifest.sources.values())
         by_table = {model.table: model for model in models}
 
-        def of(model: Model) -> Maintained:
-            names = readers.of(model.table)
+        def build_maintained(model: Model) -> Maintained:
+            names = readers.list_readers(model.table)
             known = (by_table[name] for name in names if name in by_table)
             return Maintained(model, names, tuple(known) if model.is_landing else ())
 
-        return [of(model) for model in models]
+        return [build_maintained(model) for model in models]
 
-    def scheduled(self) -> Sequence[Scheduled]:
-        return self._dbt_work().scheduled
+    def list_scheduled(self) -> Sequence[Scheduled]:
+        return self._get_dbt_work().scheduled
 
     def run_scheduled(self, name: str) -> str:
-        return self._dbt_work().run(name)
+        return self._get_dbt_work().run_model(name)
 
-    def tested(self) -> Collection[TableName]:
-        return self._dbt_work().tested()
+    def list_tested_tables(self) -> Collection[TableName]:
+        return self._get_dbt_work().list_tested_tables()
 
-    def test(self, table: TableName) -> Sequence[DataTestOutcome]:
-        return self._dbt_work().test(table)
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
+        return self._get_dbt_work().test_table(table)
 
-    def _dbt_work(self) -> DbtWork:
+    def _get_dbt_work(self) -> DbtWork:
         """That of the project as it was last loaded."""
         loaded = self.followed_project.loaded
         if self._by_dbt.project is not loaded:
             self._by_dbt = DbtWork(loaded)
         return self._by_dbt
 
-    def expected(self) -> Collection[TableName]:
+    def list_expected_tables(self) -> Collection[TableName]:
         return [table.table for source in self.sources for table in source.tables]

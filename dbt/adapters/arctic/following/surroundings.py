@@ -28,7 +28,7 @@ def needs_dbt(node: Any) -> bool:
     )
 
 
-def persists_docs(node: Any) -> bool:
+def is_persisting_docs(node: Any) -> bool:
     """Whether descriptions are to be kept in the catalog."""
     wanted = node.config.get("persist_docs") or {}
     return bool(wanted.get("relation") or wanted.get("columns"))
@@ -36,23 +36,23 @@ def persists_docs(node: Any) -> bool:
 
 def is_volatile(node: Any, manifest: Any) -> bool:
     """Whether a compiled query may depend on more than the project's files: on tables that exist, or on the clock."""
-    return any(_CHANGING.search(text) for text in _texts(node, manifest, set()))
+    return any(_CHANGING.search(text) for text in _list_jinja_texts(node, manifest, set()))
 
 
-def _texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
+def _list_jinja_texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
     """The Jinja of a node, of the macros that it calls, and of ephemeral models that are compiled into it."""
     yield node.raw_code
-    yield from _macros(node, manifest, seen)
+    yield from _list_macros(node, manifest, seen)
     for unique_id in node.depends_on_nodes:
         parent = manifest.nodes.get(unique_id)
         if parent is not None and parent.is_ephemeral_model:
-            yield from _texts(parent, manifest, seen)
+            yield from _list_jinja_texts(parent, manifest, seen)
 
 
-def _macros(of: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
-    for unique_id in of.depends_on.macros:
+def _list_macros(owner: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
+    for unique_id in owner.depends_on.macros:
         macro = manifest.macros.get(unique_id)
         if macro is not None and unique_id not in seen and unique_id not in _OWN_MACROS:
             seen.add(unique_id)
             yield macro.macro_sql
-            yield from _macros(macro, manifest, seen)
+            yield from _list_macros(macro, manifest, seen)

@@ -10,9 +10,9 @@ _OF_ADAPTERS = frozenset({"catalog_name", "sql_header", "submission_method"})
 
 
 @functools.cache
-def dbt_keys() -> frozenset[str]:
+def list_dbt_keys() -> frozenset[str]:
     """All keys that this release of dbt has for models, under the names that users write."""
     from dbt.artifacts.resources import ModelConfig
 
-    found = (field.metadata.get("alias", field.name) for field in dataclasses.fields(ModelConfig))
-    return frozenset(key for key in found if not key.startswith("_")) | _OF_ADAPTERS
+    names = (field.metadata.get("alias", field.name) for field in dataclasses.fields(ModelConfig))
+    return frozenset(key for key in names if not key.startswith("_")) | _OF_ADAPTERS

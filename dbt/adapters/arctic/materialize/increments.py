@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from arctic_runtime.catalog.observe import abandoned_branches_of
-from arctic_runtime.effects import effect, retried
+from arctic_runtime.catalog.observe import list_abandoned_branches_of
+from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.spark.engine.java_errors import SPARK
-from arctic_runtime.spark.engine.statement import Sql, name
-from arctic_runtime.spark.tables.commit import Attempt, drop_branches, swap_in, tips
+from arctic_runtime.spark.engine.statement import Sql, quote_name
+from arctic_runtime.spark.tables.commit import Attempt, drop_branches, read_tips, swap_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrameWriterV2, SparkSession
@@ -27,7 +27,7 @@ def branch_name(token: str) -> str:
     return BRANCH_PREFIX + token
 
 
-def in_one_step(
+def publish_in_one_step(
     spark: SparkSession,
     reader: CatalogReader | None,
     table: TableName,
@@ -46,33 +46,35 @@ def in_one_step(
     """
     token = branch.removeprefix(BRANCH_PREFIX)
 
-    def once() -> T:
-        found = reader.load_table(table.schema, table.name) if reader is not None else None
-        if found is not None:
+    def publish_once() -> T:
+        table_found = reader.load_table(table.schema, table.name) if reader is not None else None
+        if table_found is not None:
             kept_seconds = thresholds.expiry.abandoned_branch_seconds
-            drop_branches(spark, table, abandoned_branches_of(found, round(time.time() * 1000), kept_seconds))
-        head = found.metadata.current_snapshot_id if found else None
-        expected = _head(spark, table) if head is None else head
+            drop_branches(
+                spark, table, list_abandoned_branches_of(table_found, round(time.time() * 1000), kept_seconds)
+            )
+        head = table_found.metadata.current_snapshot_id if table_found else None
+        expected = _ensure_head(spark, table) if head is None else head
 
         def write_to(parts: tuple[str, ...]) -> T:
-            mark = _writer_of_nothing(spark, name(*parts))
-            effect("incremental.mark_branch", mark.append, f"append no rows to {branch} of {table}", SPARK)
+            mark = _build_empty_writer(spark, quote_name(*parts))
+            perform_effect("incremental.mark_branch", mark.append, f"append no rows to {branch} of {table}", SPARK)
             return write()
 
         return swap_in(Attempt(spark, reader, token, thresholds.commits), table, expected, write_to)
 
-    return retried(once, thresholds.commits.attempts)
+    return retry_on_conflict(publish_once, thresholds.commits.attempts)
 
 
-def _head(spark: SparkSession, table: TableName) -> int:
+def _ensure_head(spark: SparkSession, table: TableName) -> int:
     """The snapshot that the table is now; a table without one gets an empty one."""
-    found = tips(spark, table, "main")
-    if not found:
-        writer = _writer_of_nothing(spark, name(*table.parts))
-        effect("incremental.first_snapshot", writer.append, f"append no rows to {table}", SPARK)
-        found = tips(spark, table, "main")
-    return found["main"]
+    tip_snapshots = read_tips(spark, table, "main")
+    if not tip_snapshots:
+        writer = _build_empty_writer(spark, quote_name(*table.parts))
+        perform_effect("incremental.first_snapshot", writer.append, f"append no rows to {table}", SPARK)
+        tip_snapshots = read_tips(spark, table, "main")
+    return tip_snapshots["main"]
 
 
-def _writer_of_nothing(spark: SparkSession, table: Sql) -> DataFrameWriterV2:
+def _build_empty_writer(spark: SparkSession, table: Sql) -> DataFrameWriterV2:
     return spark.table(table).limit(0).writeTo(table)

@@ -17,17 +17,17 @@ from dbt_common.invocation import get_invocation_id
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.names import TableName, changes_view
+from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.operations.refreshing import refreshed, upkeep_warning
-from arctic_runtime.plan.configure import configure, user_keys
+from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
+from arctic_runtime.plan.configure import read_configuration, select_user_keys
 from arctic_runtime.plan.decide import Request
 from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
-from dbt.adapters.arctic.materialize.dbt_keys import dbt_keys
+from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
 from dbt.adapters.arctic.relations.constraints import warn_of_others
-from dbt.adapters.arctic.sources import tables_by_source
+from dbt.adapters.arctic.sources import group_tables_by_source
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation
@@ -79,11 +79,11 @@ class ArcticResponse(AdapterResponse):
     failures: dict[str, str] = field(default_factory=dict)
 
 
-def response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
+def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
     """The run's outcome; ids are texts, since not every reader of JSON keeps 64 bits."""
     rows, failed = outcome.rows, dict(failures or {})
     return ArcticResponse(
-        _message="; ".join([_message(outcome), *(f"{part} failed" for part in failed)]),
+        _message="; ".join([_format_message(outcome), *(f"{part} failed" for part in failed)]),
         code="OK",
         rows_affected=sum(rows.values()),
         mode=outcome.mode,
@@ -101,7 +101,7 @@ def response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> Arc
     )
 
 
-def _message(outcome: Outcome) -> str:
+def _format_message(outcome: Outcome) -> str:
     rows = outcome.rows
     if outcome.mode == "unchanged":
         return "unchanged"
@@ -109,7 +109,7 @@ def _message(outcome: Outcome) -> str:
     return f"{outcome.mode} +{rows['insert']} ~{rows['update']} -{rows['delete']}{upserts}"
 
 
-def run(
+def run_model(
     model: Model,
     reader: CatalogReader,
     session: Callable[[], SparkSession],
@@ -122,15 +122,17 @@ def run(
     `readers` tells which models may read a table; what they have yet to read does not expire after the run.
     """
     request = Request(full_refresh=full_refresh, schema_only=empty)
-    planner = RefreshPlanner(model, reader, request, pins=_GIVEN_PINS.get() or _pins(get_invocation_id()))
-    done = refreshed(planner, planner.plan(), session, readers)
+    planner = RefreshPlanner(
+        model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
+    )
+    done = perform_refresh(planner, planner.plan_refresh(), session, readers)
     for part, message in done.failures.items():
-        logger.warning(upkeep_warning(model.table, part, message))
-    return response(done.outcome, done.failures)
+        logger.warning(format_upkeep_warning(model.table, part, message))
+    return build_response(done.outcome, done.failures)
 
 
 @functools.lru_cache(maxsize=1)
-def _pins(_invocation: str) -> PinnedSnapshots:
+def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
     """What the models of one invocation of dbt share."""
     return PinnedSnapshots()
 
@@ -139,7 +141,7 @@ _GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", defau
 
 
 @contextmanager
-def pinned(pins: PinnedSnapshots) -> Iterator[None]:
+def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
     """While this lasts, runs in this thread read these versions of sources, and not those of their invocation."""
     token = _GIVEN_PINS.set(pins)
     try:
@@ -150,16 +152,16 @@ def pinned(pins: PinnedSnapshots) -> Iterator[None]:
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
     """The runtime's view of a dbt model; raises ConfigError if its configuration is invalid."""
-    config = configure(written_keys(node), str(node["unique_id"]), dbt_keys())
+    config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_dbt_keys())
     return Model(
-        table=table_name(relation),
+        table=get_table_name(relation),
         sql=sql.strip().rstrip(";"),
         config=config,
-        not_null=_not_null(node, config.primary_key),
-        checks=_checks(node),
-        contract=_contract(node),
-        comment=_comment(node),
-        column_comments=_column_comments(node),
+        not_null=_list_not_null_columns(node, config.primary_key),
+        checks=_list_checks(node),
+        contract=_build_contract(node),
+        comment=_get_comment(node),
+        column_comments=_list_column_comments(node),
     )
 
 
@@ -177,7 +179,7 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
         )
 
 
-def node_table(node: Any) -> TableName:
+def get_node_table(node: Any) -> TableName:
     """The table of a node of the manifest."""
     return TableName(str(node.database), str(node.schema), str(node.alias))
 
@@ -187,11 +189,11 @@ def is_arctic(node: Any) -> bool:
     return str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION
 
 
-def table_name(relation: BaseRelation) -> TableName:
+def get_table_name(relation: BaseRelation) -> TableName:
     return TableName(str(relation.database), str(relation.schema), str(relation.identifier))
 
 
-def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
+def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
     """The name that stands for a relation's new rows in a model's SQL; in a unit test that of the rows given for it."""
     if node.get("resource_type") == "unit_test":
         return str(relation.render())
@@ -201,7 +203,7 @@ def changes_of(relation: BaseRelation, node: Mapping[str, Any]) -> str:
             f"{node.get('unique_id')}: changes(…) gives each row exactly once, which only a model with "
             f"materialized='{MATERIALIZATION}' and input='changes' can keep; this one is materialized='{materialized}'"
         )
-    return "`" + changes_view(table_name(relation)) + "`"
+    return "`" + format_changes_view(get_table_name(relation)) + "`"
 
 
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
@@ -214,17 +216,17 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
         if is_arctic(node):
             try:
                 checked = node.to_dict(omit_none=True)
-                config = configure(written_keys(checked), node.unique_id, dbt_keys())
-                _not_null(checked, config.primary_key)
-                models[node.unique_id] = Model(node_table(node), "", config)
-                warn_of_others([constraint for constraint, _ in _declared(checked)])
+                config = read_configuration(select_written_keys(checked), node.unique_id, list_dbt_keys())
+                _list_not_null_columns(checked, config.primary_key)
+                models[node.unique_id] = Model(get_node_table(node), "", config)
+                warn_of_others([constraint for constraint, _ in _list_declared_constraints(checked)])
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
     check_merge_keys(nodes)
-    check_names(nodes, models, tables_by_source(sources))
+    check_names(nodes, models, group_tables_by_source(sources))
 
 
-def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
+def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a node, less what dbt filled in, with what has no meaning here refused."""
     config = node["config"]
     written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
@@ -235,28 +237,30 @@ def written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"{node['unique_id']}: `freshness` of a model is a key of dbt's own, and no time; use `target_lag`"
         )
-    return user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
+    return select_user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
 
 
-def _constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
     """The type, the columns and the expression of every constraint of a contract that is enforced."""
-    found = _declared(node)
-    return [(str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in found]
+    declared = _list_declared_constraints(node)
+    return [
+        (str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in declared
+    ]
 
 
-def _declared(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
+def _list_declared_constraints(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
     """Every constraint of a contract that is enforced, as it is written, and its columns."""
     if not node["config"].get("contract", {}).get("enforced"):
         return []
-    found = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
+    constraints = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]
     for name, column in node.get("columns", {}).items():
-        found += [(c, [name]) for c in column.get("constraints", [])]
-    return found
+        constraints += [(c, [name]) for c in column.get("constraints", [])]
+    return constraints
 
 
-def _not_null(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
+def _list_not_null_columns(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
     names: list[str] = []
-    for kind, columns, _ in _constraints(node):
+    for kind, columns, _ in _list_constraints(node):
         if kind == "primary_key" and set(columns) - set(key):
             raise ConfigError(
                 f"{node['unique_id']}: the primary key of the contract, {columns}, differs from the configured "
@@ -271,22 +275,22 @@ def _not_null(node: Mapping[str, Any], key: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _checks(node: Mapping[str, Any]) -> tuple[str, ...]:
-    found = (expression for kind, _, expression in _constraints(node) if kind == "check")
-    return tuple(dict.fromkeys(filter(None, found)))
+def _list_checks(node: Mapping[str, Any]) -> tuple[str, ...]:
+    expressions_found = (expression for kind, _, expression in _list_constraints(node) if kind == "check")
+    return tuple(dict.fromkeys(filter(None, expressions_found)))
 
 
-def _contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
+def _build_contract(node: Mapping[str, Any]) -> tuple[Column, ...]:
     if not node["config"].get("contract", {}).get("enforced"):
         return ()
     return tuple(Column(name, column.get("data_type") or "") for name, column in node.get("columns", {}).items())
 
 
-def _comment(node: Mapping[str, Any]) -> str | None:
+def _get_comment(node: Mapping[str, Any]) -> str | None:
     return (node.get("description") or None) if node["config"].get("persist_docs", {}).get("relation") else None
 
 
-def _column_comments(node: Mapping[str, Any]) -> dict[str, str]:
+def _list_column_comments(node: Mapping[str, Any]) -> dict[str, str]:
     if not node["config"].get("persist_docs", {}).get("columns"):
         return {}
     described = {name: column.get("description") for name, column in node.get("columns", {}).items()}

@@ -52,10 +52,10 @@ def check_merge_keys(nodes: Iterable[Any]) -> None:
     """Checks dbt's incremental models when a project was parsed; raises CompilationError that names model and key."""
     for node in nodes:
         if str(node.resource_type) == "model" and node.config.materialized == "incremental":
-            _check(node)
+            _check_node(node)
 
 
-def _check(node: Any) -> None:
+def _check_node(node: Any) -> None:
     config = node.config
     for key, instead in NOT_FOLLOWED.items():
         if config.get(key):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbt_common.exceptions import DbtRuntimeError
 
-from arctic_runtime.spark.engine.messages import message_of
-from arctic_runtime.spark.engine.statement import name, statement
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,7 @@ _FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table
 """Kinds of frames whose rows are in this process; newer versions of pandas name theirs without the module."""
 
 
-def rows_of(code: str, model: str, spark: SparkSession) -> DataFrame:
+def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
     """What the function `model` of compiled code returns, as a Spark frame.
 
     The code sees the session as `spark` too. Raises DbtRuntimeError with the line of the model that failed, and
@@ -30,16 +30,16 @@ def rows_of(code: str, model: str, spark: SparkSession) -> DataFrame:
         exec(compile(code, file, "exec"), namespace)
         returned = namespace["model"](namespace["dbtObj"](spark.table), spark)
     except Exception as error:
-        raise DbtRuntimeError(f"{model}: {_told(error, file, code)}") from error
+        raise DbtRuntimeError(f"{model}: {_format_error(error, file, code)}") from error
     return _as_frame(returned, model, spark)
 
 
-def query(view: str) -> str:
+def write_view_query(view: str) -> str:
     """The query that reads a model's rows under the name of their temporary view."""
-    return str(statement("SELECT * FROM {view}", view=name(view)))
+    return str(fill_statement("SELECT * FROM {view}", view=quote_name(view)))
 
 
-def view_name(identifier: str) -> str:
+def name_view(identifier: str) -> str:
     """The name of the temporary view with a model's rows; no table is likely to have it."""
     return f"python({identifier})"
 
@@ -71,9 +71,9 @@ def _from_process(returned: Any, spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, schema=from_arrow_schema(table.schema))
 
 
-def _told(error: Exception, file: str, code: str) -> str:
+def _format_error(error: Exception, file: str, code: str) -> str:
     """The error, and where in the model it came up."""
     lines = code.splitlines()
     places = [place.lineno or 1 for place in traceback.extract_tb(error.__traceback__) if place.filename == file]
     where = f"\n  line {places[-1]}: {lines[places[-1] - 1].strip()}" if places else ""
-    return f"{type(error).__name__}: {message_of(error)}{where}"
+    return f"{type(error).__name__}: {get_message(error)}{where}"

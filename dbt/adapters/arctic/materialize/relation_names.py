@@ -39,7 +39,7 @@ def check_names(
     compared without case, since not every catalog tells `o` from `O`. dbt itself compares names of nodes.
     """
     claims: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
-    for claim in (*_claims_of_nodes(nodes), *_claims_of_models(models), *_claims_of_sources(sources)):
+    for claim in (*_list_node_claims(nodes), *_list_model_claims(models), *_list_source_claims(sources)):
         claims[tuple(part.lower() for part in claim.table.parts)].append(claim)
     for first, *others in claims.values():
         second = next((other for other in others if not (other.is_own and first.is_own)), None)
@@ -51,7 +51,7 @@ def check_names(
             )
 
 
-def _claims_of_nodes(nodes: Iterable[Any]) -> Iterator[Claim]:
+def _list_node_claims(nodes: Iterable[Any]) -> Iterator[Claim]:
     for node in nodes:
         if str(node.resource_type) in _WITH_RELATION and node.config.materialized != "ephemeral":
             table = TableName(str(node.database), str(node.schema), str(node.alias))
@@ -60,14 +60,14 @@ def _claims_of_nodes(nodes: Iterable[Any]) -> Iterator[Claim]:
                 yield Claim(table, "`arctic serve`", "table")
 
 
-def _claims_of_models(models: Mapping[str, Model]) -> Iterator[Claim]:
+def _list_model_claims(models: Mapping[str, Model]) -> Iterator[Claim]:
     for owner, model in models.items():
         yield from (Claim(table, owner, role) for role, table in model.table.helpers.items())
         if model.current_view is not None:
             yield Claim(model.current_view, owner, "`current_view`")
 
 
-def _claims_of_sources(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterator[Claim]:
+def _list_source_claims(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterator[Claim]:
     for source, declared in sources.items():
         tables = list(declared)
         yield Claim(dead_letters_of(source, tables), f"source {source}", "dead letter table")
@@ -75,5 +75,5 @@ def _claims_of_sources(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterat
             table = TableName(declaration.catalog, declaration.schema, declaration.identifier)
             owner = f"source {source}.{declaration.name}"
             yield Claim(table, owner, "ingested table")
-            helpers = {**table.helpers, "table for rows of a snapshot": table.staged}
+            helpers = {**table.helpers, "table for rows of a snapshot": table.staging_name}
             yield from (Claim(helper, owner, role) for role, helper in helpers.items())

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 _BIGINT_MAX = 2**63 - 1
 
 
-def integer_type(column: agate.Column) -> str:
+def choose_integer_type(column: agate.Column) -> str:
     """`bigint`, or a decimal where a value does not fit into it."""
     values = [value for value in column.values() if value is not None]
     fits = all(-_BIGINT_MAX - 1 <= value <= _BIGINT_MAX for value in values)
     return "bigint" if fits else "decimal(38,0)"
 
 
-def number_type(column: agate.Column) -> str:
+def choose_number_type(column: agate.Column) -> str:
     """An integer's type, or `double` where a value has a fraction; `column_types` is the way to exact decimals."""
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
-    return "double" if has_fraction else integer_type(column)
+    return "double" if has_fraction else choose_integer_type(column)
 
 
 def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
@@ -31,14 +31,14 @@ def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     columns = [
-        pa.array([_text(row[index]) for row in table.rows], type=pa.string())
+        pa.array([_to_text(row[index]) for row in table.rows], type=pa.string())
         for index in range(len(table.column_names))
     ]
     kinds = StructType([StructField(name, StringType()) for name in table.column_names])
     return spark.createDataFrame(pa.table(columns, names=list(table.column_names)), schema=kinds)
 
 
-def _text(value: Any) -> str | None:
+def _to_text(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool):

@@ -9,7 +9,7 @@ from typing import Any
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import nearest
+from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.service.schedules import read_cron
 from dbt.adapters.arctic.materialize.maintain import is_arctic
 
@@ -24,7 +24,7 @@ class ServedKeys:
     test_after_refresh: bool = False
 
 
-def served_keys(node: Any) -> ServedKeys:
+def read_served_keys(node: Any) -> ServedKeys:
     """The keys of a model of the manifest, checked; raises ConfigError for what can't be meant."""
     written = (node.config.meta or {}).get("arctic") or {}
     where = f"{node.unique_id}: `meta.arctic`"
@@ -32,13 +32,15 @@ def served_keys(node: Any) -> ServedKeys:
         raise ConfigError(f"{where} must be a mapping; found {written!r}")
     for key in written:
         if key not in KEYS:
-            raise ConfigError(f"{where} has no key `{key}`{nearest(str(key), KEYS)}; models take {', '.join(KEYS)}")
-    found = ServedKeys(
+            raise ConfigError(
+                f"{where} has no key `{key}`{suggest_nearest(str(key), KEYS)}; models take {', '.join(KEYS)}"
+            )
+    keys = ServedKeys(
         None if written.get("schedule") is None else read_cron(f"{node.unique_id}: schedule", written["schedule"]),
-        _flag(f"{node.unique_id}: `test_after_refresh`", written.get("test_after_refresh", False)),
+        _read_flag(f"{node.unique_id}: `test_after_refresh`", written.get("test_after_refresh", False)),
     )
-    _check(node, found)
-    return found
+    _check_keys(node, keys)
+    return keys
 
 
 def check_served(nodes: Iterable[Any]) -> None:
@@ -46,18 +48,18 @@ def check_served(nodes: Iterable[Any]) -> None:
     for node in nodes:
         if str(node.resource_type) == "model":
             try:
-                served_keys(node)
+                read_served_keys(node)
             except ConfigError as error:
                 raise CompilationError(f"{node.original_file_path}: {error}") from error
 
 
-def _flag(label: str, value: Any) -> bool:
+def _read_flag(label: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"{label} must be true or false; found {value!r}")
     return value
 
 
-def _check(node: Any, keys: ServedKeys) -> None:
+def _check_keys(node: Any, keys: ServedKeys) -> None:
     where, kind = str(node.unique_id), str(node.config.materialized)
     if keys.schedule is not None and is_arctic(node):
         raise ConfigError(

@@ -29,7 +29,10 @@ class IcebergIntegration(CatalogIntegration):
     allows_writes = True
 
     def __init__(self, config: CatalogIntegrationConfig) -> None:
-        for key, value in (("external_volume", config.external_volume), ("adapter_properties", _given(config))):
+        for key, value in (
+            ("external_volume", config.external_volume),
+            ("adapter_properties", _list_adapter_properties(config)),
+        ):
             if value:
                 raise DbtRuntimeError(
                     f"catalogs.yml: `{key}` of {config.name} has no meaning here; found {value!r}.\n"
@@ -47,7 +50,7 @@ class IcebergIntegration(CatalogIntegration):
         return ArcticCatalogRelation(self.catalog_name)
 
 
-def check(config: CatalogIntegrationConfig, catalog: str) -> None:
+def check_integration(config: CatalogIntegrationConfig, catalog: str) -> None:
     """Raises DbtRuntimeError where an integration is not the catalog that the profile writes to."""
     if config.catalog_type.casefold() == IcebergIntegration.catalog_type and config.catalog_name != catalog:
         raise DbtRuntimeError(
@@ -57,5 +60,5 @@ def check(config: CatalogIntegrationConfig, catalog: str) -> None:
         )
 
 
-def _given(config: CatalogIntegrationConfig) -> dict[str, object]:
+def _list_adapter_properties(config: CatalogIntegrationConfig) -> dict[str, object]:
     return dict(config.adapter_properties or {})

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from dbt.adapters.spark.column import SparkColumn
 
-from dbt.adapters.arctic.relations.identifiers import quoted
+from dbt.adapters.arctic.relations.identifiers import quote_identifier
 
 
 @dataclass
@@ -43,4 +43,4 @@ class ArcticColumn(SparkColumn):
 
     @property
     def quoted(self) -> str:
-        return quoted(self.column)
+        return quote_identifier(self.column)

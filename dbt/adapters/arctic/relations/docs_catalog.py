@@ -45,19 +45,19 @@ _ARCTIC_LABELS = {
 }
 
 
-def catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:
+def build_catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:
     """One row per column of every relation, as dbt's documentation wants it."""
     from dbt_common.clients.agate_helper import table_from_rows
 
-    rows = [row for relation in relations for row in _rows(database, relation)]
+    rows = [row for relation in relations for row in _list_rows(database, relation)]
     return table_from_rows(rows, _COLUMNS, text_only_columns=_TEXTS)
 
 
-def single_table(database: str, relation: RelationInfo) -> CatalogTable:
+def build_single_table(database: str, relation: RelationInfo) -> CatalogTable:
     """The same for one relation, in the form that dbt asks for it alone."""
     properties = relation.properties
     metadata = TableMetadata(
-        type=label(relation),
+        type=get_label(relation),
         schema=relation.namespace,
         name=relation.name,
         database=database,
@@ -76,7 +76,7 @@ def single_table(database: str, relation: RelationInfo) -> CatalogTable:
     return CatalogTable(metadata=metadata, columns=columns, stats=stats)
 
 
-def label(relation: RelationInfo) -> str:
+def get_label(relation: RelationInfo) -> str:
     """What the documentation calls the relation."""
     kind = relation.properties.get(KIND, "")
     if kind == "base" and relation.name.endswith("__base"):
@@ -84,7 +84,7 @@ def label(relation: RelationInfo) -> str:
     return _ARCTIC_LABELS.get(kind, relation.kind)
 
 
-def _rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
+def _list_rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
     owner = relation.properties.get("owner")
     stats = [
         *("bytes", relation.bytes, _BYTES, relation.bytes is not None),
@@ -92,7 +92,7 @@ def _rows(database: str, relation: RelationInfo) -> Iterator[list[Any]]:
     ]
     for index, column in enumerate(relation.columns, start=1):
         yield [
-            *(database, relation.namespace, relation.name, label(relation), relation.comment, owner),
+            *(database, relation.namespace, relation.name, get_label(relation), relation.comment, owner),
             *(column.name, index, column.type, column.comment),
             *stats,
         ]

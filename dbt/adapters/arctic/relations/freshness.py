@@ -12,10 +12,10 @@ from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
 from arctic_runtime.model.state import SourceState
-from arctic_runtime.spark.engine.statement import name, statement, text
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
 
 
-def last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
+def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) -> dt.datetime | None:
     """The time as of which a table is known to show its source; None where there is no table, or none with a snapshot.
 
     For a table of an ingested source, whose `origin` is given, that is the newest time that ingestion knows, the last
@@ -27,12 +27,12 @@ def last_loaded(reader: CatalogReader, table: TableName, origin: Origin | None) 
         return None
     known = observe_progress(reader, origin.dead_letters) if origin else None
     if known is None or origin is None:
-        return last_change(state)
+        return find_last_change(state)
     source = ChangeSource(str(table), origin.dead_letters)
-    return to_origin_status(source, origin.source_name, known, state.commits).as_of or last_change(state)
+    return to_origin_status(source, origin.source_name, known, state.commits).as_of or find_last_change(state)
 
 
-def unknown(relation: str, is_ingested: bool) -> str:
+def build_unknown_error(relation: str, is_ingested: bool) -> str:
     """The error where a table has no time."""
     cure = "run `arctic ingest`, which makes it" if is_ingested else "create it, or correct its name in the source"
     return (
@@ -41,18 +41,18 @@ def unknown(relation: str, is_ingested: bool) -> str:
     )
 
 
-def last_change(state: SourceState) -> dt.datetime:
+def find_last_change(state: SourceState) -> dt.datetime:
     """The time of the newest snapshot that is no compaction; of the oldest that is kept where all are."""
     times = [commit.at_ms for commit in state.commits if commit.operation != "replace"]
     newest = times[-1] if times else state.commits[0].at_ms
     return dt.datetime.fromtimestamp(newest / 1000, tz=dt.timezone.utc)
 
 
-def question(table: TableName) -> str:
+def write_last_change_query(table: TableName) -> str:
     """The same asked of Spark, for catalogs that this process can't read."""
-    snapshots = name(table.catalog, table.schema, table.name, "snapshots")
-    return statement(
+    snapshots = quote_name(table.catalog, table.schema, table.name, "snapshots")
+    return fill_statement(
         "SELECT max(committed_at) FROM {of} WHERE operation <> 'replace' AND summary[{trimmed}] IS NULL",
         of=snapshots,
-        trimmed=text(COMPACTED_UNTIL),
+        trimmed=quote_text(COMPACTED_UNTIL),
     )

@@ -6,15 +6,15 @@ import re
 
 from dbt_common.exceptions import CompilationError
 
-from arctic_runtime.spark.engine.statement import text
+from arctic_runtime.spark.engine.statement import quote_text
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """The name between backticks, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
-def checked(name: str, what: str) -> str:
+def check_identifier(name: str, what: str) -> str:
     """The same name where a catalog can hold it as a table, view or schema; raises CompilationError where not.
 
     Such a name becomes a folder of the warehouse, and schemas are stored joined by dots.
@@ -32,19 +32,19 @@ def checked(name: str, what: str) -> str:
     return name
 
 
-def unquoted(name: str) -> str:
+def unquote_identifier(name: str) -> str:
     """The name that `quoted` was given; a name without backticks around it is returned as it is."""
     if len(name) >= 2 and name.startswith("`") and name.endswith("`"):
         return name[1:-1].replace("``", "`")
     return name
 
 
-def literal_text(literal: str) -> str:
+def parse_literal(literal: str) -> str:
     """The text of which `text` made a literal; what has no quotes around it is returned as it is."""
     if len(literal) < 2 or literal[0] != literal[-1] or literal[0] not in "'\"":
         return literal
     return _ESCAPE.sub(lambda match: _CHARACTERS[match[0]], literal[1:-1])
 
 
-_CHARACTERS = {text(character)[1:-1]: character for character in "$\\'\n\r\t\x00\x1a"}
+_CHARACTERS = {quote_text(character)[1:-1]: character for character in "$\\'\n\r\t\x00\x1a"}
 _ESCAPE = re.compile("|".join(map(re.escape, _CHARACTERS)))

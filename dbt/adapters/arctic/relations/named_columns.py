@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 from dbt_common.exceptions import CompilationError
 
-from dbt.adapters.arctic.relations.identifiers import quoted, unquoted
+from dbt.adapters.arctic.relations.identifiers import quote_identifier, unquote_identifier
 
 _PLAIN_PART = re.compile(r"[\w.]+|.*[`(].*", re.DOTALL)
 
@@ -30,15 +30,18 @@ def to_names(configured: Any) -> list[str]:
 def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
     """The names, each once and quoted; what is no column is left as it is: an SQL expression."""
     known = {column.lower(): column for column in columns}
-    spelled = ((known.get(unquoted(text).lower()), text) for text in to_names(configured))
-    return list(dict.fromkeys(quoted(column) if column is not None else text for column, text in spelled))
+    spelled = ((known.get(unquote_identifier(text).lower()), text) for text in to_names(configured))
+    return list(dict.fromkeys(quote_identifier(column) if column is not None else text for column, text in spelled))
 
 
 def require_columns(key: str, configured: Any, columns: Collection[str]) -> list[str]:
     """As `quote_columns`; raises CompilationError if a text is neither a column nor a field of one."""
     known = {column.lower() for column in columns}
     for text in to_names(configured):
-        if unquoted(text).lower() not in known and unquoted(text.split(".")[0]).lower() not in known:
+        if (
+            unquote_identifier(text).lower() not in known
+            and unquote_identifier(text.split(".")[0]).lower() not in known
+        ):
             raise CompilationError(
                 f"`{key}` names {text!r}, which is no column of the table.\n"
                 f"  expected: {', '.join(sorted(columns))}\n  what to do: write the name of a column"
@@ -48,7 +51,7 @@ def require_columns(key: str, configured: Any, columns: Collection[str]) -> list
 
 def to_partition_parts(configured: Any) -> list[str]:
     """Parts of a `partitioned by` clause: names, quoted where they need it, and transforms such as `days(at)`."""
-    return [text if _PLAIN_PART.fullmatch(text) else quoted(text) for text in to_names(configured)]
+    return [text if _PLAIN_PART.fullmatch(text) else quote_identifier(text) for text in to_names(configured)]
 
 
 def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[str]:
@@ -60,7 +63,7 @@ def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[
     if update:
         return require_columns("merge_update_columns", update, columns)
     excluded = require_columns("merge_exclude_columns", exclude, columns)
-    return [name for name in map(quoted, columns) if name not in excluded]
+    return [name for name in map(quote_identifier, columns) if name not in excluded]
 
 
 NamedColumns = Literal["columns", "columns_or_expressions", "partitions", "updated"]

@@ -12,8 +12,8 @@ from dbt.adapters.base.relation import BaseRelation, EventTimeFilter, Policy
 from dbt.adapters.contracts.relation import ComponentName
 from dbt.adapters.spark.relation import SparkRelation
 
-from arctic_runtime.spark.engine.statement import text
-from dbt.adapters.arctic.relations.identifiers import checked, quoted
+from arctic_runtime.spark.engine.statement import quote_text
+from dbt.adapters.arctic.relations.identifiers import check_identifier, quote_identifier
 
 _LABELS = {
     ComponentName.Database: "catalog",
@@ -22,19 +22,19 @@ _LABELS = {
 }
 
 
-def event_window(column: str, start: datetime | None, end: datetime | None) -> str:
+def write_event_window(column: str, start: datetime | None, end: datetime | None) -> str:
     """The condition for rows to be of a time window, for reads and deletes alike; empty for a window without ends.
 
     The ends are texts in UTC, so what they are compared as follows from the column: an instant, a date or a time
     without a zone in UTC, whatever the session's time zone is. Texts are compared as texts.
     """
     ends = ((" >= ", start), (" < ", end))
-    return " and ".join(_quoted_once(column) + sign + text(str(at)) for sign, at in ends if at is not None)
+    return " and ".join(_quote_once(column) + sign + quote_text(str(at)) for sign, at in ends if at is not None)
 
 
-def _quoted_once(column: str) -> str:
+def _quote_once(column: str) -> str:
     """A column as a configuration names it: with quotes, with a path to a field, or as it is called."""
-    return column if "`" in column or "." in column else quoted(column)
+    return column if "`" in column or "." in column else quote_identifier(column)
 
 
 @dataclass
@@ -76,19 +76,19 @@ class ArcticRelation(SparkRelation):
     def render(self) -> str:
         """The quoted name; on a branch, the name by which statements read and write that."""
         rendered: str = BaseRelation.render(self)
-        return rendered if self.branch is None else rendered + "." + quoted(f"branch_{self.branch}")
+        return rendered if self.branch is None else rendered + "." + quote_identifier(f"branch_{self.branch}")
 
     def _render_iterator(self) -> Iterator[tuple[ComponentName | None, str | None]]:
         for component, part in super()._render_iterator():
             if part is not None and component is not None and self.quote_policy.get_part(component):
-                checked(self.path.get_part(component) or "", _LABELS[component])
+                check_identifier(self.path.get_part(component) or "", _LABELS[component])
             yield component, part
 
     def quoted(self, identifier: str) -> str:
-        return quoted(identifier)
+        return quote_identifier(identifier)
 
     def _render_event_time_filtered(self, event_time_filter: EventTimeFilter) -> str:
-        return event_window(event_time_filter.field_name, event_time_filter.start, event_time_filter.end)
+        return write_event_window(event_time_filter.field_name, event_time_filter.start, event_time_filter.end)
 
     @property
     def is_temporary(self) -> bool:
@@ -99,4 +99,4 @@ class ArcticRelation(SparkRelation):
     def add_ephemeral_prefix(name: str) -> str:
         """The name of an ephemeral model's subquery, quoted only where SQL needs it."""
         prefixed = BaseRelation.add_ephemeral_prefix(name)
-        return prefixed if re.fullmatch(r"[A-Za-z0-9_]+", prefixed) else quoted(prefixed)
+        return prefixed if re.fullmatch(r"[A-Za-z0-9_]+", prefixed) else quote_identifier(prefixed)

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.average import average, is_averaged
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.average import build_average, is_averaged
+from arctic_runtime.ivm.algebra.expressions import build_column
 
 MOST = 38
 WIDE = Context(prec=200, rounding=ROUND_HALF_UP)
@@ -95,7 +95,7 @@ def holds(node: exp.Expr, row: dict[str, Number]) -> bool:
 
 @cache
 def expression(precision: int, scale: int) -> exp.Expr:
-    return average(column("total"), column("count"), f"decimal({precision},{scale})")
+    return build_average(build_column("total"), build_column("count"), f"decimal({precision},{scale})")
 
 
 def averaged(unscaled: int, count: int, precision: int, scale: int) -> Decimal:

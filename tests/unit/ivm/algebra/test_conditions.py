@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arctic_runtime.ivm.algebra.conditions import (
-    conjunction,
-    conjuncts,
-    constants,
-    equalities,
-    factored,
-    implied,
-    links,
+    build_conjunction,
+    derive_implied,
+    factor_conjuncts,
+    list_constant_columns,
+    list_equalities,
+    list_hash_links,
+    split_conjuncts,
 )
-from arctic_runtime.ivm.algebra.expressions import column
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Project, SemiJoin, Window, columns
-from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Project, SemiJoin, Window, list_columns
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
 
 L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
 COUNT = (("n", condition("count(*)")),)
 GROUPS = Aggregate(H, ("h.a",), COUNT)
 TO_PART = condition("`l.a` = `r.id`")
-RENAMED = Project(L, (("k", column("l.id")), ("v", condition("`l.a` + 1"))))
+RENAMED = Project(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
 
 
 def test_equalities_are_found_either_way_round_and_under_parentheses() -> None:
-    found = equalities(
+    found = list_equalities(
         condition("(`r.id` = `l.a` and (`l.b`) <=> `r.b`) and `l.a` < `r.b`"), ("l.a", "l.b"), ("r.id", "r.b")
     )
     assert [(pair.left, pair.right, pair.null_safe) for pair in found] == [("l.a", "r.id", False), ("l.b", "r.b", True)]
@@ -34,66 +34,68 @@ def test_equalities_are_found_either_way_round_and_under_parentheses() -> None:
 
 def test_an_equality_of_unlike_columns_is_told_from_one_of_the_same_values() -> None:
     names = ("l.a", "l.b"), ("r.id", "r.a")
-    found = equalities(condition("coalesce(`l.a`) = `r.id` and `l.b` <=> coalesce(`r.a`)"), *names)
+    found = list_equalities(condition("coalesce(`l.a`) = `r.id` and `l.b` <=> coalesce(`r.a`)"), *names)
     assert [(pair.left, pair.right, pair.same) for pair in found] == [("l.a", "r.id", False), ("l.b", "r.a", False)]
-    assert equalities(condition("coalesce(`l.a`) = coalesce(`r.id`)"), *names) == ()
-    assert equalities(condition("coalesce(`l.a`, `l.b`) = `r.id`"), *names) == ()
+    assert list_equalities(condition("coalesce(`l.a`) = coalesce(`r.id`)"), *names) == ()
+    assert list_equalities(condition("coalesce(`l.a`, `l.b`) = `r.id`"), *names) == ()
 
 
 def test_a_link_is_an_equality_of_both_sides_and_of_nothing_else() -> None:
     asked = condition("`l.a` + 1 = `r.id` and `l.a` = 1 and `l.a` + `r.id` = `r.b` and `l.a` > `r.b`")
-    assert links(asked, ("l.a",), ("r.id", "r.b")) == (condition("`l.a` + 1 = `r.id`"),)
+    assert list_hash_links(asked, ("l.a",), ("r.id", "r.b")) == (condition("`l.a` + 1 = `r.id`"),)
 
 
 def test_only_what_has_to_be_true_is_a_conjunct() -> None:
     either = condition("`l.a` = 1 or `l.b` = 2")
-    assert conjuncts(either) == (either,)
-    assert constants(either) == frozenset()
-    assert conjunction(conjuncts(condition("true"))) is None
+    assert split_conjuncts(either) == (either,)
+    assert list_constant_columns(either) == frozenset()
+    assert build_conjunction(split_conjuncts(condition("true"))) is None
 
 
 def test_conditions_of_a_join_go_where_they_keep_its_rows() -> None:
     on = condition("`l.a` = `r.id` and `l.b` = 1 and `r.b` = 2")
     left, right = (Filter(side, condition(text)) for side, text in ((L, "`l.b` = 1"), (R, "`r.b` = 2")))
-    assert pushed_down(Join("inner", L, R, on)) == Join("inner", left, right, TO_PART)
-    assert pushed_down(Join("left", L, R, on)) == Join("left", L, right, condition("`l.a` = `r.id` and `l.b` = 1"))
-    assert pushed_down(Join("full", L, R, on)) == Join("full", L, R, on)
-    assert pushed_down(SemiJoin("semi", L, R, on)) == SemiJoin("semi", left, right, TO_PART)
-    assert pushed_down(SemiJoin("anti", L, R, on)).on == condition("`l.a` = `r.id` and `l.b` = 1")
+    assert push_down_filters(Join("inner", L, R, on)) == Join("inner", left, right, TO_PART)
+    assert push_down_filters(Join("left", L, R, on)) == Join(
+        "left", L, right, condition("`l.a` = `r.id` and `l.b` = 1")
+    )
+    assert push_down_filters(Join("full", L, R, on)) == Join("full", L, R, on)
+    assert push_down_filters(SemiJoin("semi", L, R, on)) == SemiJoin("semi", left, right, TO_PART)
+    assert push_down_filters(SemiJoin("anti", L, R, on)).on == condition("`l.a` = `r.id` and `l.b` = 1")
 
 
 def test_what_the_branches_of_an_or_have_in_common_is_a_condition_of_its_own() -> None:
     on = condition("(`l.a` = `r.id` and `l.b` < `r.b`) or (`l.b` > `r.b` and (`l.a` = `r.id`))")
-    found = pushed_down(Filter(Join("inner", L, R, None), on))
+    found = push_down_filters(Filter(Join("inner", L, R, None), on))
     assert found == Join("inner", L, R, condition("`l.a` = `r.id` and (`l.b` < `r.b` or `l.b` > `r.b`)"))
-    assert factored(condition("`l.a` = 1 and `l.b` = 2 or `l.a` = 1")) == (condition("`l.a` = 1"),)
+    assert factor_conjuncts(condition("`l.a` = 1 and `l.b` = 2 or `l.a` = 1")) == (condition("`l.a` = 1"),)
     apart = condition("`l.a` = 1 or `l.b` = 2")
-    assert factored(apart) == (apart,)
+    assert factor_conjuncts(apart) == (apart,)
 
 
 def test_what_an_or_says_of_one_side_alone_goes_there() -> None:
     on = condition("`l.a` = `r.id` and (`l.b` = 1 and `r.b` = 2 and `l.id` < `r.a` or `r.b` = 1 and `l.b` = 2)")
     left, right = Filter(L, condition("`l.b` = 1 or `l.b` = 2")), Filter(R, condition("`r.b` = 2 or `r.b` = 1"))
-    assert pushed_down(Join("inner", L, R, on)) == Join("inner", left, right, on)
-    assert pushed_down(Join("left", L, R, on)) == Join("left", L, right, on)
-    assert implied(condition("`l.b` = 1 and `r.b` = 2 or `l.id` < `r.a`"), columns(L)) is None
+    assert push_down_filters(Join("inner", L, R, on)) == Join("inner", left, right, on)
+    assert push_down_filters(Join("left", L, R, on)) == Join("left", L, right, on)
+    assert derive_implied(condition("`l.b` = 1 and `r.b` = 2 or `l.id` < `r.a`"), list_columns(L)) is None
 
 
 def test_conditions_on_what_an_operator_computes_stay_above_it() -> None:
     top = Window(L, ("l.a",), (("m", condition("max(`l.b`) over (partition by `l.a`)")),))
-    kept = pushed_down(Filter(top, condition("`l.b` = `m` and `l.b` > 0 and `l.a` > 0")))
+    kept = push_down_filters(Filter(top, condition("`l.b` = `m` and `l.b` > 0 and `l.a` > 0")))
     assert kept == Filter(replace(top, child=Filter(L, condition("`l.a` > 0"))), condition("`l.b` = `m` and `l.b` > 0"))
     tree = Filter(GROUPS, condition("`n` > 1 and `h.a` > 0"))
-    assert pushed_down(tree) == Filter(
+    assert push_down_filters(tree) == Filter(
         Aggregate(Filter(H, condition("`h.a` > 0")), ("h.a",), COUNT), condition("`n` > 1")
     )
 
 
 def test_a_condition_on_no_column_stays_where_it_is() -> None:
     single = Filter(Aggregate(H, (), COUNT), condition("1 = 2"))
-    assert pushed_down(single) == single
+    assert push_down_filters(single) == single
 
 
 def test_a_condition_goes_through_a_projection_as_what_it_is_computed_of() -> None:
-    found = pushed_down(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
+    found = push_down_filters(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
     assert found == Project(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)

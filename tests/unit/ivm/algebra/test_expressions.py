@@ -8,7 +8,13 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column, form, parts, transformed, used
+from arctic_runtime.ivm.algebra.expressions import (
+    build_column,
+    get_form,
+    list_used_columns,
+    transform_expression,
+    walk_parts,
+)
 
 TEXTS = (
     "a",
@@ -65,7 +71,7 @@ def written(expression: exp.Expr) -> str:
 
 def test_expressions_have_one_form_where_they_are_written_alike() -> None:
     for one, other in product(map(parsed, TEXTS), map(parsed, TEXTS)):
-        assert (form(one) == form(other)) == (written(one) == written(other)), (written(one), written(other))
+        assert (get_form(one) == get_form(other)) == (written(one) == written(other)), (written(one), written(other))
 
 
 @pytest.mark.parametrize(
@@ -78,13 +84,13 @@ def test_expressions_have_one_form_where_they_are_written_alike() -> None:
     ],
 )
 def test_how_an_expression_was_typed_does_not_matter(one: str, other: str) -> None:
-    assert form(parsed(one)) == form(parsed(other))
+    assert get_form(parsed(one)) == get_form(parsed(other))
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_copy_is_the_same_and_shares_nothing(text: str) -> None:
     expression = parsed(text)
-    copied = transformed(expression, lambda part: part)
+    copied = transform_expression(expression, lambda part: part)
     assert written(copied) == written(expression)
     assert {id(part) for part in copied.walk()}.isdisjoint(id(part) for part in expression.walk())
     places = [(part.parent and part.parent.key, part.arg_key, part.index) for part in copied.walk()]
@@ -94,17 +100,17 @@ def test_a_copy_is_the_same_and_shares_nothing(text: str) -> None:
 @pytest.mark.parametrize("text", TEXTS)
 def test_what_is_replaced_is_not_looked_into(text: str) -> None:
     def visit(part: exp.Expr) -> exp.Expr:
-        return column(f"{part.name}#1") if isinstance(part, exp.Column) else part
+        return build_column(f"{part.name}#1") if isinstance(part, exp.Column) else part
 
     expression = parsed(text)
-    assert written(transformed(expression, visit)) == written(expression.transform(visit))
+    assert written(transform_expression(expression, visit)) == written(expression.transform(visit))
     assert written(expression) == written(parsed(text))
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_all_parts_are_found_and_none_inside_a_whole(text: str) -> None:
     expression = parsed(text)
-    assert list(map(id, parts(expression))) == list(map(id, expression.walk()))
+    assert list(map(id, walk_parts(expression))) == list(map(id, expression.walk()))
     pruned = expression.walk(prune=lambda part: isinstance(part, exp.Query))
-    assert list(map(id, parts(expression, whole=exp.Query))) == list(map(id, pruned))
-    assert set(used(expression)) == {part.name for part in expression.find_all(exp.Column)}
+    assert list(map(id, walk_parts(expression, whole=exp.Query))) == list(map(id, pruned))
+    assert set(list_used_columns(expression)) == {part.name for part in expression.find_all(exp.Column)}

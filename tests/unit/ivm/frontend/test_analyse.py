@@ -13,7 +13,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -26,16 +26,16 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
 from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
 from arctic_runtime.ivm.frontend.scope import Derived, Names
-from arctic_runtime.ivm.render import input_name, query, render
-from arctic_runtime.ivm.strategies.maintain import Deltas, maintain
+from arctic_runtime.ivm.render import build_query, name_input, render_sql
+from arctic_runtime.ivm.strategies.maintain import Deltas, plan_maintenance
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from benchmarks.tpch_models import load_tpch
@@ -48,7 +48,7 @@ SEEDS = range(2, 12)
 def _spread(con: duckdb.DuckDBPyConnection, name: str) -> None:
     """Makes a table known under the name by which a plan reads its newest image."""
     source = TableName(CATALOG, SCHEMA, name)
-    alias(con, input_name(source, "new"), source)
+    alias(con, name_input(source, "new"), source)
 
 
 @pytest.fixture(scope="module")
@@ -71,13 +71,13 @@ def _loaded(seed: int) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _analysed(sql: str) -> Analysed:
-    return analyse(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+    return analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
 
 
 def _shown(found: Analysed) -> str:
     """The tree's rows as the user sees them: columns in their order, and those shown twice twice."""
-    picked = [exp.alias_(column(made), f"c{place}") for place, (_, made) in enumerate(found.outputs)]
-    return exp.select(*picked).from_(query(found.tree).subquery("t")).sql(dialect="spark")
+    picked = [exp.alias_(build_column(made), f"c{place}") for place, (_, made) in enumerate(found.outputs)]
+    return exp.select(*picked).from_(build_query(found.tree).subquery("t")).sql(dialect="spark")
 
 
 @pytest.mark.parametrize(
@@ -143,17 +143,17 @@ def test_trees_have_the_rows_of_their_queries_whatever_the_tables_hold(seed: int
 def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
     for sql in QUERIES:
         found = _analysed(sql)
-        names = Names(dict(found.types), {scan.key[0] for scan in scans(found.tree) if scan.key}, count(10_000))
+        names = Names(dict(found.types), {scan.key[0] for scan in list_scans(found.tree) if scan.key}, count(10_000))
         other = with_fresh_attributes(Derived(found.tree, found.outputs), names)
-        old, new = (query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
+        old, new = (build_query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
         assert _numbered(new) == _numbered(old), sql
         pairs = dict(zip(_NAMES.findall(old), _NAMES.findall(new), strict=True))
         assert not pairs.keys() & set(pairs.values()), sql
         assert other.fields == tuple((name, pairs[made]) for name, made in found.outputs), sql
         assert [names.types.get(new) for new in pairs.values()] == [found.types.get(old) for old in pairs], sql
         assert [old in names.never_null for old in pairs] == [new in names.never_null for new in pairs.values()], sql
-        assert [scan.key for scan in scans(other.node)] == [
-            scan.key and tuple(pairs[part] for part in scan.key) for scan in scans(found.tree)
+        assert [scan.key for scan in list_scans(other.node)] == [
+            scan.key and tuple(pairs[part] for part in scan.key) for scan in list_scans(found.tree)
         ], sql
 
 
@@ -170,35 +170,35 @@ def _numbered(text: str) -> str:
 def test_what_no_rule_covers_is_refused(sql: str, reason: str) -> None:
     loops = {"lake.raw.loops": "select * from other", "lake.raw.other": "select * from loops"}
     with pytest.raises(NotMaintained) as refused:
-        analyse(sql, RELATIONS, {**VIEWS, **loops}, CATALOG, SCHEMA)
+        analyse_query(sql, RELATIONS, {**VIEWS, **loops}, CATALOG, SCHEMA)
     assert refused.value.reason == reason
 
 
 def test_columns_that_nobody_reads_are_left_out_and_keys_stay() -> None:
     found = _analysed("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
-    read = {scan.source.name: [field for _, field in scan.fields] for scan in scans(found.tree)}
+    read = {scan.source.name: [field for _, field in scan.fields] for scan in list_scans(found.tree)}
     assert read == {"orders": ["id", "customer", "amount"], "items": ["line"]}
 
 
 def test_a_key_is_named_as_in_the_tree() -> None:
-    (scan,) = scans(_analysed("select amount from orders").tree)
+    (scan,) = list_scans(_analysed("select amount from orders").tree)
     assert scan.key == tuple(name for name, field in scan.fields if field == "id")
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_every_source_and_every_projection_keeps_a_column(every: int) -> None:
     for sql in QUERIES[::every]:
-        for node in (node for plan in _plans(_analysed(sql).tree) for node in walk(plan)):
-            assert columns(node) or not isinstance(node, Scan | Project | UnionAll), (sql, node)
+        for node in (node for plan in _plans(_analysed(sql).tree) for node in walk_tree(plan)):
+            assert list_columns(node) or not isinstance(node, Scan | Project | UnionAll), (sql, node)
 
 
 def _plans(tree: Node) -> Iterator[Node]:
     """A tree, and what its maintenance executes whatever changes and whatever its key is."""
     yield tree
-    for source in {scan.source for scan in scans(tree)}:
-        for key in (columns(tree)[:1], columns(tree)):
+    for source in {scan.source for scan in list_scans(tree)}:
+        for key in (list_columns(tree)[:1], list_columns(tree)):
             with suppress(NotMaintained):
-                plan = maintain(tree, key, frozenset({source}))
+                plan = plan_maintenance(tree, key, frozenset({source}))
                 yield from [plan.changes] if isinstance(plan, Deltas) else [plan.affected, plan.new]
 
 
@@ -215,7 +215,7 @@ def _plans(tree: Node) -> Iterator[Node]:
 )
 def test_rows_without_columns_are_still_rows(node: Node, con: duckdb.DuckDBPyConnection) -> None:
     con.execute("create or replace temp view rows_at_hand as select 1 as one")
-    assert sum(rows(con, render(node)).values()) == 1
+    assert sum(rows(con, render_sql(node)).values()) == 1
 
 
 def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
@@ -226,33 +226,37 @@ def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
 def test_no_name_stands_for_two_columns() -> None:
     sql = "with t as (select id, amount + 1 as b from orders) select x.b, y.b as c from t x join t y on x.id = y.id"
     found = _analysed(sql)
-    names = [name for scan in scans(found.tree) for name, _ in scan.fields]
+    names = [name for scan in list_scans(found.tree) for name, _ in scan.fields]
     assert len(names) == len(set(names))
     assert [name for name, _ in found.outputs] == ["b", "c"]
 
 
 def test_a_view_completes_names_by_its_own_levels() -> None:
     relations = {"other.place.t": Relation((Column("a", "int"),)), "lake.raw.t": Relation((Column("b", "int"),))}
-    found = analyse("select * from other.place.v", relations, {"other.place.v": "select * from t"}, CATALOG, SCHEMA)
-    assert [str(scan.source) for scan in scans(found.tree)] == ["other.place.t"]
+    found = analyse_query(
+        "select * from other.place.v", relations, {"other.place.v": "select * from t"}, CATALOG, SCHEMA
+    )
+    assert [str(scan.source) for scan in list_scans(found.tree)] == ["other.place.t"]
     assert [name for name, _ in found.outputs] == ["a"]
 
 
 def test_a_view_hides_no_named_query_and_sees_none() -> None:
-    found = analyse("with orders as (select id from items) select p.id from paid p", RELATIONS, VIEWS, CATALOG, SCHEMA)
-    assert [scan.source.name for scan in scans(found.tree)] == ["orders"]
+    found = analyse_query(
+        "with orders as (select id from items) select p.id from paid p", RELATIONS, VIEWS, CATALOG, SCHEMA
+    )
+    assert [scan.source.name for scan in list_scans(found.tree)] == ["orders"]
 
 
 def test_names_are_found_in_any_case_and_keep_the_spelling_of_the_table() -> None:
-    (scan,) = scans(_analysed("select ID from LAKE.RAW.ORDERS").tree)
+    (scan,) = list_scans(_analysed("select ID from LAKE.RAW.ORDERS").tree)
     assert scan.source == TableName("lake", "raw", "orders")
 
 
 def test_fields_of_structs_are_reached_through_their_column() -> None:
     relations = {"lake.raw.t": Relation((Column("s", "struct<a:struct<b:int>>"), Column("t", "int")))}
-    found = analyse("select s.a.b, t.s.a as c, t from t", relations, {}, CATALOG, SCHEMA)
+    found = analyse_query("select s.a.b, t.s.a as c, t from t", relations, {}, CATALOG, SCHEMA)
     assert [name for name, _ in found.outputs] == ["b", "c", "t"]
-    assert len(scans(found.tree)[0].fields) == 2
+    assert len(list_scans(found.tree)[0].fields) == 2
 
 
 def test_every_partition_is_a_window_of_its_own() -> None:
@@ -260,19 +264,19 @@ def test_every_partition_is_a_window_of_its_own() -> None:
         "select sum(amount) over (partition by customer, state) as a, max(id) over (partition by state, customer) as b,"
         " count(*) over () as c from orders"
     )
-    found = [node for node in walk(_analysed(sql).tree) if isinstance(node, Window)]
+    found = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Window)]
     assert sorted(len(node.partition) for node in found) == [0, 2]
 
 
 def test_commas_become_joins_under_their_conditions() -> None:
     sql = "select name from customers c, items i, orders o where o.id = i.id and c.customer = o.customer and price > 1"
-    joins = [node for node in walk(_analysed(sql).tree) if isinstance(node, Join)]
+    joins = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Join)]
     assert [isinstance(join.on, exp.EQ) for join in joins] == [True, True]
 
 
 def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
     found = _analysed("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
-    (aggregate,) = [node for node in walk(found.tree) if isinstance(node, Aggregate)]
+    (aggregate,) = [node for node in walk_tree(found.tree) if isinstance(node, Aggregate)]
     assert len(aggregate.aggregates) == 1
 
 
@@ -302,7 +306,7 @@ def test_functions_are_written_back_as_they_were(sql: str, kept: str) -> None:
     orders = RELATIONS["lake.raw.orders"]
     more = (Column("pairs", "array<struct<a:int,b:int>>"), Column("made", "date"))
     relations = {"lake.raw.orders": Relation((*orders.columns, *more), orders.key)}
-    assert kept in render(analyse(sql, relations, {}, CATALOG, SCHEMA).tree)
+    assert kept in render_sql(analyse_query(sql, relations, {}, CATALOG, SCHEMA).tree)
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +326,7 @@ def test_a_tree_has_the_rows_of_its_query_in_tpch(
     con, queries = tpch
     parsed = sqlglot.parse_one(queries[number - 1], dialect="duckdb")
     parsed.set("limit", None)
-    found = analyse(parsed.sql(dialect="spark"), _tpch_relations(con), {}, CATALOG, SCHEMA)
+    found = analyse_query(parsed.sql(dialect="spark"), _tpch_relations(con), {}, CATALOG, SCHEMA)
     con.execute("pragma enable_optimizer")
     expected = fetch(con, parsed.sql(dialect="duckdb"))
     con.execute("pragma disable_optimizer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ivm.frontend.day_texts import DayTexts, day_texts
+from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
 
 TYPES = frozenset(
     {
@@ -21,7 +21,7 @@ TYPES = frozenset(
 
 
 def found(expression: str) -> DayTexts:
-    return day_texts((f"select {expression} as x from a",), TYPES)
+    return find_day_texts((f"select {expression} as x from a",), TYPES)
 
 
 @pytest.mark.parametrize(
@@ -99,14 +99,14 @@ def test_other_texts_are_none(expression: str) -> None:
 
 def test_a_column_is_known_by_its_other_name() -> None:
     sql = "with c as (select trim(s) as other from a) select cast(other as timestamp) as x from c"
-    assert day_texts((sql,), TYPES) == DayTexts((), frozenset({"s"}))
+    assert find_day_texts((sql,), TYPES) == DayTexts((), frozenset({"s"}))
     view = "select s as other from a"
-    assert day_texts(("select * from v join b on b.ts = v.other", view), TYPES).columns == {"s"}
+    assert find_day_texts(("select * from v join b on b.ts = v.other", view), TYPES).columns == {"s"}
 
 
 def test_a_column_that_is_put_together_with_timestamps_may_have_texts_of_the_day() -> None:
-    assert day_texts(("select s from a union all select ts from a",), TYPES).columns == {"s"}
-    assert day_texts(("select s from a union all select slot from a",), TYPES).columns == set()
+    assert find_day_texts(("select s from a union all select ts from a",), TYPES).columns == {"s"}
+    assert find_day_texts(("select s from a union all select slot from a",), TYPES).columns == set()
     twice = TYPES | {("slot", "timestamp")}
-    assert day_texts(("select a.id from a join b using (slot)",), twice).columns == {"slot"}
-    assert day_texts(("select a.id from a join b using (slot)",), TYPES).columns == set()
+    assert find_day_texts(("select a.id from a join b using (slot)",), twice).columns == {"slot"}
+    assert find_day_texts(("select a.id from a join b using (slot)",), TYPES).columns == set()

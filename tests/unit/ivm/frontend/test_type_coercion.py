@@ -12,16 +12,26 @@ import pytest
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra import inferred_types as inferred
-from arctic_runtime.ivm.algebra.conditions import Equality, equalities
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.conditions import Equality, list_equalities
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Filter, Join, Node, Project, SemiJoin, columns, scans, walk
-from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse
-from arctic_runtime.ivm.frontend.functions import parse
+from arctic_runtime.ivm.algebra.tree import (
+    MULTIPLICITY,
+    Filter,
+    Join,
+    Node,
+    Project,
+    SemiJoin,
+    list_columns,
+    list_scans,
+    walk_tree,
+)
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.ivm.frontend.functions import parse_query
 from arctic_runtime.ivm.frontend.scope import Names
-from arctic_runtime.ivm.frontend.type_coercion import common_type, correspond, mark_unlike
-from arctic_runtime.ivm.render import input_name, query, render
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, maintain
+from arctic_runtime.ivm.frontend.type_coercion import find_common_type, is_comparison_lossless, mark_unlike
+from arctic_runtime.ivm.render import build_query, name_input, render_sql
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, plan_maintenance
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm.duck import CATALOG, SCHEMA, connect, fetch, load, rows
@@ -111,7 +121,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def _analysed(sql: str) -> Analysed:
-    return analyse(sql, RELATIONS, {}, CATALOG, SCHEMA)
+    return analyse_query(sql, RELATIONS, {}, CATALOG, SCHEMA)
 
 
 def _load(con: duckdb.DuckDBPyConnection, new: dict[str, Rows]) -> None:
@@ -120,19 +130,19 @@ def _load(con: duckdb.DuckDBPyConnection, new: dict[str, Rows]) -> None:
         came, went = Counter(new[name]) - Counter(before), Counter(before) - Counter(new[name])
         delta = [*((*row, 1) for row in came.elements()), *((*row, -1) for row in went.elements())]
         load(con, name, own, new[name])
-        load(con, input_name(source, "old"), own, before)
-        load(con, input_name(source, "new"), own, new[name])
-        load(con, input_name(source, "either"), own, [*new[name], *went.elements()])
-        load(con, input_name(source, "delta"), (*own, Column(MULTIPLICITY, "int")), delta)
+        load(con, name_input(source, "old"), own, before)
+        load(con, name_input(source, "new"), own, new[name])
+        load(con, name_input(source, "either"), own, [*new[name], *went.elements()])
+        load(con, name_input(source, "delta"), (*own, Column(MULTIPLICITY, "int")), delta)
 
 
 def _result(con: duckdb.DuckDBPyConnection, analysed: Analysed, image: str) -> Counter[tuple[Any, ...]]:
-    tree = query(analysed.tree).sql(dialect="duckdb")
+    tree = build_query(analysed.tree).sql(dialect="duckdb")
     return fetch(con, tree if image == "new" else tree.replace(_prefix("new"), _prefix(image)))
 
 
 def _prefix(image: Any) -> str:
-    return input_name(TableName(CATALOG, SCHEMA, "x"), image).split(CATALOG)[0]
+    return name_input(TableName(CATALOG, SCHEMA, "x"), image).split(CATALOG)[0]
 
 
 QUICK = ("one of several alike changed",)
@@ -152,7 +162,7 @@ def test_a_result_follows_what_equals_it_by_a_cast(con: duckdb.DuckDBPyConnectio
         old, expected = _result(con, analysed, "old"), _result(con, analysed, "new")
         assert " in (" in sql or expected == rows(con, sql), name  # of unlike types DuckDB has no IN
         try:
-            plan = maintain(analysed.tree, made, changed)
+            plan = plan_maintenance(analysed.tree, made, changed)
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED")  # noqa: PT017
             continue
@@ -168,23 +178,23 @@ def _maintained(
 ) -> Counter[tuple[Any, ...]]:
     if isinstance(plan, Deltas):
         after = old.copy()
-        after.update(netted(fetch(con, query(plan.changes).sql(dialect="duckdb"))))
+        after.update(netted(fetch(con, build_query(plan.changes).sql(dialect="duckdb"))))
         return +after
     made = exp.Create(
         this=exp.Table(this=exp.to_identifier(AFFECTED, quoted=True)),
         kind="TABLE",
         replace=True,
-        expression=query(plan.affected),
+        expression=build_query(plan.affected),
     )
     con.execute(made.sql(dialect="duckdb"))
     affected = set(fetch(con, f"from {AFFECTED}"))
-    places = [columns(tree).index(name) for name in key]
+    places = [list_columns(tree).index(name) for name in key]
     kept = {row: copies for row, copies in old.items() if tuple(row[place] for place in places) not in affected}
-    return Counter(kept) + fetch(con, query(plan.new).sql(dialect="duckdb"))
+    return Counter(kept) + fetch(con, build_query(plan.new).sql(dialect="duckdb"))
 
 
 def _conditions(node: Node) -> list[exp.Expr]:
-    return [part.on for part in walk(node) if isinstance(part, Join | SemiJoin) and part.on is not None]
+    return [part.on for part in walk_tree(node) if isinstance(part, Join | SemiJoin) and part.on is not None]
 
 
 @pytest.mark.parametrize(
@@ -200,20 +210,23 @@ def _conditions(node: Node) -> list[exp.Expr]:
 )
 def test_no_unlike_columns_are_called_equal(sql: str) -> None:
     tree = _analysed(sql).tree
-    below = [part for part in walk(tree) if isinstance(part, Join | SemiJoin | Filter)]
+    below = [part for part in walk_tree(tree) if isinstance(part, Join | SemiJoin | Filter)]
     found = [part.condition if isinstance(part, Filter) else part.on for part in below]
     asked = [part for part in found if part is not None]
-    names = [name for scan in scans(tree) for name, _ in scan.fields]
+    names = [name for scan in list_scans(tree) for name, _ in scan.fields]
     assert len(asked) == 1
-    assert equalities(asked[0], names, names) == ()
-    assert render(tree).count("COALESCE(") == 2
+    assert list_equalities(asked[0], names, names) == ()
+    assert render_sql(tree).count("COALESCE(") == 2
 
 
 def test_unlike_columns_are_still_a_link_to_find_rows_by() -> None:
     analysed = _analysed("select number, amount from numbers left join codes on number = code")
-    plan = maintain(analysed.tree, (analysed.outputs[0][1],), frozenset({TableName(CATALOG, SCHEMA, "codes")}))
+    plan = plan_maintenance(analysed.tree, (analysed.outputs[0][1],), frozenset({TableName(CATALOG, SCHEMA, "codes")}))
     assert isinstance(plan, AffectedKeys)
-    assert {(scan.source.name, scan.image) for scan in scans(plan.affected)} == {("codes", "delta"), ("numbers", "new")}
+    assert {(scan.source.name, scan.image) for scan in list_scans(plan.affected)} == {
+        ("codes", "delta"),
+        ("numbers", "new"),
+    }
     assert ["COALESCE" in on.sql() for on in _conditions(plan.affected)] == [True]
 
 
@@ -221,22 +234,22 @@ def test_two_exact_numbers_identify_rows_but_do_not_stand_for_each_other() -> No
     sql = "select number, tag from numbers left join prices on number = price"
     analysed = _analysed(sql)
     (on,) = _conditions(analysed.tree)
-    left, right = (tuple(name for name, _ in scan.fields) for scan in scans(analysed.tree))
-    assert equalities(on, left, right) == (Equality(left[0], right[0], False, same=False),)
-    everything = frozenset(scan.source for scan in scans(analysed.tree))
-    assert isinstance(maintain(analysed.tree, (analysed.outputs[0][1],), everything), Deltas)
+    left, right = (tuple(name for name, _ in scan.fields) for scan in list_scans(analysed.tree))
+    assert list_equalities(on, left, right) == (Equality(left[0], right[0], False, same=False),)
+    everything = frozenset(scan.source for scan in list_scans(analysed.tree))
+    assert isinstance(plan_maintenance(analysed.tree, (analysed.outputs[0][1],), everything), Deltas)
 
 
 def test_like_columns_stay_as_they_are() -> None:
     sql = (
         "select a.code from codes a join codes b on a.code = b.label where a.label = 'x' and b.code = cast(7 as string)"
     )
-    assert "COALESCE" not in render(_analysed(sql).tree)
+    assert "COALESCE" not in render_sql(_analysed(sql).tree)
 
 
 def test_a_constant_of_another_type_leaves_several_values() -> None:
     found = {
-        text: "COALESCE" in render(_analysed(f"select 1 as one from {table} where {text}").tree)
+        text: "COALESCE" in render_sql(_analysed(f"select 1 as one from {table} where {text}").tree)
         for table, text in (
             ("codes", "code = 7"),
             ("codes", "code = '7'"),
@@ -276,7 +289,7 @@ UNLIKE = (
 
 @pytest.mark.parametrize(("left", "right"), [*ALIKE, *UNLIKE])
 def test_types_correspond_where_comparing_keeps_values_apart(left: str | None, right: str | None) -> None:
-    assert correspond(left, right) == correspond(right, left) == ((left, right) in ALIKE)
+    assert is_comparison_lossless(left, right) == is_comparison_lossless(right, left) == ((left, right) in ALIKE)
 
 
 @pytest.mark.parametrize(
@@ -297,34 +310,36 @@ def test_types_correspond_where_comparing_keeps_values_apart(left: str | None, r
 def test_two_types_in_one_column_have_a_common_one_where_that_is_certain(
     left: str, right: str, expected: str | None
 ) -> None:
-    assert common_type(left, right) == common_type(right, left) == expected
+    assert find_common_type(left, right) == find_common_type(right, left) == expected
 
 
 def test_sides_of_a_union_are_cast_as_it_would_cast_them_itself() -> None:
-    shown = render(_analysed("select number, tag from numbers, prices union all select price, 'x' from prices").tree)
+    shown = render_sql(
+        _analysed("select number, tag from numbers, prices union all select price, 'x' from prices").tree
+    )
     assert shown.count("CAST(") == 2
     assert "CAST(`number#0` AS DECIMAL(12, 2))" in shown
 
 
 @pytest.mark.parametrize(("text", "expected"), TYPED.items())
 def test_a_type_is_told_where_it_is_certain(text: str, expected: str | None) -> None:
-    value = parse(f"select {text}").expressions[0]
+    value = parse_query(f"select {text}").expressions[0]
     assert Names(dict(COLUMNS)).type_of(value) == expected
 
 
 def test_floats_are_not_taken_for_each_other() -> None:
     tree = Project(
-        Filter(scans(_analysed("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
-        (("z", column("x")),),
+        Filter(list_scans(_analysed("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
+        (("z", build_column("x")),),
     )
     found = [
-        part for part in walk(mark_unlike(tree, Names({"x": "double", "y": "double"}))) if isinstance(part, Filter)
+        part for part in walk_tree(mark_unlike(tree, Names({"x": "double", "y": "double"}))) if isinstance(part, Filter)
     ]
     assert found[0].condition == condition("coalesce(`x`) = `y`")
 
 
 def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:
-    told = [part for text, of_type in TYPED.items() if of_type for part in parse(f"select {text}").walk()]
+    told = [part for text, of_type in TYPED.items() if of_type for part in parse_query(f"select {text}").walk()]
     calls = {(part.name.upper(), len(part.expressions)) for part in told if isinstance(part, exp.Anonymous)}
     assert calls >= set(inferred.FUNCTION_TYPES)
     assert {name for name, _ in calls} >= inferred.TEXT_FUNCTIONS

@@ -8,11 +8,11 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Scan, SemiJoin, SpoolScan, walk
-from arctic_runtime.ivm.render import render
-from arctic_runtime.ivm.rewrite.bounds import joined, narrowed
-from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.model.bounds import Bound, condition, is_bounded
+from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Scan, SemiJoin, SpoolScan, walk_tree
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.rewrite.bounds import list_join_columns, narrow_sources
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
+from arctic_runtime.model.bounds import Bound, build_bounds_condition, is_bounded
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import HEAP, ONE, SEEDS, TWO, cases, given
 from tests.unit.ivm.trees import condition as parsed
@@ -45,20 +45,20 @@ def test_rows_that_are_given_are_found_within_their_bounds(
         names = case.names()
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, ASKED, names, values)
-        restricted = restrict(case.tree, names, SpoolScan(ASKED, names))
-        found = narrowed(restricted, ASKED, [*bounds(names, values, is_range)])
+        restricted = restrict_to_keys(case.tree, names, SpoolScan(ASKED, names))
+        found = narrow_sources(restricted, ASKED, [*bounds(names, values, is_range)])
         assert case.rows(found) == case.rows(restricted), case.tree
 
 
 def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
     groups = Aggregate(HEAP.scan("h"), ("h.a",), COUNT)
     tree = Join("inner", groups, ONE.scan("l"), parsed("`h.a` = `l.b`"))
-    found = narrowed(
-        restrict(tree, ("h.a",), SpoolScan(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
+    found = narrow_sources(
+        restrict_to_keys(tree, ("h.a",), SpoolScan(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
     )
     told = {
         scan.source: filtered.condition.sql("spark")
-        for filtered in walk(found)
+        for filtered in walk_tree(found)
         if isinstance(filtered, Filter)
         for scan in (filtered.child,)
         if isinstance(scan, Scan)
@@ -73,16 +73,16 @@ def test_only_what_is_restricted_to_the_given_rows_is_narrowed() -> None:
         tree = SemiJoin(
             "semi", HEAP.scan("h"), right, parsed(f"`h.a` = `{'k' if isinstance(right, SpoolScan) else 'k.a'}`")
         )
-        assert narrowed(tree, ASKED, [bound]) == tree
+        assert narrow_sources(tree, ASKED, [bound]) == tree
     without = SemiJoin("anti", HEAP.scan("h"), SpoolScan(ASKED, ("k",)), parsed("`h.a` = `k`"))
-    assert narrowed(without, ASKED, [bound]) == without
-    assert "IN (CAST('1' AS BIGINT))" in render(narrowed(replace(without, kind="semi"), ASKED, [bound]))
+    assert narrow_sources(without, ASKED, [bound]) == without
+    assert "IN (CAST('1' AS BIGINT))" in render_sql(narrow_sources(replace(without, kind="semi"), ASKED, [bound]))
 
 
 def test_rows_find_their_partners_by_the_columns_that_a_join_equates() -> None:
     tree = Join("left", SemiJoin("anti", HEAP.scan("h"), L, parsed("`h.a` <=> `l.b`")), R, parsed("`h.b` = `r.id`"))
-    assert joined(tree) == {"h.a", "l.b", "h.b", "r.id"}
-    assert joined(Join("inner", L, R, parsed("`l.a` < `r.a`"))) == frozenset()
+    assert list_join_columns(tree) == {"h.a", "l.b", "h.b", "r.id"}
+    assert list_join_columns(Join("inner", L, R, parsed("`l.a` < `r.a`"))) == frozenset()
 
 
 def test_values_are_literals_that_nothing_can_change() -> None:
@@ -93,12 +93,12 @@ def test_values_are_literals_that_nothing_can_change() -> None:
         Bound("c", "decimal(38,10)", ("-0.0000000001",), False, or_null=True),
         Bound("n", "int", (), True, or_null=True),
     ]
-    assert condition(bounds, "t").sql("spark") == (
+    assert build_bounds_condition(bounds, "t").sql("spark") == (
         "`t`.`it's` IN (CAST(X'61276220247b787d0a' AS STRING)) AND `t`.`d` IN (DATE_FROM_UNIX_DATE(-719162)) AND "
         "`t`.`t` BETWEEN TIMESTAMP_MICROS(-1) AND TIMESTAMP_MICROS(5) AND "
         "(`t`.`c` IN (CAST('-0.0000000001' AS DECIMAL(38, 10))) OR `t`.`c` IS NULL) AND `t`.`n` IS NULL"
     )
-    assert condition([]).sql("spark") == "TRUE"
+    assert build_bounds_condition([]).sql("spark") == "TRUE"
 
 
 def test_types_without_an_order_that_is_the_same_everywhere_have_no_bounds() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
@@ -18,7 +18,7 @@ PLACED = {A: Placement("id", (8,)), B: Placement("ID", (8,))}
 def described(sql: str, **placed: Placement) -> tuple[str, ...]:
     relations = {str(table): Relation(COLUMNS, ("id",), ()) for table in (A, B, C)}
     where = {**PLACED, **{TableName("lake", "dwd", of): found for of, found in placed.items()}}
-    return describe_joins(analyse(sql, relations, {}, "lake", "dwd").tree, where)
+    return describe_joins(analyse_query(sql, relations, {}, "lake", "dwd").tree, where)
 
 
 PAIR = "lake.dwd.a and lake.dwd.b are joined"

@@ -8,11 +8,22 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.conditions import conjunction, same
-from arctic_runtime.ivm.algebra.tree import Filter, Image, Join, Node, Scan, SemiJoin, SpoolScan, columns, scans, walk
-from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer, with_reducers
-from arctic_runtime.ivm.rules.apply import delta, touched
-from arctic_runtime.ivm.rules.terms import present
+from arctic_runtime.ivm.algebra.conditions import build_conjunction, build_equality
+from arctic_runtime.ivm.algebra.tree import (
+    Filter,
+    Image,
+    Join,
+    Node,
+    Scan,
+    SemiJoin,
+    SpoolScan,
+    list_columns,
+    list_scans,
+    walk_tree,
+)
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer, add_reducers
+from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
+from arctic_runtime.ivm.rules.terms import require_term
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import HEAP, ONE, SEEDS, SOURCES, TWO, Bag, cases, condition, netted, rows, store
 
@@ -30,7 +41,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
     """The tree over its parts, which are loaded."""
-    (found,), parts = with_reducers((tree,), [source.name for source in SOURCES])
+    (found,), parts = add_reducers((tree,), [source.name for source in SOURCES])
     for part in parts:
         for image, name in part.images.items():
             store(con, name, SOURCE[part.source].fields, _least(con, part, image))
@@ -46,8 +57,10 @@ def _least(con: duckdb.DuckDBPyConnection, part: SemiJoinReducer, image: Image) 
 
 
 def _matching_rows(whole: Scan, one: Lookup) -> Node:
-    pairs = zip(one.fields, columns(one.values), strict=True)
-    return SemiJoin("semi", whole, one.values, conjunction(same(*pair, one.null_safe) for pair in pairs))
+    pairs = zip(one.fields, list_columns(one.values), strict=True)
+    return SemiJoin(
+        "semi", whole, one.values, build_conjunction(build_equality(*pair, one.null_safe) for pair in pairs)
+    )
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -55,7 +68,7 @@ def _matching_rows(whole: Scan, one: Lookup) -> Node:
 def test_parts_are_enough_for_what_came_and_went(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
     for case in cases(con, seed, linear):
         if case.changed:
-            found = over_least_parts(con, present(delta(case.tree, case.changed)))
+            found = over_least_parts(con, require_term(derive_delta(case.tree, case.changed)))
             assert netted(case.rows(found)) == case.difference, case.tree
 
 
@@ -64,21 +77,21 @@ def test_parts_are_enough_for_what_is_touched(con: duckdb.DuckDBPyConnection, se
     for case in cases(con, seed):
         if case.changed:
             names = case.names()
-            tree = present(touched(case.tree, names, case.changed))
+            tree = require_term(derive_touched(case.tree, names, case.changed))
             assert set(case.rows(over_least_parts(con, tree))) == set(case.rows(tree)), case.tree
 
 
 def read(tree: Node) -> list[str]:
     """The images and the parts that a tree reads, in order."""
-    found = (node for node in walk(tree) if isinstance(node, Scan | SpoolScan))
+    found = (node for node in walk_tree(tree) if isinstance(node, Scan | SpoolScan))
     return [node.name if isinstance(node, SpoolScan) else f"{node.source.name} {node.image}" for node in found]
 
 
 def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` = `h.a`"))
-    (found,), (part,) = with_reducers((present(delta(tree, ALL)),), (TWO.name,))
+    (found,), (part,) = add_reducers((require_term(derive_delta(tree, ALL)),), (TWO.name,))
     assert {(one.fields, *read(one.values)) for one in part.lookups} == {(("a",), "one delta"), (("b",), "heap delta")}
-    assert [scan.image for scan in scans(found) if scan.source == TWO.name] == ["delta"]
+    assert [scan.image for scan in list_scans(found) if scan.source == TWO.name] == ["delta"]
     assert part.changes is None
     assert part.whole.fields == (("id", "id"), ("a", "a"), ("b", "b"))
 
@@ -87,7 +100,7 @@ def test_a_lookup_by_key_takes_its_values_without_their_join_partners() -> None:
     tree = Join(
         "inner", Join("inner", HEAP.scan("h"), TWO.scan("t"), condition("`h.b` = `t.b`")), ONE.scan("o"), ON_KEY
     )
-    _, parts = with_reducers((present(delta(tree, ALL)),), (HEAP.name, ONE.name))
+    _, parts = add_reducers((require_term(derive_delta(tree, ALL)),), (HEAP.name, ONE.name))
     assert [part.source.name for part in parts] == ["heap", "one"]
     assert {tuple(read(one.values)) for one in parts[1].lookups} == {("heap delta", parts[0].images["new"])}
 
@@ -97,8 +110,8 @@ ON_KEY = condition("`h.a` = `o.id`")
 
 def test_rows_that_are_read_whatever_has_changed_are_not_parted() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` < `h.a`"))
-    plan = present(delta(tree, ALL))
-    assert with_reducers((plan,), (HEAP.name,)) == ((plan,), ())
+    plan = require_term(derive_delta(tree, ALL))
+    assert add_reducers((plan,), (HEAP.name,)) == ((plan,), ())
 
 
 @pytest.mark.parametrize(
@@ -121,5 +134,5 @@ def test_of_a_part_no_rows_are_needed_that_no_reading_lets_through(own: str, oth
     one, other = Filter(TWO.scan("t"), condition(own)), Filter(TWO.scan("u"), condition(others))
     first = Join("inner", one, ONE.scan("o"), condition("`t.a` = `o.id`"))
     tree = Join("inner", first, other, condition("`o.id` = `u.a`"))
-    _, (part,) = with_reducers((present(delta(tree, frozenset({ONE.name}))),), (TWO.name,))
+    _, (part,) = add_reducers((require_term(derive_delta(tree, frozenset({ONE.name}))),), (TWO.name,))
     assert (None if part.condition is None else part.condition.sql(dialect="spark")) == common

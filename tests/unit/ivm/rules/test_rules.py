@@ -9,7 +9,7 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -24,13 +24,13 @@ from arctic_runtime.ivm.algebra.tree import (
     SpoolScan,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
-from arctic_runtime.ivm.rules.apply import delta, touched
-from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.terms import at, present
+from arctic_runtime.ivm.rules.apply import derive_delta, derive_touched
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
+from arctic_runtime.ivm.rules.terms import read_image, require_term
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -55,9 +55,9 @@ ON = condition("`l.a` = `r.id`")
 ON_MORE = condition("`l.a` = `r.id` and `l.b` <= `r.b`")
 ON_HEAP = condition("`l.a` = `h.a`")
 TO_ONE = condition("`r.id` = `l.id`")
-PAIRS = (("x", column("l.a")), ("y", column("l.b")))
-COPIES_AGAIN = (("s", column("again.a")), ("t", column("again.b")))
-COPIES = (("u", column("h.a")), ("v", column("h.b")))
+PAIRS = (("x", build_column("l.a")), ("y", build_column("l.b")))
+COPIES_AGAIN = (("s", build_column("again.a")), ("t", build_column("again.b")))
+COPIES = (("u", build_column("h.a")), ("v", build_column("h.b")))
 GROUPS = Aggregate(H, ("h.a",), (("n", condition("count(*)")), ("sum", condition("sum(`h.b`)"))))
 COUNTED = Aggregate(AGAIN, (), (("all", condition("count(*)")),))
 RANKED = Window(L, ("l.a",), (("top", condition("max(`l.b`) over (partition by `l.a`)")),))
@@ -72,7 +72,7 @@ TREES: dict[str, Node] = {
     "left join to a key": Join("left", R, L, TO_ONE),
     "full join": Join("full", L, R, ON_MORE),
     "full join, merged": Project(
-        Join("full", L, R, ON), (("k", condition("coalesce(`l.a`, `r.id`)")), ("w", column("r.b")))
+        Join("full", L, R, ON), (("k", condition("coalesce(`l.a`, `r.id`)")), ("w", build_column("r.b")))
     ),
     "left join, nulls equal": Join("left", L, H, condition("`l.a` <=> `h.a`")),
     "inner join, nulls equal": Join("inner", L, H, condition("`l.a` <=> `h.a` and `l.b` <=> `h.b`")),
@@ -151,8 +151,13 @@ def queries() -> dict[str, Queries]:
 
 
 def _queries(tree: Node, sources: frozenset[TableName]) -> Queries:
-    asked = (delta(tree, sources), *(touched(tree, names, sources) for names in (columns(tree), columns(tree)[:1])))
-    return Queries(sql(at(tree, "old", sources)), sql(tree), *(sql(found) for found in asked if found is not None))
+    asked = (
+        derive_delta(tree, sources),
+        *(derive_touched(tree, names, sources) for names in (list_columns(tree), list_columns(tree)[:1])),
+    )
+    return Queries(
+        sql(read_image(tree, "old", sources)), sql(tree), *(sql(found) for found in asked if found is not None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -172,12 +177,15 @@ def test_a_batch_is_followed_by_every_operator(
 def test_a_restriction_has_the_rows_that_are_given(con: duckdb.DuckDBPyConnection) -> None:
     load(con, Batch(OLD, OLD))
     for operator, tree in TREES.items():
-        rows, names = duck.fetch(con, sql(tree)), columns(tree)
+        rows, names = duck.fetch(con, sql(tree)), list_columns(tree)
         for asked in {names[:1], names[-1:], tuple(dict.fromkeys((names[0], names[-1])))}:
             values = {(None,) * len(asked), (1,) * len(asked), (2, None)[: len(asked)]}
             given(con, "asked", asked, values)
             kept = {row: copies for row, copies in rows.items() if picked([row], tree, asked) <= values}
-            assert duck.fetch(con, sql(restrict(tree, asked, SpoolScan("asked", asked)))) == kept, (operator, asked)
+            assert duck.fetch(con, sql(restrict_to_keys(tree, asked, SpoolScan("asked", asked)))) == kept, (
+                operator,
+                asked,
+            )
 
 
 @pytest.mark.slow
@@ -195,7 +203,7 @@ def test_each_batch_but_one_changes_what_operators_give_and_all_are_changed(
 
 def reads(node: Node | None) -> set[str]:
     """The images that a tree reads."""
-    return {f"{scan.source.name} {scan.image}" for scan in scans(node)} if node else set()
+    return {f"{scan.source.name} {scan.image}" for scan in list_scans(node)} if node else set()
 
 
 def changed(*sources: Source) -> frozenset[TableName]:
@@ -203,63 +211,67 @@ def changed(*sources: Source) -> frozenset[TableName]:
 
 
 def test_what_did_not_change_adds_no_term() -> None:
-    found = delta(Join("inner", L, Join("inner", R, H, condition("`r.b` = `h.b`")), ON), changed(ONE))
+    found = derive_delta(Join("inner", L, Join("inner", R, H, condition("`r.b` = `h.b`")), ON), changed(ONE))
     assert reads(found) == {"one delta", "two new", "heap new"}
-    assert [node for node in walk(found) if isinstance(node, UnionAll)] == []
+    assert [node for node in walk_tree(found) if isinstance(node, UnionAll)] == []
 
 
 def test_where_there_is_one_partner_at_most_what_changed_is_joined_to_all_rows_once() -> None:
     for tree in (Join("left", R, L, TO_ONE), SemiJoin("anti", R, L, TO_ONE), SemiJoin("semi", R, L, TO_ONE)):
-        assert [scan.image for scan in scans(present(delta(tree, changed(ONE))))] == ["new", "delta"]
+        assert [scan.image for scan in list_scans(require_term(derive_delta(tree, changed(ONE))))] == ["new", "delta"]
 
 
 def test_partners_found_by_other_columns_are_read_before_and_after() -> None:
-    assert reads(delta(Join("left", L, R, ON), changed(TWO))) == {"one new", "two delta", "two old", "two new"}
+    assert reads(derive_delta(Join("left", L, R, ON), changed(TWO))) == {"one new", "two delta", "two old", "two new"}
 
 
 def test_rows_are_touched_without_reading_what_they_are_only_narrowed_by() -> None:
     tree = SemiJoin("semi", Join("inner", L, R, ON), H, ON_HEAP)
-    assert reads(touched(tree, ("l.id",), changed(ONE))) == {"one delta"}
+    assert reads(derive_touched(tree, ("l.id",), changed(ONE))) == {"one delta"}
 
 
 def test_values_that_equal_those_of_the_changed_side_are_read_there() -> None:
-    assert reads(touched(Join("left", L, R, ON), ("l.a",), changed(TWO))) == {"two delta"}
-    assert reads(touched(Join("left", L, R, ON), ("l.id",), changed(TWO))) == {"two delta", "one new"}
+    assert reads(derive_touched(Join("left", L, R, ON), ("l.a",), changed(TWO))) == {"two delta"}
+    assert reads(derive_touched(Join("left", L, R, ON), ("l.id",), changed(TWO))) == {"two delta", "one new"}
 
 
 def test_groups_and_windows_are_touched_without_being_computed() -> None:
-    assert touched(Filter(GROUPS, condition("`n` > 1")), ("h.a",), changed(HEAP)) == touched(H, ("h.a",), changed(HEAP))
-    found = touched(Filter(RANKED, condition("`top` = `l.b`")), ("l.id",), changed(ONE))
-    assert not any(isinstance(node, Window) for node in walk(found))
+    assert derive_touched(Filter(GROUPS, condition("`n` > 1")), ("h.a",), changed(HEAP)) == derive_touched(
+        H, ("h.a",), changed(HEAP)
+    )
+    found = derive_touched(Filter(RANKED, condition("`top` = `l.b`")), ("l.id",), changed(ONE))
+    assert not any(isinstance(node, Window) for node in walk_tree(found))
 
 
 def test_groups_that_partners_have_values_of_are_not_computed_to_find_rows() -> None:
     tree = SemiJoin("semi", L, GROUPS, condition("`l.a` = `h.a` and `l.b` < `n`"))
-    assert reads(touched(tree, ("l.id",), changed(HEAP))) == {"one new", "heap delta"}
-    affected = [node for node in walk(delta(tree, changed(HEAP))) if isinstance(node, SemiJoin) and node.left == L]
-    assert [part for node in affected for part in walk(node.right) if isinstance(part, Aggregate)] == []
+    assert reads(derive_touched(tree, ("l.id",), changed(HEAP))) == {"one new", "heap delta"}
+    affected = [
+        node for node in walk_tree(derive_delta(tree, changed(HEAP))) if isinstance(node, SemiJoin) and node.left == L
+    ]
+    assert [part for node in affected for part in walk_tree(node.right) if isinstance(part, Aggregate)] == []
 
 
 def test_rows_joined_by_more_or_less_are_found_by_that() -> None:
-    found = touched(Join("inner", L, R, condition("`l.a` < `r.b`")), ("l.id",), changed(TWO))
-    assert [node.on for node in walk(found) if isinstance(node, SemiJoin)] == [condition("`l.a` < `r.b`")]
+    found = derive_touched(Join("inner", L, R, condition("`l.a` < `r.b`")), ("l.id",), changed(TWO))
+    assert [node.on for node in walk_tree(found) if isinstance(node, SemiJoin)] == [condition("`l.a` < `r.b`")]
 
 
 def test_only_outer_joins_are_looked_for_rows_without_a_partner() -> None:
-    inner, left = (touched(Join(kind, L, R, ON), ("l.id", "r.a"), changed(ONE)) for kind in ("inner", "left"))
+    inner, left = (derive_touched(Join(kind, L, R, ON), ("l.id", "r.a"), changed(ONE)) for kind in ("inner", "left"))
     assert reads(inner) == {"one delta", "two new"}
-    assert [scan.image for scan in scans(inner)].count("delta") == 1
-    assert [scan.image for scan in scans(left)].count("delta") == 1
-    assert [any(isinstance(part, Explode) for part in walk(tree)) for tree in (inner, left)] == [False, True]
+    assert [scan.image for scan in list_scans(inner)].count("delta") == 1
+    assert [scan.image for scan in list_scans(left)].count("delta") == 1
+    assert [any(isinstance(part, Explode) for part in walk_tree(tree)) for tree in (inner, left)] == [False, True]
 
 
 def test_only_the_groups_that_changed_are_computed_again() -> None:
     tree = Aggregate(H, ("h.a", "h.b"), (("n", condition("count(*)")),))
-    assert _unrestricted(delta(tree, changed(HEAP))) == {"delta"}
+    assert _unrestricted(derive_delta(tree, changed(HEAP))) == {"delta"}
 
 
 def test_only_the_groups_of_changed_rows_are_computed_to_join_them() -> None:
-    assert _unrestricted(delta(Join("left", L, GROUPS, ON_HEAP), changed(ONE))) == {"delta"}
+    assert _unrestricted(derive_delta(Join("left", L, GROUPS, ON_HEAP), changed(ONE))) == {"delta"}
 
 
 def test_every_join_more_adds_the_same_to_what_is_read_again() -> None:
@@ -268,7 +280,7 @@ def test_every_join_more_adds_the_same_to_what_is_read_again() -> None:
     for number in range(1, 16):
         on = condition(f"`t{number - 1}.b` = `t{number}.id`")
         tree = Join("left", tree, TWO.scan(f"t{number}"), on)
-        found.append(len(scans(touched(tree, columns(tree), changed(TWO)))))
+        found.append(len(list_scans(derive_touched(tree, list_columns(tree), changed(TWO)))))
     steps = [after - before for before, after in pairwise(found)]
     assert {after - before for before, after in pairwise(steps)} == {1}
 
@@ -279,24 +291,24 @@ def test_a_plan_that_reads_hundreds_of_sources_is_refused() -> None:
         on = condition(f"`t{number - 1}.b` = `t{number}.id`")
         tree = Join("inner", tree, TWO.scan(f"t{number}"), on)
     with pytest.raises(NotMaintained, match="TOO_COMPLEX"):
-        touched(tree, columns(tree), changed(TWO))
+        derive_touched(tree, list_columns(tree), changed(TWO))
 
 
 def test_a_union_of_unions_is_one() -> None:
-    found = delta(UnionAll((TREES["union"], Project(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
-    unions = [node for node in walk(found) if isinstance(node, UnionAll)]
+    found = derive_delta(UnionAll((TREES["union"], Project(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
+    unions = [node for node in walk_tree(found) if isinstance(node, UnionAll)]
     assert [len(node.inputs) for node in unions] == [3]
 
 
 def _unrestricted(node: Node) -> set[str]:
     """The images that are read without a restriction."""
-    restricted = [part.left for part in walk(node) if isinstance(part, SemiJoin)]
-    return {scan.image for scan in scans(node) if scan not in restricted}
+    restricted = [part.left for part in walk_tree(node) if isinstance(part, SemiJoin)]
+    return {scan.image for scan in list_scans(node) if scan not in restricted}
 
 
 def test_a_condition_is_kept_where_its_columns_are_at_hand() -> None:
-    found = touched(Filter(L, condition("`l.b` > 0")), ("l.id",), changed(ONE))
-    assert any(isinstance(node, Filter) for node in walk(found))
+    found = derive_touched(Filter(L, condition("`l.b` > 0")), ("l.id",), changed(ONE))
+    assert any(isinstance(node, Filter) for node in walk_tree(found))
 
 
 RESTRICTED = {
@@ -319,38 +331,38 @@ RESTRICTED = {
 
 @pytest.mark.parametrize(("tree", "names"), RESTRICTED.values(), ids=RESTRICTED)
 def test_a_restriction_reaches_all_that_is_read(tree: Node, names: tuple[str, ...]) -> None:
-    found = restrict(tree, names, SpoolScan("asked", names))
-    restricted = [node.left for node in walk(found) if isinstance(node, SemiJoin)]
-    assert [scan for scan in scans(found) if scan not in restricted] == []
+    found = restrict_to_keys(tree, names, SpoolScan("asked", names))
+    restricted = [node.left for node in walk_tree(found) if isinstance(node, SemiJoin)]
+    assert [scan for scan in list_scans(found) if scan not in restricted] == []
 
 
 def test_a_restriction_by_what_an_operator_computes_stays_above_it() -> None:
-    found = restrict(GROUPS, ("n",), SpoolScan("asked", ("n",)))
+    found = restrict_to_keys(GROUPS, ("n",), SpoolScan("asked", ("n",)))
     assert isinstance(found, SemiJoin)
     assert found.left == GROUPS
 
 
 def test_a_restriction_of_a_full_join_stays_above_it() -> None:
     tree = Join("full", L, R, ON)
-    found = restrict(tree, ("l.a",), SpoolScan("asked", ("l.a",)))
+    found = restrict_to_keys(tree, ("l.a",), SpoolScan("asked", ("l.a",)))
     assert isinstance(found, SemiJoin)
     assert found.left == tree
 
 
 def test_a_column_that_an_inner_join_equates_is_not_null_in_a_restriction() -> None:
-    found = restrict(Join("inner", L, R, ON), ("l.a",), SpoolScan("asked", ("l.a",)))
-    conditions = {node.on for node in walk(found) if isinstance(node, SemiJoin)}
+    found = restrict_to_keys(Join("inner", L, R, ON), ("l.a",), SpoolScan("asked", ("l.a",)))
+    conditions = {node.on for node in walk_tree(found) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` = `__arctic_given_0`") for name in ("l.a", "r.id")}
 
 
 def test_a_column_that_a_join_equates_with_nulls_may_be_null_in_a_restriction() -> None:
-    found = restrict(TREES["inner join, nulls equal"], ("l.a",), SpoolScan("asked", ("l.a",)))
-    conditions = {node.on for node in walk(found) if isinstance(node, SemiJoin)}
+    found = restrict_to_keys(TREES["inner join, nulls equal"], ("l.a",), SpoolScan("asked", ("l.a",)))
+    conditions = {node.on for node in walk_tree(found) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` <=> `__arctic_given_0`") for name in ("l.a", "h.a")}
 
 
 def test_nulls_are_equal_but_in_keys_where_there_are_none() -> None:
-    by_key, by_value = (restrict(L, names, SpoolScan("asked", names)) for names in (("l.id",), ("l.a",)))
+    by_key, by_value = (restrict_to_keys(L, names, SpoolScan("asked", names)) for names in (("l.id",), ("l.a",)))
     assert isinstance(by_key, SemiJoin)
     assert isinstance(by_value, SemiJoin)
     assert by_key.on == condition("`l.id` = `__arctic_given_0`")

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, SpoolScan, columns
-from arctic_runtime.ivm.algebra.unique import is_unique, unique_keys
-from arctic_runtime.ivm.rewrite.predicate_pushdown import pushed_down
-from arctic_runtime.ivm.rules.apply import delta, either, touched
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, SpoolScan, list_columns
+from arctic_runtime.ivm.algebra.unique import find_unique_keys, is_unique
+from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rules.apply import derive_delta, derive_either, derive_touched
 from arctic_runtime.ivm.rules.inputs import Known
-from arctic_runtime.ivm.rules.restrict import restrict
-from arctic_runtime.ivm.rules.runtime_filters import reduced
+from arctic_runtime.ivm.rules.restrict import restrict_to_keys
+from arctic_runtime.ivm.rules.runtime_filters import add_runtime_filters
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import SEEDS, SOURCES, cases, given, netted, picked, types
 
@@ -33,29 +33,29 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_weights_of_a_delta_add_up_to_new_minus_old(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
-        found = delta(case.tree, case.changed, known=Known(dict.fromkeys(types(case.tree), NO_OVERFLOW)))
+        found = derive_delta(case.tree, case.changed, known=Known(dict.fromkeys(types(case.tree), NO_OVERFLOW)))
         assert (found is None) == (not case.changed)
         assert netted(case.rows(found) if found else Counter()) == case.difference, case.tree
-        assert found is None or columns(found) == (*columns(case.tree), MULTIPLICITY)
+        assert found is None or list_columns(found) == (*list_columns(case.tree), MULTIPLICITY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_touched_has_the_values_of_all_rows_that_came_or_went(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
         names = case.names()
-        found = touched(case.tree, names, case.changed)
+        found = derive_touched(case.tree, names, case.changed)
         assert (found is None) == (not case.changed)
         assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
-        assert found is None or columns(found) == names
+        assert found is None or list_columns(found) == names
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_touched_has_them_too_without_what_no_partner_has(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
         names = case.names()
-        tree = reduced(pushed_down(case.tree), ALL_WORTH)
+        tree = add_runtime_filters(push_down_filters(case.tree), ALL_WORTH)
         assert case.rows(tree) == case.new, case.tree
-        found = touched(tree, names, case.changed, ALL_WORTH)
+        found = derive_touched(tree, names, case.changed, ALL_WORTH)
         assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
 
 
@@ -63,9 +63,9 @@ def test_touched_has_them_too_without_what_no_partner_has(con: duckdb.DuckDBPyCo
 def test_either_has_the_values_of_old_and_new_rows(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
         names = case.names()
-        found = either(case.tree, names, case.changed)
+        found = derive_either(case.tree, names, case.changed)
         assert set(case.rows(found)) >= picked(case.new + case.old, case.tree, names), case.tree
-        assert columns(found) == names
+        assert list_columns(found) == names
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -74,18 +74,18 @@ def test_a_restriction_is_the_semi_join_with_what_is_given(con: duckdb.DuckDBPyC
         names = case.names()
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, "asked", names, values)
-        found = restrict(case.tree, names, SpoolScan("asked", names))
+        found = restrict_to_keys(case.tree, names, SpoolScan("asked", names))
         kept = {row: copies for row, copies in case.new.items() if picked([row], case.tree, names) <= values}
         assert case.rows(found) == kept, case.tree
-        assert columns(found) == columns(case.tree)
+        assert list_columns(found) == list_columns(case.tree)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_conditions_pushed_down_keep_the_same_rows(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
-        found = pushed_down(case.tree)
+        found = push_down_filters(case.tree)
         assert case.rows(found) == case.new, case.tree
-        assert columns(found) == columns(case.tree)
+        assert list_columns(found) == list_columns(case.tree)
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -93,6 +93,6 @@ def test_conditions_pushed_down_keep_the_same_rows(con: duckdb.DuckDBPyConnectio
 def test_what_is_called_unique_has_no_copies(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
     for case in cases(con, seed, linear):
         names = case.names()
-        claimed = [*map(tuple, unique_keys(case.tree)), *([names] if is_unique(case.tree, names) else [])]
+        claimed = [*map(tuple, find_unique_keys(case.tree)), *([names] if is_unique(case.tree, names) else [])]
         for key in claimed:
             assert len(picked(case.new, case.tree, key)) == sum(case.new.values()), (key, case.tree)

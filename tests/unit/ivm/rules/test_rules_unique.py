@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -18,7 +18,7 @@ from arctic_runtime.ivm.algebra.tree import (
     UnionAll,
     Window,
 )
-from arctic_runtime.ivm.algebra.unique import is_unique, unique_keys
+from arctic_runtime.ivm.algebra.unique import find_unique_keys, is_unique
 from tests.unit.ivm.trees import HEAP, ONE, TWO, condition
 
 L, R, H, AGAIN = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h"), ONE.scan("again")
@@ -26,7 +26,7 @@ COUNT = (("n", condition("count(*)")),)
 GROUPS = Aggregate(H, ("h.a",), COUNT)
 TO_KEY = condition("`l.a` = `r.id` and `l.b` = `r.a`")
 TO_PART = condition("`l.a` = `r.id`")
-RENAMED = Project(L, (("k", column("l.id")), ("v", condition("`l.a` + 1"))))
+RENAMED = Project(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))))
 
 PROVEN: dict[str, tuple[Node, str]] = {
     "a source's key": (L, "l.id"),
@@ -35,7 +35,7 @@ PROVEN: dict[str, tuple[Node, str]] = {
     "under another name": (RENAMED, "k"),
     "in parentheses": (Project(L, (("k", condition("(`l.id`)")),)), "k"),
     "under the name of an equal": (
-        Project(Join("inner", L, AGAIN, condition("`l.id` = `again.id`")), (("k", column("again.id")),)),
+        Project(Join("inner", L, AGAIN, condition("`l.id` = `again.id`")), (("k", build_column("again.id")),)),
         "k",
     ),
     "with partners by their whole key": (Join("left", L, R, TO_KEY), "l.id"),
@@ -88,8 +88,8 @@ def test_columns_that_rows_can_share_are_not(tree: Node, names: str) -> None:
 
 
 def test_a_key_that_contains_another_is_not_listed() -> None:
-    assert unique_keys(Distinct(L)) == (frozenset({"l.id"}),)
+    assert find_unique_keys(Distinct(L)) == (frozenset({"l.id"}),)
 
 
 def test_groups_by_a_part_of_a_key_are_not_known_by_the_key() -> None:
-    assert unique_keys(Aggregate(R, ("r.id", "r.b"), COUNT)) == (frozenset({"r.id", "r.b"}),)
+    assert find_unique_keys(Aggregate(R, ("r.id", "r.b"), COUNT)) == (frozenset({"r.id", "r.b"}),)

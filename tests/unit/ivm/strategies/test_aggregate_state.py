@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -26,22 +26,22 @@ from arctic_runtime.ivm.algebra.tree import (
     SemiJoin,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
-from arctic_runtime.ivm.algebra.unique import unique_keys
-from arctic_runtime.ivm.render import input_name
-from arctic_runtime.ivm.rules.terms import at
+from arctic_runtime.ivm.algebra.unique import find_unique_keys
+from arctic_runtime.ivm.render import name_input
+from arctic_runtime.ivm.rules.terms import read_image
 from arctic_runtime.ivm.strategies.aggregate_state import (
     LOST,
     ROWS,
     TOTALS,
     AggregateState,
+    list_aggregate_states,
     plan_aggregate_state,
-    possible_aggregate_states,
 )
-from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, maintain
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -74,7 +74,7 @@ L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
 
 
 def planned(tree: Node, key: Key, *changed: Source) -> Maintenance:
-    return maintain(tree, key, of(*changed), Facts(types=types(tree), few_rows=True))
+    return plan_maintenance(tree, key, of(*changed), Facts(types=types(tree), few_rows=True))
 
 
 def of(*changed: Source) -> frozenset[TableName]:
@@ -104,7 +104,7 @@ class Kept:
 
     def follow(self, plan: AggregateState, changed: frozenset[TableName]) -> None:
         if self.state != plan.state:
-            self.plan_aggregate_state, self.state = rows(self.con, at(plan.state, "old", changed)), plan.state
+            self.plan_aggregate_state, self.state = rows(self.con, read_image(plan.state, "old", changed)), plan.state
         moved = rows(self.con, plan.moved)
         before, self.plan_aggregate_state = self.plan_aggregate_state, self._moved_on(plan, moved)
         touched = keys_of(plan, moved)
@@ -169,7 +169,7 @@ def keep(con: duckdb.DuckDBPyConnection, tree: Node, key: Key, batches: Iterable
         load(con, batch)
         changed = batch.changed & sources_of(tree)
         if not number:
-            kept.result = rows(con, at(tree, "old", changed))
+            kept.result = rows(con, read_image(tree, "old", changed))
         plan = plan_of(tree, key, changed)
         if plan is None:
             kept.result, kept.state = rows(con, tree), None
@@ -183,7 +183,7 @@ def keep(con: duckdb.DuckDBPyConnection, tree: Node, key: Key, batches: Iterable
 
 def plan_of(tree: Node, key: Key, changed: frozenset[TableName]) -> AggregateState | None:
     try:
-        plan = maintain(tree, key, changed, Facts(types=types(tree), few_rows=True, few_row_sources=LITTLE))
+        plan = plan_maintenance(tree, key, changed, Facts(types=types(tree), few_rows=True, few_row_sources=LITTLE))
     except NotMaintained:
         return None
     return plan if isinstance(plan, AggregateState) else None
@@ -208,8 +208,8 @@ def random_trees(random: Random, count: int, depths: Sequence[int]) -> Iterator[
     """Trees with a proven key of which some source's changes are followed by totals."""
     while count:
         tree = Groups(random, linear=random.random() < 0.5).added(random.choice(depths))
-        keys = unique_keys(tree)
-        key = tuple(random.choice(keys)) if keys else columns(tree)
+        keys = find_unique_keys(tree)
+        key = tuple(random.choice(keys)) if keys else list_columns(tree)
         if any(plan_of(tree, key, frozenset({source})) for source in sources_of(tree)):
             count -= 1
             yield tree, key
@@ -266,10 +266,10 @@ ROLLUP = Aggregate(
     Project(
         NUMBERED,
         (
-            ("g", column("g")),
+            ("g", build_column("g")),
             ("x", condition("case when `g` in (0, 1) then `h.a` end")),
             ("y", condition("case when `g` in (0) then `h.c` end")),
-            ("h.b", column("h.b")),
+            ("h.b", build_column("h.b")),
         ),
     ),
     ("x", "y", "g"),
@@ -281,7 +281,8 @@ TREES: dict[str, tuple[Node, Key]] = {
     "groups of a rollup": (ROLLUP, ("x", "y", "g")),
     "groups of a rollup by a value that is not proven to be a key": (
         Project(
-            Filter(ROLLUP, condition("`g` <> 0")), (("k", condition("coalesce(`x`, `g` * 7)")), ("s", column("c1")))
+            Filter(ROLLUP, condition("`g` <> 0")),
+            (("k", condition("coalesce(`x`, `g` * 7)")), ("s", build_column("c1"))),
         ),
         ("k",),
     ),
@@ -296,9 +297,9 @@ TREES: dict[str, tuple[Node, Key]] = {
     ),
     "having": (HAVING, ("h.a",)),
     "a group of each row": (PAIRS, ("h.a", "h.b")),
-    "distinct rows": (Distinct(Project(H, (("x", column("h.a")), ("y", condition("`h.b` + 1"))))), ("x", "y")),
+    "distinct rows": (Distinct(Project(H, (("x", build_column("h.a")), ("y", condition("`h.b` + 1"))))), ("x", "y")),
     "groups of groups": (Aggregate(GROUPS, ("c0",), calls("sum(`c1`)", "count(*)", name="d")), ("c0",)),
-    "distinct sizes of groups": (Distinct(Project(GROUPS, (("n", column("c0")),))), ("n",)),
+    "distinct sizes of groups": (Distinct(Project(GROUPS, (("n", build_column("c0")),))), ("n",)),
     "groups joined to a key": (LOOKED_UP, ("h.a",)),
     "groups compared to the greatest of them": (
         SemiJoin("semi", GROUPS, Aggregate(OTHER, (), calls("max(`d1`)", name="e")), condition("`c1` = `e0`")),
@@ -361,7 +362,7 @@ def test_every_batch_of_a_history_is_added_to_the_totals(con: duckdb.DuckDBPyCon
 def test_one_group_without_rows_counts_none_and_has_no_sum(con: duckdb.DuckDBPyConnection) -> None:
     (batch,) = history([[(1, 6, 1)], []])
     load(con, batch)
-    kept = Kept(con, ONE_GROUP, (), rows(con, at(ONE_GROUP, "old", of(HEAP))))
+    kept = Kept(con, ONE_GROUP, (), rows(con, read_image(ONE_GROUP, "old", of(HEAP))))
     plan = planned(ONE_GROUP, (), HEAP)
     assert isinstance(plan, AggregateState)
     kept.follow(plan, of(HEAP))
@@ -407,9 +408,9 @@ def test_a_row_that_comes_by_one_term_and_goes_by_another_is_no_extreme(con: duc
 def test_only_lost_groups_are_read_again() -> None:
     plan = planned(grouped("min(`h.b`)"), ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
-    assert [scan.image for scan in scans(plan.moved)] == ["delta"]
-    assert [scan.image for scan in scans(plan.recomputed)] == ["new"]
-    (only,) = (node for node in walk(plan.recomputed) if isinstance(node, SemiJoin))
+    assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
+    assert [scan.image for scan in list_scans(plan.recomputed)] == ["new"]
+    (only,) = (node for node in walk_tree(plan.recomputed) if isinstance(node, SemiJoin))
     assert only.left == H
 
 
@@ -425,7 +426,7 @@ def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) 
     plan = plan_aggregate_state(grouped("sum(`h.b`)"), ("h.a",), of(HEAP), {"h.b": "int"})
     assert plan is not None
     least = "select 1 as a, (-2147483648)::int as b, 0 as c, -1 as __arctic_weight"
-    con.execute(f'create or replace table "{input_name(HEAP.name, "delta")}" as {least}')
+    con.execute(f'create or replace table "{name_input(HEAP.name, "delta")}" as {least}')
     assert rows(con, plan.moved) == Counter([(1, -1, -1, 2147483648)])
 
 
@@ -438,8 +439,8 @@ def test_what_is_never_null_is_counted_by_the_rows() -> None:
 def test_nothing_but_the_changes_is_read_to_add_them() -> None:
     plan = planned(HAVING, ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
-    assert [scan.image for scan in scans(plan.moved)] == ["delta"]
-    assert scans(plan.result) == ()
+    assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
+    assert list_scans(plan.result) == ()
 
 
 def test_what_is_kept_does_not_depend_on_what_changed() -> None:
@@ -453,8 +454,8 @@ def test_totals_can_be_told_without_knowing_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
-    assert [found.state for found in possible_aggregate_states(tree, types(tree))] == [plan.state]
-    assert not list(possible_aggregate_states(grouped("first(`h.b`)"), {}))
+    assert [found.state for found in list_aggregate_states(tree, types(tree))] == [plan.state]
+    assert not list(list_aggregate_states(grouped("first(`h.b`)"), {}))
 
 
 @pytest.mark.parametrize("key", [("h.a",), ("c0",)])
@@ -480,7 +481,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
     "a place among rows that the order tells apart": (placed("row_number()", "h.a", "h.b"), ("h.c",)),
     "a rank": (placed("rank()", "h.a"), ("h.c",)),
     "a sum of a partition": (placed("sum(`h.a`)", "h.a"), ("h.c",)),
-    "a projection": (Project(GROUPS, (("k", column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
+    "a projection": (Project(GROUPS, (("k", build_column("h.a")), ("v", condition("`c1` / 2")))), ("k",)),
     "groups on the right": (Join("inner", L, GROUPS, condition("`h.a` = `l.id`")), ("h.a",)),
     "partners that did not change": (SemiJoin("semi", GROUPS, L, condition("`h.a` < `l.id`")), ("h.a",)),
     "a union above": (UnionAll((GROUPS,), ("x", "u", "v", "w", "y", "z")), ("x",)),

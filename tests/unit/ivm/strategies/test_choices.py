@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
-from arctic_runtime.ivm.algebra.tree import Project, scans, walk
-from arctic_runtime.ivm.frontend.analyse import Relation, analyse
-from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Facts, maintain
+from arctic_runtime.ivm.algebra.tree import Project, list_scans, walk_tree
+from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Facts, plan_maintenance
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName
 
@@ -23,9 +23,9 @@ AVERAGED = "(select *, avg(x) over (partition by g) as m from keyed)"
 
 
 def plan(sql: str, key: str, *changed: str) -> AffectedKeys:
-    found = analyse(sql, RELATIONS, {}, "lake", "raw")
+    found = analyse_query(sql, RELATIONS, {}, "lake", "raw")
     names = frozenset(TableName("lake", "raw", name) for name in changed)
-    made = maintain(found.tree, (dict(found.outputs)[key],), names, Facts(types=found.types))
+    made = plan_maintenance(found.tree, (dict(found.outputs)[key],), names, Facts(types=found.types))
     assert isinstance(made, AffectedKeys)
     return made
 
@@ -115,7 +115,7 @@ def written(sql: str) -> str:
 
 @pytest.mark.parametrize(("sql", "key", "changed"), FOLLOWED.values(), ids=FOLLOWED)
 def test_what_follows_from_one_choice_is_computed_together(sql: str, key: str, changed: str) -> None:
-    assert scans(plan(written(sql), key, changed).affected)
+    assert list_scans(plan(written(sql), key, changed).affected)
 
 
 @pytest.mark.parametrize(("sql", "key", "changed"), REFUSED.values(), ids=REFUSED)
@@ -140,19 +140,19 @@ ORDERED = {
 @pytest.mark.parametrize("sql", ORDERED.values(), ids=ORDERED)
 def test_rows_gathered_in_an_order_of_a_subquery_are_not_followed(sql: str) -> None:
     with pytest.raises(NotMaintained, match="depends on the order of a subquery") as refused:
-        analyse(sql, RELATIONS, {}, "lake", "raw")
+        analyse_query(sql, RELATIONS, {}, "lake", "raw")
     assert refused.value.reason == "NOT_REPEATABLE"
 
 
 def test_an_order_does_not_matter_to_counts_nor_behind_them() -> None:
     sql = "select g, count(*) as n, max(x) as x from (select * from keyed order by v) group by g order by n"
-    assert analyse(sql, RELATIONS, {}, "lake", "raw").outputs
+    assert analyse_query(sql, RELATIONS, {}, "lake", "raw").outputs
 
 
 def test_a_view_that_sorts_is_looked_through() -> None:
     views = {"lake.raw.sorted": "select * from keyed order by v"}
     with pytest.raises(NotMaintained, match="depends on the order of a subquery"):
-        analyse("select g, last(s) as l from sorted group by g", RELATIONS, views, "lake", "raw")
+        analyse_query("select g, last(s) as l from sorted group by g", RELATIONS, views, "lake", "raw")
 
 
 GUARDED = {
@@ -177,15 +177,15 @@ GUARDED = {
 @pytest.mark.parametrize(("sql", "changed"), GUARDED.values(), ids=GUARDED)
 def test_what_can_fail_is_computed_of_rows_alone_that_the_query_has(sql: str, changed: str) -> None:
     """What it is computed of is looked for among rows that were or are there, so these are read."""
-    images = {scan.image for scan in scans(plan(sql, "g", changed).affected)}
+    images = {scan.image for scan in list_scans(plan(sql, "g", changed).affected)}
     assert {"old", "new"} <= images
 
 
 def test_what_cannot_fail_is_computed_of_changes_alone() -> None:
     sql = "select upper(k.s) as g, count(*) as n from keyed k join dim d on d.g = k.g group by 1"
     affected = plan(sql, "g", "keyed").affected
-    assert {scan.image for scan in scans(affected)} == {"delta"}
-    assert any(isinstance(node, Project) for node in walk(affected))
+    assert {scan.image for scan in list_scans(affected)} == {"delta"}
+    assert any(isinstance(node, Project) for node in walk_tree(affected))
 
 
 COLLATED = {
@@ -201,10 +201,10 @@ COLLATED = {
 def test_a_collation_outside_of_conditions_is_not_followed(sql: str) -> None:
     collated = Relation((Column("id", "int"), Column("g", "string collate UTF8_LCASE")), key=("id",))
     with pytest.raises(NotMaintained, match="collation") as refused:
-        analyse(sql, {**RELATIONS, "lake.raw.collated": collated}, {}, "lake", "raw")
+        analyse_query(sql, {**RELATIONS, "lake.raw.collated": collated}, {}, "lake", "raw")
     assert refused.value.reason == "UNSUPPORTED"
 
 
 def test_a_collation_in_a_condition_is_followed() -> None:
     sql = "select k.id from keyed k join dim d on d.g collate utf8_lcase = k.g where k.s collate utf8_lcase = 'a'"
-    assert analyse(sql, RELATIONS, {}, "lake", "raw").outputs
+    assert analyse_query(sql, RELATIONS, {}, "lake", "raw").outputs

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
@@ -20,14 +20,14 @@ from arctic_runtime.ivm.algebra.tree import (
     SemiJoin,
     UnionAll,
     Window,
-    columns,
-    scans,
-    walk,
+    list_columns,
+    list_scans,
+    walk_tree,
 )
-from arctic_runtime.ivm.algebra.unique import unique_keys
+from arctic_runtime.ivm.algebra.unique import find_unique_keys
 from arctic_runtime.ivm.rules.runtime_filters import FilterSources
 from arctic_runtime.ivm.strategies.aggregate_state import AggregateState
-from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, Maintenance, maintain
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -95,9 +95,11 @@ def test_the_old_result_becomes_the_new_one(
     con: duckdb.DuckDBPyConnection, seed: int, linear: bool, filter_sources: FilterSources
 ) -> None:
     for case in cases(con, seed, linear):
-        key = case.random.choice([*map(tuple, unique_keys(case.tree)), case.names()])
+        key = case.random.choice([*map(tuple, find_unique_keys(case.tree)), case.names()])
         try:
-            plan = maintain(case.tree, key, case.changed, Facts(types=types(case.tree), filter_sources=filter_sources))
+            plan = plan_maintenance(
+                case.tree, key, case.changed, Facts(types=types(case.tree), filter_sources=filter_sources)
+            )
         except NotMaintained as refused:
             assert refused.reason in ("NOTHING_NEW", "EVERYTHING_AFFECTED", "ONE_ROW")  # noqa: PT017
             assert (refused.reason == "NOTHING_NEW") == (not case.changed)  # noqa: PT017
@@ -110,19 +112,19 @@ def test_an_affected_key_is_named_once(con: duckdb.DuckDBPyConnection, seed: int
     for case in cases(con, seed):
         key = case.names()
         try:
-            plan = maintain(case.tree, key, case.changed)
+            plan = plan_maintenance(case.tree, key, case.changed)
         except NotMaintained:
             continue
         if isinstance(plan, AffectedKeys):
-            assert columns(plan.affected) == key
+            assert list_columns(plan.affected) == key
             assert set(case.rows(plan.affected).values()) <= {1}
-            assert columns(plan.new) == columns(case.tree)
+            assert list_columns(plan.new) == list_columns(case.tree)
 
 
 DELTAS = {
     "source": (L, ("l.id",), of(ONE)),
     "filter": (Filter(L, condition("`l.a` > 0")), ("l.id",), of(ONE)),
-    "project": (Project(L, (("k", column("l.id")), ("twice", condition("`l.a` * 2")))), ("k",), of(ONE)),
+    "project": (Project(L, (("k", build_column("l.id")), ("twice", condition("`l.a` * 2")))), ("k",), of(ONE)),
     "left join to a key": (Join("left", L, R, ON_KEY), ("l.id",), of(ONE, TWO)),
     "inner join": (Join("inner", L, R, ON_PART), ("l.id", "r.id", "r.a"), of(TWO)),
     "key by an equality": (Join("inner", L, R, condition("`l.id` = `r.id`")), ("l.id", "r.a"), of(TWO)),
@@ -151,7 +153,7 @@ DELTAS = {
 
 @pytest.mark.parametrize(("tree", "key", "changed"), DELTAS.values(), ids=DELTAS)
 def test_joins_of_changed_rows_are_deltas_where_the_key_is_proven(tree: Node, key: Names, changed: Changed) -> None:
-    assert isinstance(maintain(tree, key, changed), Deltas)
+    assert isinstance(plan_maintenance(tree, key, changed), Deltas)
 
 
 UNITS = {
@@ -176,7 +178,7 @@ UNITS = {
 
 @pytest.mark.parametrize(("tree", "key", "changed"), UNITS.values(), ids=UNITS)
 def test_all_else_is_computed_again_by_units(tree: Node, key: Names, changed: Changed) -> None:
-    assert isinstance(maintain(tree, key, changed), AffectedKeys)
+    assert isinstance(plan_maintenance(tree, key, changed), AffectedKeys)
 
 
 REFUSED = {
@@ -207,48 +209,48 @@ REFUSED = {
 @pytest.mark.parametrize(("reason", "tree", "key", "changed"), REFUSED.values(), ids=REFUSED)
 def test_a_change_of_everything_is_refused_by_name(reason: str, tree: Node, key: Names, changed: Changed) -> None:
     with pytest.raises(NotMaintained) as refused:
-        maintain(tree, key, changed)
+        plan_maintenance(tree, key, changed)
     assert refused.value.reason == reason
 
 
 @pytest.mark.parametrize("few_rows", [False, True])
 def test_one_row_of_counts_is_followed_where_rows_are_few(few_rows: bool) -> None:
     if few_rows:
-        assert isinstance(maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=True)), AggregateState)
+        assert isinstance(plan_maintenance(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=True)), AggregateState)
     else:
         with pytest.raises(NotMaintained, match="single row"):
-            maintain(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=False))
+            plan_maintenance(Aggregate(H, (), COUNT), (), of(HEAP), Facts(few_rows=False))
 
 
 def test_a_list_of_tables_is_joined_by_the_conditions_that_follow() -> None:
     tree = Filter(Join("inner", L, R, None), condition("`l.a` = `r.id` and `l.b` = `r.a` and `r.b` > 0"))
-    plan = maintain(tree, ("l.id",), of(TWO))
+    plan = plan_maintenance(tree, ("l.id",), of(TWO))
     assert isinstance(plan, Deltas)
     assert [node.on for node in _joins(plan.changes)] == [ON_KEY]
 
 
 def test_units_read_no_more_of_the_grouped_side_than_the_affected_groups() -> None:
     groups = Aggregate(H, ("h.a",), COUNT)
-    plan = maintain(Join("left", L, groups, condition("`l.id` = `h.a`")), ("l.id",), of(HEAP))
+    plan = plan_maintenance(Join("left", L, groups, condition("`l.id` = `h.a`")), ("l.id",), of(HEAP))
     assert isinstance(plan, AffectedKeys)
-    assert {(scan.source, scan.image) for scan in scans(plan.affected)} == {(HEAP.name, "delta")}
+    assert {(scan.source, scan.image) for scan in list_scans(plan.affected)} == {(HEAP.name, "delta")}
     assert _bare_scans(plan.new) == []
 
 
 def test_a_key_merged_by_a_full_join_restricts_both_sides() -> None:
-    merged = (("k", condition("coalesce(`l.id`, `r.id`)")), ("r.b", column("r.b")))
+    merged = (("k", condition("coalesce(`l.id`, `r.id`)")), ("r.b", build_column("r.b")))
     tree = Project(Join("full", L, R, condition("`l.id` = `r.id`")), merged)
-    plan = maintain(tree, ("k",), of(TWO))
+    plan = plan_maintenance(tree, ("k",), of(TWO))
     assert isinstance(plan, AffectedKeys)
-    assert {(scan.source, scan.image) for scan in scans(plan.affected)} == {(TWO.name, "delta")}
+    assert {(scan.source, scan.image) for scan in list_scans(plan.affected)} == {(TWO.name, "delta")}
     assert _bare_scans(plan.new) == []
 
 
 def _joins(node: Node) -> list[Join]:
-    return [part for part in walk(node) if isinstance(part, Join)]
+    return [part for part in walk_tree(node) if isinstance(part, Join)]
 
 
 def _bare_scans(node: Node) -> list[Node]:
     """Sources that are read without a restriction."""
-    restricted = [part.left for part in walk(node) if isinstance(part, SemiJoin)]
-    return [scan for scan in scans(node) if scan not in restricted]
+    restricted = [part.left for part in walk_tree(node) if isinstance(part, SemiJoin)]
+    return [scan for scan in list_scans(node) if scan not in restricted]

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.algebra.expressions import column
+from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import (
     HAS_AFTER,
     HAS_BEFORE,
@@ -26,15 +26,15 @@ from arctic_runtime.ivm.algebra.tree import (
     SetOperation,
     UnionAll,
     Window,
-    before,
-    columns,
+    list_columns,
     map_children,
-    walk,
+    name_before,
+    walk_tree,
 )
-from arctic_runtime.ivm.algebra.unique import unique_keys
-from arctic_runtime.ivm.rules.terms import at
-from arctic_runtime.ivm.strategies.maintain import Facts, maintain
-from arctic_runtime.ivm.strategies.pairs import Pairs, pairs
+from arctic_runtime.ivm.algebra.unique import find_unique_keys
+from arctic_runtime.ivm.rules.terms import read_image
+from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
+from arctic_runtime.ivm.strategies.pairs import Pairs, plan_pairs
 from arctic_runtime.model.names import TableName
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import (
@@ -88,7 +88,7 @@ def of(*changed: Source) -> frozenset[TableName]:
 
 
 def planned(tree: Node, key: Names, changed: frozenset[TableName]) -> Pairs | None:
-    return pairs(tree, key, changed, ALL, ALL)
+    return plan_pairs(tree, key, changed, ALL, ALL)
 
 
 def load_changed(con: duckdb.DuckDBPyConnection, random: Random) -> Source:
@@ -100,7 +100,7 @@ def load_changed(con: duckdb.DuckDBPyConnection, random: Random) -> Source:
 
 
 def by_key(found: Bag, tree: Node, key: Names) -> dict[Row, Row]:
-    places = [columns(tree).index(name) for name in key]
+    places = [list_columns(tree).index(name) for name in key]
     assert set(found.values()) <= {1}
     keyed = {tuple(row[place] for place in places): row for row in found}
     assert len(keyed) == len(found)
@@ -109,9 +109,14 @@ def by_key(found: Bag, tree: Node, key: Names) -> dict[Row, Row]:
 
 def check(con: duckdb.DuckDBPyConnection, tree: Node, key: Names, plan: Pairs, changed: frozenset[TableName]) -> None:
     """Old rows are told as they were, and with the new ones in their place they are the new result."""
-    width = len(columns(tree))
-    assert columns(plan.rows) == (*columns(tree), *map(before, columns(tree)), HAS_AFTER, HAS_BEFORE)
-    old, new = (by_key(rows(con, found), tree, key) for found in (at(tree, "old", changed), tree))
+    width = len(list_columns(tree))
+    assert list_columns(plan.rows) == (
+        *list_columns(tree),
+        *map(name_before, list_columns(tree)),
+        HAS_AFTER,
+        HAS_BEFORE,
+    )
+    old, new = (by_key(rows(con, found), tree, key) for found in (read_image(tree, "old", changed), tree))
     after, was = {}, {}
     for (*values, has_after, has_before), copies in rows(con, plan.rows).items():
         (one, now), (other, then) = (
@@ -149,7 +154,7 @@ def test_whatever_tree_is_followed_by_pairs_they_are_right(
     source = load_changed(con, random)
     for depth in (1, 2, 2, 2, 3, 3):
         tree = trees.tree(depth)
-        for key in map(tuple, unique_keys(tree)):
+        for key in map(tuple, find_unique_keys(tree)):
             plan = planned(tree, key, of(source))
             if plan is not None:
                 check(con, tree, key, plan, of(source))
@@ -158,7 +163,11 @@ def test_whatever_tree_is_followed_by_pairs_they_are_right(
 FOLLOWED: dict[str, tuple[Node, Names, Source]] = {
     "source": (L, ("l.id",), ONE),
     "a key of two columns": (R, ("r.a", "r.id"), TWO),
-    "a key told twice": (Project(L, (("k", column("l.id")), ("again", column("l.id")))), ("again", "k"), ONE),
+    "a key told twice": (
+        Project(L, (("k", build_column("l.id")), ("again", build_column("l.id")))),
+        ("again", "k"),
+        ONE,
+    ),
     "filter": (Filter(L, condition("`l.a` > 0")), ("l.id",), ONE),
     "left join to a key": (Join("left", L, R, PARTNERS), ("l.id",), ONE),
     "inner join to a key": (Join("inner", L, R, PARTNERS), ("l.id",), ONE),
@@ -182,9 +191,9 @@ FOLLOWED: dict[str, tuple[Node, Names, Source]] = {
 
 @pytest.mark.parametrize(("tree", "key", "source"), FOLLOWED.values(), ids=FOLLOWED)
 def test_rows_that_give_one_row_under_their_key_are_followed(tree: Node, key: Names, source: Source) -> None:
-    assert isinstance(maintain(tree, key, of(source), Facts(paired=ALL, small=ALL)), Pairs)
-    assert not isinstance(maintain(tree, key, of(source), Facts(small=ALL)), Pairs)
-    assert not isinstance(maintain(tree, key, of(source)), Pairs)
+    assert isinstance(plan_maintenance(tree, key, of(source), Facts(paired=ALL, small=ALL)), Pairs)
+    assert not isinstance(plan_maintenance(tree, key, of(source), Facts(small=ALL)), Pairs)
+    assert not isinstance(plan_maintenance(tree, key, of(source)), Pairs)
 
 
 REFUSED: dict[str, tuple[Node, Names, frozenset[TableName]]] = {
@@ -228,7 +237,7 @@ def test_rows_that_may_give_others_or_meet_others_are_not(
 
 
 def test_a_source_whose_log_does_not_tell_old_rows_is_not_followed() -> None:
-    assert pairs(L, ("l.id",), of(ONE), of(TWO, HEAP), ALL) is None
+    assert plan_pairs(L, ("l.id",), of(ONE), of(TWO, HEAP), ALL) is None
 
 
 @pytest.mark.parametrize(
@@ -252,7 +261,7 @@ def test_a_source_whose_log_does_not_tell_old_rows_is_not_followed() -> None:
 def test_only_partners_that_can_change_are_read_twice(tree: Node, reads: int) -> None:
     plan = planned(tree, ("l.id",), of(ONE))
     assert plan is not None
-    found = [scan for scan in walk(plan.rows) if isinstance(scan, Scan)]
+    found = [scan for scan in walk_tree(plan.rows) if isinstance(scan, Scan)]
     assert [scan.image for scan in found if scan.source == ONE.name] == ["pair"]
     assert len(found) - 1 == reads
 
@@ -270,7 +279,7 @@ def test_only_partners_that_can_change_are_read_twice(tree: Node, reads: int) ->
 )
 def test_what_is_large_is_neither_read_twice_nor_grouped_in_full(tree: Node, is_followed: bool) -> None:
     assert planned(tree, ("l.id",), of(ONE)) is not None
-    assert (pairs(tree, ("l.id",), of(ONE), ALL, of(ONE)) is not None) == is_followed
+    assert (plan_pairs(tree, ("l.id",), of(ONE), ALL, of(ONE)) is not None) == is_followed
 
 
 # What becomes of a row of ONE; TWO has a partner for (1, 1) and (2, 2), HEAP has two for 1.
@@ -289,7 +298,7 @@ def followed(con: duckdb.DuckDBPyConnection, tree: Node, was: Row | None, now: R
     check(con, tree, ("l.id",), plan, of(ONE))
     found = list(rows(con, plan.rows))
     assert len(found) <= 1
-    width = len(columns(tree))
+    width = len(list_columns(tree))
     ends = [(row[width : 2 * width] if row[-1] else None, row[:width] if row[-2] else None) for row in found]
     return ends[0] if ends else None
 
@@ -372,7 +381,7 @@ LARGEST = 2**63 - 1
     [
         Join("left", SMALL, R, condition(f"`l.b` = `r.id` and `l.b` = `r.a` and `l.a` * {LARGEST} > `r.b`")),
         *slowly(
-            Project(SMALL, (("l.id", column("l.id")), ("product", condition(f"`l.a` * {LARGEST}")))),
+            Project(SMALL, (("l.id", build_column("l.id")), ("product", condition(f"`l.a` * {LARGEST}")))),
             Filter(SMALL, condition(f"`l.a` * {LARGEST} > 0")),
             Join("left", SMALL, R, condition(f"`l.b` = `r.id` and `r.a` = 1 and `l.a` * {LARGEST} = `r.b`")),
         ),

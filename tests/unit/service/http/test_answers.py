@@ -16,7 +16,7 @@ import pytest
 from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.http import cached
-from arctic_runtime.service.http.application import application
+from arctic_runtime.service.http.application import build_application
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import HOSTILE, FakeService
@@ -29,7 +29,7 @@ Serve = Callable[..., Client]
 def test_tables_are_told_with_the_number_of_the_newest_event(client: Client, fake: FakeService) -> None:
     found = client.get("/api/tables").json
     assert found["event"] == fake.events.last
-    assert [of["table"] for of in found["tables"]] == [str(of.table) for of in fake.tables()]
+    assert [of["table"] for of in found["tables"]] == [str(of.table) for of in fake.list_tables()]
     first = found["tables"][0]
     assert first["ingestion"]["source"] == "shop"
     assert first["changed_at"].endswith("Z")
@@ -50,7 +50,7 @@ def test_each_table_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
 
 
 def test_a_table_is_told_by_its_name_however_it_is_called(client: Client, fake: FakeService) -> None:
-    hostile = [str(of.table) for of in fake.tables()][-len(HOSTILE) :]
+    hostile = [str(of.table) for of in fake.list_tables()][-len(HOSTILE) :]
     for name in hostile:
         assert client.get(f"/api/tables/{quote(name, safe='')}").json["table"]["table"] == name
     assert client.get("/api/tables/ods_flights").json["table"]["table"] == "lake.ods.ods_flights"
@@ -60,7 +60,7 @@ def test_an_unchanged_state_is_not_sent_again(client: Client, fake: FakeService)
     tag = client.get("/api/tables").headers["etag"]
     again = client.get("/api/tables", If_None_Match=tag)
     assert (again.status, again.body) == (304, b"")
-    fake.show(replace(fake.tables()[0], rows=1))
+    fake.show(replace(fake.list_tables()[0], rows=1))
     moved = client.get("/api/tables", If_None_Match=f'"other", W/{tag}')
     assert moved.status == 200
     assert moved.json["tables"][0]["rows"] == 1
@@ -76,13 +76,13 @@ def test_a_long_answer_is_compressed_for_those_who_read_that(client: Client) -> 
 
 def test_tables_that_did_not_move_are_encoded_once(fake: FakeService, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    encoded = cached.encoded
-    monkeypatch.setattr(cached, "encoded", lambda value: (seen.append(value), encoded(value))[1])
+    encoded = cached.encode_json
+    monkeypatch.setattr(cached, "encode_json", lambda value: (seen.append(value), encoded(value))[1])
     texts = cached.TableTexts()
-    first = texts.joined(fake.tables())
-    fake.show(moved := replace(fake.tables()[3], rows=7))
-    second = json.loads(texts.joined(fake.tables()))
-    assert len(seen) == len(fake.tables()) + 1
+    first = texts.join_tables(fake.list_tables())
+    fake.show(moved := replace(fake.list_tables()[3], rows=7))
+    second = json.loads(texts.join_tables(fake.list_tables()))
+    assert len(seen) == len(fake.list_tables()) + 1
     assert seen[-1] is moved
     assert second[3]["rows"] == 7
     assert json.loads(first)[3]["rows"] != 7
@@ -90,9 +90,9 @@ def test_tables_that_did_not_move_are_encoded_once(fake: FakeService, monkeypatc
 
 def test_the_graph_tells_who_reads_whom(client: Client, fake: FakeService) -> None:
     graph = client.get("/api/graph").json
-    assert len(graph["nodes"]) == len(fake.tables())
+    assert len(graph["nodes"]) == len(fake.list_tables())
     assert {(of["source"], of["target"]) for of in graph["edges"]} == {
-        (str(above), str(of.table)) for of in fake.tables() for above in of.reads
+        (str(above), str(of.table)) for of in fake.list_tables() for above in of.reads
     }
 
 
@@ -239,7 +239,7 @@ def test_what_changes_is_sent_as_it_happens(client: Client, fake: FakeService) -
         stream = messages(response)
         next(stream)
         for rows in (5, 6):
-            fake.show(replace(fake.tables()[0], rows=rows))
+            fake.show(replace(fake.list_tables()[0], rows=rows))
             message = next(stream)
             assert message["event"] == "table"
             assert int(message["id"]) == fake.events.last
@@ -248,7 +248,7 @@ def test_what_changes_is_sent_as_it_happens(client: Client, fake: FakeService) -
 
 def test_a_client_that_comes_back_gets_what_it_missed(client: Client, fake: FakeService) -> None:
     seen = fake.events.last
-    fake.show(replace(fake.tables()[0], rows=5))
+    fake.show(replace(fake.list_tables()[0], rows=5))
     with client.opened("GET", "/api/events", Last_Event_ID=str(seen)) as response:
         stream = messages(response)
         next(stream)
@@ -258,7 +258,7 @@ def test_a_client_that_comes_back_gets_what_it_missed(client: Client, fake: Fake
 def test_a_client_is_told_when_events_are_forgotten(serve: Serve, fake: FakeService) -> None:
     fake.events = EventLog(3)
     for rows in range(10):
-        fake.show(replace(fake.tables()[0], rows=rows))
+        fake.show(replace(fake.list_tables()[0], rows=rows))
     with serve().opened("GET", "/api/events?after=2") as response:
         stream = messages(response)
         next(stream)
@@ -268,11 +268,11 @@ def test_a_client_is_told_when_events_are_forgotten(serve: Serve, fake: FakeServ
 
 
 def test_a_quiet_stream_says_that_it_is_alive(fake: FakeService) -> None:
-    app = application(fake, HttpSettings(), thresholds=HttpThresholds(heartbeat_seconds=0.01))
+    app = build_application(fake, HttpSettings(), thresholds=HttpThresholds(heartbeat_seconds=0.01))
 
     async def second() -> bytes:
         async with app.router.lifespan_context(app):
-            stream = app.state.feed.follow(fake.events.last)
+            stream = app.state.feed.follow_events(fake.events.last)
             await stream.__anext__()
             found: bytes = await stream.__anext__()
             await stream.aclose()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.http.encoding import encoded, plain
-from arctic_runtime.service.http.schema import schemas_of
+from arctic_runtime.service.http.encoding import encode_json, to_plain
+from arctic_runtime.service.http.schema import build_schemas
 from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
 
 TABLE = TableName("lake", "dwd", "flights")
@@ -62,17 +62,17 @@ class Outer:
     ],
 )
 def test_values_have_one_form(value: Any, expected: Any) -> None:
-    assert plain(value) == expected
-    assert json.loads(encoded(value)) == expected
+    assert to_plain(value) == expected
+    assert json.loads(encode_json(value)) == expected
 
 
 def test_json_is_ascii_and_holds_any_text() -> None:
     for text in ("\u2028", "\ud800", "</script>", "表\x00"):
-        assert json.loads(encoded(text).decode("ascii")) == text
+        assert json.loads(encode_json(text).decode("ascii")) == text
 
 
 def test_a_schema_names_every_field_and_where_null_can_be() -> None:
-    found = schemas_of([Outer])
+    found = build_schemas([Outer])
     assert found["Outer"]["required"] == ["inner", "counts", "any_value"]
     assert found["Outer"]["description"] == "Something outside. It has more."
     assert found["Outer"]["properties"]["inner"] == {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
@@ -81,6 +81,6 @@ def test_a_schema_names_every_field_and_where_null_can_be() -> None:
 
 
 def test_everything_that_a_service_shows_has_a_schema() -> None:
-    found = schemas_of([Job, ServiceState, TableOverview, Upkeep])
+    found = build_schemas([Job, ServiceState, TableOverview, Upkeep])
     assert {"IngestionState", "Lag"} < found.keys()
     assert found["TableOverview"]["properties"]["state"]["enum"][0] == "fresh"

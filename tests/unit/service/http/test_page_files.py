@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from arctic_runtime.service.http.page_files import FOLDER, page_paths
+from arctic_runtime.service.http.page_files import FOLDER, list_page_paths
 from tests.unit.service.http.client import Client
 
 VENDOR = FOLDER / "vendor"
@@ -54,7 +54,7 @@ def test_imports_and_links_lead_to_files_that_are_there() -> None:
         names = re.findall(r"""(?:from|import\()\s*"\./([^"]+)\"""", text)
         names += [path.removeprefix("/page/") for path in re.findall(r'"(/page/[^"]+)"', text)]
         for name in names:
-            assert f"/page/{name}" in page_paths(), (file.name, name)
+            assert f"/page/{name}" in list_page_paths(), (file.name, name)
 
 
 def test_files_are_compressed_and_kept_by_browsers_until_they_change(client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from arctic_runtime.errors import CatalogError, CommitConflict, ConfigError
 from arctic_runtime.service.http.guard import OPEN_PATHS
-from arctic_runtime.service.http.page_files import page_paths
+from arctic_runtime.service.http.page_files import list_page_paths
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import SHORTEST_TOKEN, HttpSettings
 from arctic_runtime.thresholds import HttpThresholds
@@ -123,7 +123,7 @@ def test_health_and_the_files_of_the_page_are_open_and_the_same_for_all(serve: S
     client = replace(serve(token=TOKEN), token="")
     assert client.get("/health").body == b"alive"
     assert client.get("/ready").body == b"ready"
-    for path in page_paths():
+    for path in list_page_paths():
         assert client.get(path).status == 200
 
 
@@ -278,21 +278,21 @@ def test_pages_elsewhere_are_not_let_in(client: Client) -> None:
 def test_an_address_that_is_taken_is_an_error_that_says_so(client: Client, fake: FakeService) -> None:
     taken = int(client.url.rsplit(":", 1)[1])
     with pytest.raises(ConfigError, match="what to do: choose another port"):
-        HttpServer(fake, HttpSettings(port=taken)).start()
+        HttpServer(fake, HttpSettings(port=taken)).start_server()
 
 
 def test_a_certificate_that_can_not_be_used_is_an_error_that_says_so(fake: FakeService, tmp_path: Path) -> None:
     settings = HttpSettings(port=0, certificate_file=f"{tmp_path}/none.pem", key_file=f"{tmp_path}/none.key")
     with pytest.raises(ConfigError, match="certificate"):
-        HttpServer(fake, settings).start()
+        HttpServer(fake, settings).start_server()
 
 
 def test_a_server_ends_although_a_client_follows_events(fake: FakeService) -> None:
     server = HttpServer(fake, HttpSettings(port=0))
-    server.start()
+    server.start_server()
     with Client(server.url).opened("GET", "/api/events") as response:
         assert response.readline()
-        ending = threading.Thread(target=server.stop)
+        ending = threading.Thread(target=server.stop_server)
         ending.start()
         # Its end is the end of the response, for which a client waits no longer than 10 s.
         assert response.read() is not None

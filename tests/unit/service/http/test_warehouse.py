@@ -11,7 +11,7 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.plan.configure import configure
+from arctic_runtime.plan.configure import read_configuration
 from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
@@ -27,7 +27,7 @@ from tests.unit.service.http.client import Client
 
 def model(name: str, source: str, **config: Any) -> Model:
     sql = f"select id, note from lake.dwd.{source}"
-    return Model(TableName("lake", "dwd", name), sql, configure({"primary_key": "id", **config}, name))
+    return Model(TableName("lake", "dwd", name), sql, read_configuration({"primary_key": "id", **config}, name))
 
 
 MODELS = (model("ods", "plain"), model("dwd", "ods", merge="on_read"))
@@ -36,7 +36,7 @@ MODELS = (model("ods", "plain"), model("dwd", "ods", merge="on_read"))
 class Project:
     name = "shop"
 
-    def models(self) -> tuple[Model, ...]:
+    def list_models(self) -> tuple[Model, ...]:
         return MODELS
 
 
@@ -48,8 +48,8 @@ def warehouse(shop: Any) -> Iterator[Client]:
     board = JobBoard(events, limits)
     upkeep = UpkeepRunner(reader, pool, ServeSettings().budget, board, around)
     live = LiveWarehouse(Project(), reader, pool, ServiceTable("dwd", reader), around, upkeep, board, events, "1")
-    around.use([FollowedModel(of, of.table.name) for of in MODELS], ())
-    live.observe()
+    around.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
+    live.observe_tables()
     with HttpServer(live, HttpSettings(port=0)) as server:
         yield Client(server.url)
 

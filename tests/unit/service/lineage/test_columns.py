@@ -12,9 +12,9 @@ from functools import cache
 import duckdb
 import pytest
 
-from arctic_runtime.ivm.frontend.analyse import analyse
+from arctic_runtime.ivm.frontend.analyse import analyse_query
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.lineage.columns import ColumnLineage, Origin, Uses, column_lineage
+from arctic_runtime.service.lineage.columns import ColumnLineage, Origin, Uses, compute_column_lineage
 from tests.unit.ivm.analysed_queries import QUERIES, RELATIONS, VIEWS
 from tests.unit.ivm.duck import CATALOG, SCHEMA, connect, load, rows
 
@@ -23,8 +23,8 @@ SEED = 20261125
 
 @cache
 def lineage(sql: str) -> ColumnLineage:
-    analysed = analyse(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
-    return column_lineage(analysed.tree, analysed.outputs)
+    analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+    return compute_column_lineage(analysed.tree, analysed.outputs)
 
 
 def told(uses: Uses) -> dict[str, list[str]]:
@@ -213,7 +213,7 @@ def test_values_change_only_where_lineage_says_so(
     sql: str, worlds: dict[Origin | None, duckdb.DuckDBPyConnection]
 ) -> None:
     found = lineage(sql)
-    analysed = analyse(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
+    analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
     names = [name for name, _ in analysed.outputs]
     before = rows(worlds[None], sql)
     for origin in ORIGINS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.lineage.datasets import DatasetName, by_catalog, by_location
+from arctic_runtime.service.lineage.datasets import DatasetName, name_by_catalog, name_by_location
 
 ORDERS = TableName("lake", "ods", "orders")
 
@@ -24,7 +24,7 @@ ORDERS = TableName("lake", "ods", "orders")
     ],
 )
 def test_a_table_has_the_name_of_its_location(location: str, namespace: str, name: str) -> None:
-    assert by_location(location) == DatasetName(namespace, name)
+    assert name_by_location(location) == DatasetName(namespace, name)
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_table_has_the_name_of_its_location(location: str, namespace: str, nam
     ],
 )
 def test_a_table_has_a_second_name_in_its_catalog(properties: dict[str, str], namespace: str) -> None:
-    assert by_catalog(ORDERS, properties) == DatasetName(namespace, "ods.orders")
+    assert name_by_catalog(ORDERS, properties) == DatasetName(namespace, "ods.orders")

@@ -18,7 +18,7 @@ from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
-from arctic_runtime.service.lineage.configured import is_configured, lineage_emitter
+from arctic_runtime.service.lineage.configured import build_lineage_emitter, is_configured
 from arctic_runtime.service.lineage.emitter import LineageEmitter
 from arctic_runtime.service.lineage.events import JobPlace
 from arctic_runtime.service.lineage.observed import ModelLineage, observe_lineage
@@ -273,7 +273,7 @@ def test_events_go_where_openlineages_configuration_says(
     (tmp_path / "openlineage.yml").write_text("transport: {type: file, log_file_path: events.json, append: true}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "production")
-    emitter = lineage_emitter(warehouse.reader, "shop", pytest.fail)
+    emitter = build_lineage_emitter(warehouse.reader, "shop", pytest.fail)
     assert emitter is not None
     with emitter:
         emitter(report())
@@ -287,7 +287,7 @@ def test_without_configuration_there_is_no_emitter(shop: Any, tmp_path: Path, mo
     warehouse, _ = shop
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert lineage_emitter(warehouse.reader, "shop", pytest.fail) is None
+    assert build_lineage_emitter(warehouse.reader, "shop", pytest.fail) is None
 
 
 def test_a_configuration_that_can_not_be_used_is_refused(
@@ -297,4 +297,4 @@ def test_a_configuration_that_can_not_be_used_is_refused(
     (tmp_path / "openlineage.yml").write_text("transport: {type: pigeon}")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="OpenLineage's configuration can't be used"):
-        lineage_emitter(warehouse.reader, "shop", pytest.fail)
+        build_lineage_emitter(warehouse.reader, "shop", pytest.fail)
