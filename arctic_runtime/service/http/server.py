@@ -69,7 +69,7 @@ class HttpServer:
         """Ends streams, lets other requests end, and then the server."""
         if self._server is None or self._thread is None:
             return
-        self._app.state.feed.close()
+        self._app.state.feed.close_streams()
         self._server.should_exit = True
         self._thread.join()
         self._server = self._thread = None
