@@ -6,13 +6,40 @@ import re
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.frontend.merge_expressions import NEW, OLD, list_row_columns
-from arctic_runtime.model.columns import Column, find_column, is_same_name
+from arctic_runtime.model.columns import RESERVED, Column, find_column, is_same_name
 from arctic_runtime.model.merge_columns import FUNCTIONS, select_expressions
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.types import Array, Map, Primitive, Struct, has_map, read_type
 from arctic_runtime.plan.schema import require_column
 
+_ORDERABLE = re.compile(r"bigint|int|decimal\(\d+,\d+\)|timestamp|timestamp_ntz|date|string|double|float")
 _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
+
+
+def select_stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The query's columns that the table keeps."""
+    dropped = {name.lower() for name in (*model.config.exclude_columns, model.config.columns_to_update) if name}
+    if model.config.input == "changes":
+        dropped |= set(RESERVED)
+    return tuple(column for column in query if column.name.lower() not in dropped)
+
+
+def find_sequence_type(model: Model, query: tuple[Column, ...]) -> str:
+    """The type of `_seq`: that of `sequence_by` if there is one; raises ConfigError if it has no order."""
+    config = model.config
+    named = [name for name in (config.sequence_by, *config.sequence_groups) if name is not None]
+    types = [_find_ordered_type(model, query, name) for name in named]
+    return types[0] if config.sequence_by is not None else "bigint"
+
+
+def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -> str:
+    column = find_column(query, sequence)
+    if column is None or not _ORDERABLE.fullmatch(column.type):
+        raise ConfigError(
+            f"{model.table}: `sequence_by: {sequence}` must be a number, a date, a timestamp or a string.\n"
+            f"  found: {column.type if column else 'no such column'}\n  what to do: cast it in the query"
+        )
+    return column.type
 
 
 def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:

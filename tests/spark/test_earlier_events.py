@@ -9,8 +9,8 @@ import pytest
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.refresh.compute import Computation
-from arctic_runtime.spark.refresh.earlier_events import asks_for_earlier
+from arctic_runtime.spark.history.earlier_events import needs_earlier_events
+from arctic_runtime.spark.refresh.from_events import version_rows
 from arctic_runtime.spark.tables.frames import list_frame_columns
 from tests.spark.warehouse import Warehouse, sorted_rows
 
@@ -63,7 +63,7 @@ def test_verify_sees_a_version_that_ignored_such_a_delete(lake: Warehouse, monke
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, None, None, "d", 1, 7))
     with monkeypatch.context() as patched:
-        patched.setattr(Computation, "find_earlier_events", lambda *_: None)
+        patched.setattr(version_rows, "find_earlier_events", lambda *_: None)
         assert run_with(lake, model, (1, 2, "x", "c", 10, 3)) == [(1, 3, None, 2, "x")]
     assert [text for text in lake.broken(model) if text.startswith("the query gives the table")]
     lake.run(model, full_refresh=True)
@@ -78,7 +78,7 @@ def test_such_a_delete_also_counts_if_the_event_is_late_in_sequence(lake: Wareho
     check_once(lake, model)
 
 
-def test_an_event_asks_for_earlier_ones_if_it_is_not_after_all_that_was_read(lake: Warehouse) -> None:
+def test_an_event_needs_earlier_events_if_it_is_not_after_all_that_was_read(lake: Warehouse) -> None:
     model = make_history(lake, valid_time="vt")
     run_with(lake, model, (1, 1, "p", "c", 4, 7), (1, 1, "p", "c", 5, 3))
     state = lake.state(model)
@@ -89,7 +89,7 @@ def test_an_event_asks_for_earlier_ones_if_it_is_not_after_all_that_was_read(lak
     shape = build_shape(model, state, list_frame_columns(events))
 
     def asking(model: Model, last: RunSummary) -> set[tuple[int, int]]:
-        return {(row.seq, row.vt) for row in events.where(asks_for_earlier(model, shape, last)).collect()}
+        return {(row.seq, row.vt) for row in events.where(needs_earlier_events(model, shape, last)).collect()}
 
     assert asking(model, last) == {(4, 6), (4, 7), (4, 8), (5, 6), (6, 6)}
     assert asking(make_history(lake, valid_time="vt", delete_when=None), last) == {(4, 6), (4, 7), (4, 8)}

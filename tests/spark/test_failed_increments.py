@@ -14,8 +14,9 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.errors import DataError, PlanError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.model.properties import GIVEN_UP
-from arctic_runtime.spark.refresh import compute
-from arctic_runtime.spark.refresh.compute import Computation, Computed
+from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.from_query.compute import QueryComputation
+from arctic_runtime.spark.refresh.inputs import Computed
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 LANDED = "id int, city string"
 SLOW = pytest.mark.slow
-Fault = Callable[[Computation], Computed]
+Fault = Callable[[QueryComputation], Computed]
 
 
 def raising(error: Exception) -> Fault:
-    def fail(_: Computation) -> Computed:
+    def fail(_: QueryComputation) -> Computed:
         raise error
 
     return fail
@@ -38,22 +39,22 @@ def raising(error: Exception) -> Fault:
 def in_a_task(expression: str) -> Fault:
     """Fails while the change rows are written to their branch."""
 
-    def fail(computation: Computation) -> Computed:
-        rows = computation.query.withColumn("city", F.expr(expression))
-        return Computed(compute.diff_states(rows, None, computation.shape))
+    def fail(computation: QueryComputation) -> Computed:
+        rows = computation.inputs.query.withColumn("city", F.expr(expression))
+        return Computed(diff_states(rows, None, computation.inputs.shape))
 
     return fail
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> list[Computation]:
+def failing(monkeypatch: pytest.MonkeyPatch, fault: Fault) -> list[QueryComputation]:
     """Lets increments fail from now on; returns those that were tried."""
-    tried: list[Computation] = []
+    tried: list[QueryComputation] = []
 
-    def followed(self: Computation, _: object) -> Computed:
+    def followed(self: QueryComputation, _: object) -> Computed:
         tried.append(self)
         return fault(self)
 
-    monkeypatch.setattr(Computation, "follow", followed)
+    monkeypatch.setattr(QueryComputation, "follow", followed)
     return tried
 
 

@@ -18,9 +18,9 @@ from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import BaseState, TableState
 from arctic_runtime.model.step import ReplaceCurrentView
 from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.history.event_versions import select_affected_versions
 from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.refresh.restore import restore_version
-from arctic_runtime.spark.refresh.row_versions import affected_versions
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables.views import replace_current
 from tests.spark.test_change_models import EVENTS, QUERY, cdc
@@ -245,7 +245,7 @@ def test_only_versions_that_events_can_change_are_read(lake: Warehouse) -> None:
     assert lake.actions(outcome) == (1, 1, 0)
     assert [row[1:4] for row in lake.rows(model)] == [*((f"v{of}", of, of) for of in range(1, 5)), ("x", 1, 1)]
     closed = lake.spark.table(quoted(*model.table.parts))
-    assert affected_versions(closed, "5", build_shape(model, lake.state(model), ())).count() == 2
+    assert select_affected_versions(closed, "5", build_shape(model, lake.state(model), ())).count() == 2
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.refresh import retractions
+from arctic_runtime.spark.events import retract
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def test_verify_sees_a_sum_that_took_back_a_row_that_never_was(
     write(lake, (1, None, "c", 1), (3, None, "d", 2))
     lake.run(model)
     with monkeypatch.context() as patched:
-        patched.setattr(retractions, "add_existence", lambda _, rows, *__: rows.withColumn(EXISTED, F.lit(True)))
+        patched.setattr(retract, "add_existence", lambda _, rows, *__: rows.withColumn(EXISTED, F.lit(True)))
         lake.run(sums)
     assert lake.rows(sums) == [(1, 0)]
     assert [text for text in lake.broken(sums) if text.startswith("the query gives the table")]

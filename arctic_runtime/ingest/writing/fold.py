@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -21,23 +22,25 @@ from arctic_runtime.ingest.writing.moved import (
     find_chains,
     fold_chains,
 )
-from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, is_same_name
+from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, is_same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
-from arctic_runtime.spark.refresh.diff import (
-    build_images,
-    diff_events,
-    fill_unsent_values,
-    list_key_images,
-    name_unsent_flag,
-    refresh_changes,
-)
-from arctic_runtime.spark.refresh.events import net_events
-from arctic_runtime.spark.refresh.merging import since_last_delete
+from arctic_runtime.spark.events.merge_functions import MergeFunctions
+from arctic_runtime.spark.events.net import blend_rows, net_events
+from arctic_runtime.spark.events.partial_columns import has_flag
+from arctic_runtime.spark.events.rules import EventRules, choose_rules
+from arctic_runtime.spark.refresh.diff import build_images, diff_events, refresh_changes
 from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, read_base_rows, read_current_rows, read_unmerged_changes, to_column
+from arctic_runtime.spark.tables.frames import (
+    Keys,
+    query_rows,
+    read_base_rows,
+    read_current_rows,
+    read_unmerged_changes,
+    to_column,
+)
 
 _EPOCH = datetime.datetime.fromtimestamp(0, datetime.timezone.utc)
 IS_DELETE = fill_statement("{change} = 'delete'", change=quote_name(CHANGE))
@@ -96,21 +99,28 @@ def change_rows(
     action of `FLAWS`.
     """
     emptied_at = counted.truncated_at
+    model, is_partial = _model(context.model), counted.partial > 0 or has_places
     events = _rows(decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted)
-    if counted.lacking:
-        net = _net_of_moved(context, events, shape, has_places, emptied_at is not None)
-    elif counted.partial or has_places:
-        net = _net_of_partial(events, shape, has_places)
+    rules: EventRules
+    if is_partial:
+        rules = MergeFunctions(model, shape, _list_rest(shape), required=_list_rest(shape))
+        marked = _mark(events, rules, has_places)
+        net = (
+            _net_of_moved(context, marked, rules, emptied_at is not None)
+            if counted.lacking
+            else query_rows(marked, lambda rows: rules.fold(rows, []))
+        )
     else:
-        net = net_events(_model(context.model), events, shape)
+        rules = choose_rules(model, shape)
+        net = net_events(rules, events)
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
     if emptied_at is not None:
         old = read_current_rows(spark, context.model, state, thresholds)
-        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None)
+        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None, rules.required)
     only = _keys(context, events, counted.rows + counted.moved)
     base = read_base_rows(spark, context.model, state, only)
     unmerged = read_unmerged_changes(spark, context.model, state, thresholds, only)
-    return diff_events(net, base, unmerged, shape, False, fill_unsent_values if counted.partial or has_places else None)
+    return diff_events(net, base, unmerged, shape, False, partial(blend_rows, rules), rules.required)
 
 
 def _model(model: Model) -> Model:
@@ -162,73 +172,44 @@ def _sequence(has_places: bool) -> Expression:
     return F.when(lacks, -place).otherwise(place)
 
 
-def _net_of_partial(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
-    """Net rows where events lack values: a column's newest value that was sent, since the last delete of the key.
-
-    The flags of `name_unsent_flag` say which columns no event sent.
-    """
-    folded = (
-        since_last_delete(_marked(events, shape, has_places), shape)
-        .groupBy(*list_key_images(shape))
-        .agg(
-            *_newest_images(shape),
-            F.max_by("deleted", "order").alias("deleted"),
-            F.bool_or("deleted").alias("reset"),
-            F.max_by("ts", "order").alias("ts"),
-            F.max_by("seq", "order").alias("seq"),
-        )
-    )
-    return _with_unsent(folded, shape)
-
-
-def _net_of_moved(context: Context, events: DataFrame, shape: Shape, has_places: bool, is_emptied: bool) -> DataFrame:
-    """Net rows as `_net_of_partial` gives them, where rows that moved to other keys have the values of their origin."""
-    chains = find_chains(context.spark, _marked(events, shape, has_places), shape)
-    net = _with_unsent(fold_chains(chains.events, _newest_images(shape), shape), shape)
+def _net_of_moved(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
+    """Net events of marked ones; rows that moved to other keys have the values of their origin."""
+    shape = rules.shape
+    chains = find_chains(context.spark, marked, shape)
+    net = fold_chains(chains.events, rules)
     if not chains.moves or is_emptied:
         return net
-    places = {part: next(i for i, of in enumerate(shape.columns) if is_same_name(of.name, part)) for part in shape.key}
+    positions = {
+        part: next(i for i, kept in enumerate(shape.columns) if is_same_name(kept.name, part)) for part in shape.key
+    }
     moved = net.where(F.col(IS_MOVED) & F.col(FIRST)["is_rooted"])
-    keys = moved.select(*[F.col(FIRST)[f"a{place}"].alias(part) for part, place in places.items()])
+    keys = moved.select(*[F.col(FIRST)[f"a{i}"].alias(part) for part, i in positions.items()])
     only = _keys(context, keys, chains.moves)
     table = read_current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
-    return net if table is None else fill_from_origins(net, table, shape)
+    return net if table is None else fill_from_origins(net, table, rules)
 
 
-def _marked(events: DataFrame, shape: Shape, has_places: bool) -> DataFrame:
-    """Events with the images of the table's columns, and which of them each sent."""
-    was_sent = {i: ~F.coalesce(F.array_contains(ABSENT, kept.name), F.lit(False)) for i, kept in _rest(shape).items()}
+def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
+    """Marked events as `EventRules` describes them, with the columns that `find_chains` reads."""
+    shape = rules.shape
+    is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}
     return events.select(
         *map(F.expr, build_images("a", shape, events.columns)),
-        *[sent.alias(f"sent{i}") for i, sent in was_sent.items()],
+        *[sent.alias(has_flag(i)) for i, sent in is_sent.items()],
         F.expr(IS_DELETE).alias("deleted"),
         F.col(TIMESTAMP).alias("ts"),
         F.col(POSITION).alias("order"),
         _sequence(has_places).cast(shape.sequence_type).alias("seq"),
+        F.lit(1).alias("sign"),
         (F.col(ARRIVAL) * 2 + F.col(_STEP)).alias(ID),
         F.col(LOG_PLACE).alias(PLACE),
         F.col(_LACKS).alias(LACKS_ORIGIN),
     )
 
 
-def _newest_images(shape: Shape) -> list[Expression]:
-    """Aggregates of `_marked` events: the newest value of each column that was sent, in a struct; null without any."""
-    is_sent = {i: F.col(f"sent{i}") & ~F.col("deleted") for i in _rest(shape)}
-    image = {i: F.struct(F.col(f"a{i}").alias("value")) for i in is_sent}
-    return [F.max_by(image[i], F.when(sent, F.col("order"))).alias(f"image{i}") for i, sent in is_sent.items()]
-
-
-def _with_unsent(folded: DataFrame, shape: Shape) -> DataFrame:
-    """Folded events with the images of `_newest_images` as values, and the flags of `name_unsent_flag`."""
-    rest = _rest(shape)
-    flags = {name_unsent_flag(i): F.col(f"image{i}").isNull() & ~F.col("deleted") for i in rest}
-    values = {f"a{i}": F.col(f"image{i}")["value"] for i in rest}
-    return folded.withColumns({**values, **flags}).drop(*[f"image{i}" for i in rest])
-
-
-def _rest(shape: Shape) -> dict[int, Column]:
-    """The columns outside the key by their places."""
-    return {i: kept for i, kept in enumerate(shape.columns) if not shape.is_key(kept.name)}
+def _list_rest(shape: Shape) -> tuple[int, ...]:
+    """The positions of the columns outside the key."""
+    return tuple(i for i, column in enumerate(shape.columns) if not shape.is_key(column.name))
 
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:

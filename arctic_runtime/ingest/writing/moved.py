@@ -9,16 +9,17 @@ each column has the newest value that any event of the chain sent, or that of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.spark.refresh.diff import list_key_images, name_unsent_flag
+from arctic_runtime.spark.engine.statement import alias_as
+from arctic_runtime.spark.events.merge_functions import MergeFunctions
+from arctic_runtime.spark.refresh.diff import brought_flag, list_key_images
 from arctic_runtime.spark.tables.frames import combine_all
 
 ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
@@ -68,13 +69,14 @@ def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
     return roots
 
 
-def fold_chains(events: DataFrame, aggregates: Sequence[Expression], shape: Shape) -> DataFrame:
-    """One net row per key of the events of `Chains`: the `aggregates` of its chain, and its newest event's fields."""
-    key = [f"a{i}" for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
+def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
+    """One net event per key of the events of `Chains`: columns follow its chain by the rules, and its newest event."""
+    key = [f"a{i}" for i, kept in enumerate(rules.shape.columns) if rules.shape.is_key(kept.name)]
+    columns = [alias_as(value, f"a{i}") for i, value in rules.fold_columns().items()]
     newest = F.struct(*key, "deleted", "reset", "ts", "seq")
     first = F.struct(*key, "is_rooted")
     folded = events.groupBy("chain", "is_gone").agg(
-        *aggregates,
+        *map(F.expr, [*columns, *rules.fold_flags()]),
         F.max_by(newest, "order").alias("newest"),
         F.min_by(first, "order").alias(FIRST),
         F.max(F.col("root").isNotNull()).alias(IS_MOVED),
@@ -83,9 +85,9 @@ def fold_chains(events: DataFrame, aggregates: Sequence[Expression], shape: Shap
     return ends.select("*", "newest.*").drop("newest", "chain", "is_gone")
 
 
-def fill_from_origins(net: DataFrame, table: DataFrame, shape: Shape) -> DataFrame:
+def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
     """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
-    flags = [i for i in range(len(shape.columns)) if name_unsent_flag(i) in net.columns]
+    shape, flags = rules.shape, {i: F.col(brought_flag(i)) for i in rules.partial}
     keys = [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in keys],
@@ -96,10 +98,10 @@ def fill_from_origins(net: DataFrame, table: DataFrame, shape: Shape) -> DataFra
     joined = net.join(
         origins, is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in keys]), "left"
     )
-    taken = {i: F.col(name_unsent_flag(i)) & F.col("is_known").isNotNull() for i in flags}
-    filled = {f"a{i}": F.when(taken[i], F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i in flags}
-    left = {name_unsent_flag(i): F.col(name_unsent_flag(i)) & ~taken[i] for i in flags}
-    return joined.withColumns({**filled, **left}).select(*net.columns)
+    is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
+    filled = {f"a{i}": F.when(taken, F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
+    brought = {brought_flag(i): flags[i] | taken for i, taken in is_taken.items()}
+    return joined.withColumns({**filled, **brought}).select(*net.columns)
 
 
 def _with_origins(events: DataFrame) -> DataFrame:

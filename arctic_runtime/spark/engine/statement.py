@@ -6,7 +6,7 @@ can end up as SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 from typing_extensions import LiteralString
@@ -90,3 +90,20 @@ def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
         if not isinstance(part, Sql):
             raise TypeError(f"{key} is {type(part).__name__}, and only parts of a statement can be filled in")
     return Sql(template.format(**parts))
+
+
+def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, by: Sequence[Sql] = ()) -> Sql:
+    """A query in parentheses over a relation: a name, or another such query. It has a row for each value of `by`."""
+    query = fill_statement("SELECT {columns} FROM {source}", columns=join_parts(columns), source=source)
+    query = query if where is None else fill_statement("{query} WHERE {where}", query=query, where=where)
+    query = fill_statement("{query} GROUP BY {by}", query=query, by=join_parts(by)) if by else query
+    return fill_statement("({query})", query=query)
+
+
+def replace_columns(source: Sql, values: Mapping[str, Sql], drop: Iterable[str] = ()) -> Sql:
+    """A query over a relation with other values in some of its columns, all computed from its rows as they are."""
+    changed = join_parts(quote_name(column) for column in (*values, *drop))
+    if not changed:
+        return source
+    rest = fill_statement("* EXCEPT ({changed})", changed=changed)
+    return select_from(source, [rest, *(alias_as(value, column) for column, value in values.items())])

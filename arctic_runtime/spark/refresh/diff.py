@@ -155,30 +155,39 @@ def diff_events(
     unmerged: DataFrame | None,
     shape: Shape,
     ordered: bool,
-    blend: Callable[[DataFrame, Shape], DataFrame] | None = None,
+    blend: Callable[[DataFrame], DataFrame] | None = None,
+    required: Sequence[int] = (),
 ) -> DataFrame:
     """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
 
-    `net` is what `events.net_events` gives. `blend` makes new images of it where old rows have a part in them. Of base
-    and unmerged changes, rows under other keys may be left out.
+    `net` are net events. `blend` makes new images of them if old rows have a part in them. A row without an old one has
+    to get the columns at `required` positions from its events. Of base and unmerged changes, rows under other keys may
+    be left out.
     Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
     `_before`: an older event of that key may still arrive, and must lose.
     """
     looked_up = _look_up(net, base, unmerged, shape)
-    blended = blend(looked_up, shape) if blend else looked_up
+    blended = blend(looked_up) if blend else looked_up
     completed = _keep_absent_columns(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
     return _emit_change_rows(
-        completed, shape, _build_event_flaw(completed, shape), Sql("true" if ordered else "false"), has_all_keys=True
+        completed, shape, _build_event_flaw(shape, required), Sql("true" if ordered else "false"), has_all_keys=True
     )
 
 
-def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered: bool, mark: str | None) -> DataFrame:
+def refresh_changes(
+    net: DataFrame,
+    old: DataFrame | None,
+    shape: Shape,
+    ordered: bool,
+    mark: str | None,
+    required: Sequence[int] = (),
+) -> DataFrame:
     """Change rows that turn `old` into what all events together leave behind.
 
     Like `diff_events`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
     """
     if old is None:
-        return diff_events(net, None, None, shape, ordered)
+        return diff_events(net, None, None, shape, ordered, required=required)
     before = old.selectExpr(*build_images("b", shape, old.columns), _build_true(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
     last = marks.read_latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
@@ -187,7 +196,7 @@ def refresh_changes(net: DataFrame, old: DataFrame | None, shape: Shape, ordered
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
     }
     completed = _keep_absent_columns(joined.withColumns(defaults), shape)
-    return _emit_change_rows(completed, shape, _build_event_flaw(completed, shape))
+    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required))
 
 
 def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
@@ -220,35 +229,20 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     return both.withColumns({**replaced, _HAS_BEFORE: alive})
 
 
-def fill_unsent_values(joined: DataFrame, shape: Shape) -> DataFrame:
-    """Net events with the flags of `name_unsent_flag`, their unsent values taken from the old rows."""
-    unsent = [i for i in range(len(shape.columns)) if name_unsent_flag(i) in joined.columns]
-    is_filled = F.col(_HAS_BEFORE) & ~F.col("reset")
-    return joined.withColumns(
-        {
-            f"a{i}": F.when(is_filled & F.col(name_unsent_flag(i)), F.col(f"b{i}")).otherwise(F.col(f"a{i}"))
-            for i in unsent
-        }
-    )
+def brought_flag(position: int) -> str:
+    """Column of net events that says whether any of a key's events has the table's column at a position."""
+    return f"brought{position}"
 
 
-def name_unsent_flag(place: int) -> str:
-    """The column of net events that says whether a value of the table's column at a place was not sent."""
-    return f"unsent{place}"
-
-
-def _build_event_flaw(joined: DataFrame, shape: Shape) -> Sql:
-    """The flaw of rows of which a value was not sent, and no old row has it; else what a contract forbids."""
-    unsent = [
-        quote_name(name_unsent_flag(i)) for i in range(len(shape.columns)) if name_unsent_flag(i) in joined.columns
-    ]
-    if not unsent:
+def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
+    """The flaw of new rows that lack a `required` value, which no event brought; else what a contract forbids."""
+    if not required:
         return _build_contract_flaw(shape)
     return fill_statement(
-        "CASE WHEN {after} AND ({unsent}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
+        "CASE WHEN {after} AND NOT ({brought}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
         after=quote_name(_HAS_AFTER),
         before=quote_name(_HAS_BEFORE),
-        unsent=join_parts(unsent, " OR "),
+        brought=join_parts((quote_name(brought_flag(i)) for i in required), " AND "),
         flaw=quote_text(UNSENT_VALUE),
         contract=_build_contract_flaw(shape),
     )
@@ -410,7 +404,12 @@ def _build_any_null(places: Sequence[int]) -> Sql:
 
 def list_key_images(shape: Shape) -> list[Expression]:
     """The key among the after images; one constant for a key without columns."""
-    return [F.col(f"a{i}") for i in _list_key_positions(shape)] or [F.lit(0)]
+    return list(map(F.expr, key_names(shape)))
+
+
+def key_names(shape: Shape) -> list[Sql]:
+    """The key among the after images, by which a query groups; one constant for a key without columns."""
+    return [_name_image("a", i) for i in _list_key_positions(shape)] or [Sql("true")]
 
 
 def _on_key(shape: Shape) -> Expression:

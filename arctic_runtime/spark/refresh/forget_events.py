@@ -20,7 +20,13 @@ from arctic_runtime.model.state import ChangeTableState, SourceState, require_bu
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.refresh import beliefs, events, row_versions, truncations
+from arctic_runtime.spark.events.net import net_events
+from arctic_runtime.spark.events.newest import is_newest_event
+from arctic_runtime.spark.events.order import check_order
+from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.truncate import spread_truncations
+from arctic_runtime.spark.history.bitemporal import find_record_time
+from arctic_runtime.spark.history.event_versions import fold_to_versions
 from arctic_runtime.spark.refresh.diff import diff_states, refresh_changes
 from arctic_runtime.spark.refresh.forget_table import collect_lookup_keys, publish_forgotten, read_rows_now
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
@@ -106,7 +112,7 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
     lost = _list_lossy_upstreams(refresh.planner.observe_upstreams())
     if model.config.valid_time:
         why = "bitemporal versions can't be recorded once more as of their time"
-    elif lost and (model.config.has_history or not events.is_newest_event(model)):
+    elif lost and (model.config.has_history or not is_newest_event(model.config)):
         why = f"{', '.join(lost)} no longer keeps all rows"
     else:
         return
@@ -135,7 +141,7 @@ def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableN
     rows_sought, _ = collect_lookup_keys(session, state, keys)
     left = _query_remaining_rows(refresh, _require_last_run(changes), forgotten)
     key = model.config.entity_key
-    spread = truncations.spread(model, left, rows_sought.rows.toDF(*key) if key else rows_sought.rows)
+    spread = spread_truncations(model, left, rows_sought.rows.toDF(*key) if key else rows_sought.rows)
     query = rows_sought.select_rows(spread, key)
     compute = partial(_diff_versions, session, changes) if model.config.has_history else partial(_diff_rows, model)
     old = read_rows_now(session, state, rows_sought)
@@ -145,8 +151,9 @@ def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableN
 
 def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
     """Change rows that turn `old` rows into what events leave behind."""
-    events.check_order(model, query)
-    net = events.net_events(model, query, shape)
+    rules = choose_rules(model, shape)
+    check_order(model, rules.orders, query)
+    net = net_events(rules, query)
     moved = refresh_changes(net.where("not deleted"), old, shape, False, None)
     return moved.withColumn(SEQUENCE, F.lit(None).cast(shape.sequence_type)) if shape.is_ordered else moved
 
@@ -155,9 +162,9 @@ def _diff_versions(
     session: TableSession, changes: ChangeTableState, query: DataFrame, old: DataFrame, shape: Shape
 ) -> DataFrame:
     """Change rows that turn `old` versions into those of events."""
-    versions = row_versions.rows_of_events(query, shape, session.model)
+    versions = fold_to_versions(query, shape, session.model)
     if session.model.config.valid_time:
-        time = beliefs.time_of_run(session.now, find_last_load(changes))
+        time = find_record_time(session.now, find_last_load(changes))
         recorded = {RECORDED_FROM: F.lit(time), RECORDED_TO: F.lit(None).cast("timestamp")}
         versions = versions.withColumns(recorded)
     return diff_states(versions, old, shape, keyed=True)

@@ -21,9 +21,9 @@ from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.decide import Request, decide_refresh
 from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.events.declared import is_in_part
 from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.refresh.events import is_in
-from arctic_runtime.spark.refresh.late import seen
+from arctic_runtime.spark.refresh.past_events import read_seen_places
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.append import publish_changes
@@ -67,7 +67,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
     _check_columns(session.model, rows, shape)
     _check_rows(session.model, rows, part, shape)
     place = marks.read_latest(written, shape.sequence_type)
-    log = seen(context.spark, session.model, state.changes, upstreams, get_offsets(last))
+    log = read_seen_places(context.spark, session.model, state.changes, upstreams, get_offsets(last))
     later = log.where(F.col(SEQUENCE) > place).select(*as_key(session.model.config.primary_key)).distinct()
     old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning)
     assert old is not None
@@ -100,9 +100,9 @@ def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Sh
     """The table's rows that a declaration is about: those of the partition, and those that it says are there."""
     if part == WHOLE:
         return old
-    elsewhere = old.where(~F.coalesce(is_in(part, shape), F.lit(False)))
+    elsewhere = old.where(~F.coalesce(is_in_part(part, shape), F.lit(False)))
     moved = elsewhere.join(rows.select(*as_key(shape.key)), match_key(elsewhere, shape.key), "left_semi")
-    return old.where(is_in(part, shape)).unionByName(moved)
+    return old.where(is_in_part(part, shape)).unionByName(moved)
 
 
 def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part:
@@ -125,7 +125,7 @@ def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part
 
 
 def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None:
-    strange = [] if part == WHOLE else rows.where(~F.coalesce(is_in(part, shape), F.lit(False))).limit(3).collect()
+    strange = [] if part == WHOLE else rows.where(~F.coalesce(is_in_part(part, shape), F.lit(False))).limit(3).collect()
     if strange:
         raise DataError(
             f"{model.table}: the given rows contain rows outside of {describe_part(part)}; nothing was written.\n"

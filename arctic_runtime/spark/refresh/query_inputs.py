@@ -22,7 +22,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.retractions import event_rows, has_positions, retracts
+from arctic_runtime.spark.events.retract import has_positions, is_retracting, read_event_rows
 from arctic_runtime.spark.tables.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
@@ -57,7 +57,7 @@ class QueryInputs:
             rows = read_appended_rows(spark, state, window) if window.start else read_until(spark, state, window.end)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             view = format_changes_view(source) if other is None else format_history_view(other, source)
-            event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(quote_name(view))
+            read_event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(quote_name(view))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed
@@ -70,7 +70,7 @@ class QueryInputs:
         return spark.sql(placed or self.model.sql)
 
     def _check_retractions(self, states: Iterable[SourceState | None]) -> None:
-        changed = [str(state.name) for state in states if state is not None and retracts(self.model, state)]
+        changed = [str(state.name) for state in states if state is not None and is_retracting(self.model, state)]
         if changed:
             raise ConfigError(
                 f"{self.model.table}: `merge_columns` over {', '.join(changed)} needs to know by which change each "
@@ -80,7 +80,7 @@ class QueryInputs:
             )
 
     def _check_whole_rows(self, state: SourceState) -> None:
-        if self.model.config.has_partial_events and retracts(self.model, state):
+        if self.model.config.has_partial_events and is_retracting(self.model, state):
             raise ConfigError(
                 f"{self.model.table}: `merge_columns` over {state.name} takes back whole rows, and `columns_to_update` "
                 "or `unavailable_value` says that events are parts of rows.\n"

@@ -13,7 +13,8 @@ from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.plan.rebase import Rebase, plan_rebase
 from arctic_runtime.spark.engine.settings import override_settings
-from arctic_runtime.spark.refresh.compute import Computation, Computed
+from arctic_runtime.spark.refresh.compute import compute_changes
+from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.tables import marks
@@ -28,14 +29,14 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 
 @dataclass(frozen=True)
 class Overtaken:
-    """The change set of a `computation`, for the case that another run commits before it.
+    """The change set of an attempt with these `inputs`, for the case that another run commits before it.
 
     `times` is how many times it may be overtaken until it starts again.
     """
 
     planner: RefreshPlanner
     table: TableSession
-    computation: Computation
+    inputs: RefreshInputs
     changes: ChangeSet
     times: int
 
@@ -44,42 +45,40 @@ class Overtaken:
 
         None where the run has to start again. Nothing that readers see is written before the one commit.
         """
-        computation = self.computation
-        then, state = computation.context.state.changes, self.table.observe_state()
+        then, state = self.inputs.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:
             return None
-        plan = plan_rebase(self.table.model, then, state.changes, computation.decision, self.changes.summary)
+        plan = plan_rebase(self.table.model, then, state.changes, self.inputs.decision, self.changes.summary)
         if plan is None:
             return None
         inputs = QueryInputs(self.table.model, self.planner.observe_upstreams())
         with self.table.timings.measure_step("rebase"), self._list_their_keys(plan, inputs) as keys:
             again = self._recompute_rest(plan, inputs, self.table.build_context(state), keys)
-            with again.held():
-                computed = again.compute()
+            with again.caching():
+                computed = compute_changes(again)
                 changes = self._build_on_top(state.changes, rows, computed, keys, plan)
-                with override_settings(
-                    again.spark, build_lookup_settings(computed.keys, again.context.thresholds.pruning)
-                ):
+                with override_settings(again.spark, build_lookup_settings(computed.keys, again.thresholds.pruning)):
                     following = Overtaken(self.planner, self.table, again, changes, self.times - 1)
                     return replace(publish_changes(changes, again.context, following.publish_on_top), because=BECAUSE)
 
     @contextmanager
     def _list_their_keys(self, plan: Rebase, inputs: QueryInputs) -> Iterator[DataFrame]:
         """The keys of all events that other runs have applied, named as `match_key` joins them."""
-        events = inputs.run_query(self.computation.spark, plan.theirs, "theirs")
+        events = inputs.run_query(self.inputs.spark, plan.theirs, "theirs")
         keys = events.select(*as_key(self.table.model.config.primary_key)).distinct().persist()
         try:
             yield keys
         finally:
             keys.unpersist()
 
-    def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> Computation:
-        """The computation of what is left of the windows, of these keys, on top of the table as it is now."""
-        computation, key = self.computation, self.table.model.config.primary_key
-        events = inputs.run_query(computation.spark, plan.left)
+    def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
+        """The inputs for what is left of the windows, of these keys, on top of the table as it is now."""
+        key = self.table.model.config.primary_key
+        events = inputs.run_query(self.inputs.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
-        decision = replace(computation.decision, windows=plan.left)
-        return Computation(context, decision, query, computation.shape, inputs.upstreams, computation.beside)
+        decision = replace(self.inputs.decision, windows=plan.left)
+        background = self.inputs.background
+        return RefreshInputs(context, decision, query, self.inputs.shape, inputs.upstreams, background)
 
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
@@ -102,9 +101,9 @@ class Overtaken:
 
     def _choose_high_watermark(self, watermark: str | None) -> str | None:
         """The high watermark of this run or that of the rows that were computed again, whichever is later."""
-        own, kind = self.changes.summary.high_watermark, self.computation.shape.sequence_type
+        own, kind = self.changes.summary.high_watermark, self.inputs.shape.sequence_type
         if own is None or watermark is None or own == watermark:
             return own if watermark is None else watermark
         later = F.greatest(marks.read_latest(own, kind), marks.read_latest(watermark, kind))
-        (row,) = self.computation.spark.range(1).select(marks.write_sequence_text(later, kind).alias("later")).collect()
+        (row,) = self.inputs.spark.range(1).select(marks.write_sequence_text(later, kind).alias("later")).collect()
         return str(row["later"])

@@ -28,7 +28,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan import decide as decisions
 from arctic_runtime.plan.decide import Decision, Request
-from arctic_runtime.plan.event_columns import check_events
+from arctic_runtime.plan.event_columns import check_events, find_sequence_type, select_stored_columns
 from arctic_runtime.plan.fingerprint import compute_fingerprint, hash_query_reading, hash_session
 from arctic_runtime.plan.increment import Upstreams, remove_join_hints
 from arctic_runtime.plan.reconcile import plan_branch_cleanup
@@ -37,18 +37,18 @@ from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh import events
+from arctic_runtime.spark.history.versions import add_intervals
 from arctic_runtime.spark.refresh.appended import append_events, prepare_to_append
-from arctic_runtime.spark.refresh.compute import Computation
+from arctic_runtime.spark.refresh.compute import compute_changes
 from arctic_runtime.spark.refresh.day_texts import find_day_texts
 from arctic_runtime.spark.refresh.failures import to_refusal
+from arctic_runtime.spark.refresh.inputs import RefreshInputs
 from arctic_runtime.spark.refresh.integrity import list_broken_promises
 from arctic_runtime.spark.refresh.judge import check_predicates, check_same_reading
 from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.rebase import Overtaken
-from arctic_runtime.spark.refresh.row_versions import with_intervals
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.frames import list_frame_columns, read_appended_rows, to_column, with_source_position
@@ -188,7 +188,7 @@ class Refresh:
         with self.table.timings.measure_step("analyse"):
             query = QueryInputs(self.model, upstreams, self._narrowed).run_query(context.spark, decision.windows)
             columns = list_frame_columns(query)
-            stored = with_intervals(self.model.config, events.stored_columns(self.model, columns), columns)
+            stored = add_intervals(self.model.config, select_stored_columns(self.model, columns), columns)
             check_query(self.model, columns, stored)
             check_events(self.model, columns, stored)
             if self.model.is_appended:
@@ -196,7 +196,7 @@ class Refresh:
             self._check_predicates(context, upstreams, query)
             is_same = self._is_same(context, decision, upstreams)
             self._look_for_day_texts(context, decision, upstreams)
-            sequence_type = events.sequence_type(self.model, columns)
+            sequence_type = find_sequence_type(self.model, columns)
             context, shape = prepare_tables(self.table, context, stored, sequence_type)
         attempt = partial(
             self._publish_changes, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same
@@ -239,14 +239,15 @@ class Refresh:
         assert context.state.changes.head is not None
         summary, begun = self._build_summary(context, decision, upstreams), _build_start_summary(decision)
         background = Parallel(context.spark, context.thresholds.engine)
-        computation = Computation(
-            context, decision, query, shape, upstreams, background, self._request.schema_only, has_join_hints, is_same
+        inputs = RefreshInputs(
+            *(context, decision, query, shape, upstreams, background),
+            schema_only=self._request.schema_only,
+            has_join_hints=has_join_hints,
+            is_same=is_same,
+            learn=self._learn,
         )
-        with computation.held(), background:
-            try:
-                computed = computation.compute()
-            finally:
-                self._learned = self._learned.with_entries_from(computation.learned)
+        with inputs.caching(), background:
+            computed = compute_changes(inputs)
 
             def confirm_upstreams() -> None:
                 background.wait_for_all()
@@ -265,8 +266,11 @@ class Refresh:
             )
             with override_settings(context.spark, build_lookup_settings(computed.keys, context.thresholds.pruning)):
                 times = 0 if self._narrowed else context.thresholds.commits.attempts
-                overtaken = Overtaken(self.planner, self.table, computation, changes, times)
+                overtaken = Overtaken(self.planner, self.table, inputs, changes, times)
                 return publish_changes(changes, context, overtaken.publish_on_top)
+
+    def _learn(self, entries: RunSummary) -> None:
+        self._learned = self._learned.with_entries_from(entries)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
         """Has Spark read the contract's checks where the last run had others."""

@@ -23,8 +23,8 @@ from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import Upstreams, analyse_model
 from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.events.retract import is_retracting
 from arctic_runtime.spark.refresh.images import read_image_rows
-from arctic_runtime.spark.refresh.retractions import retracts
 from arctic_runtime.spark.tables.frames import (
     COMMIT_ORDER,
     Keys,
@@ -268,7 +268,7 @@ def _list_events_of(
             if source == forgets:
                 rows = forgotten[source].select_rows(rows, get_key_columns(state, forgotten[source].rows))
             shown = with_source_position(rows) if state.format_version >= 3 else rows
-            shown = _add_images_before(shown) if retracts(model, state) else shown
+            shown = _add_images_before(shown) if is_retracting(model, state) else shown
             shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
         yield spark.sql(model.sql)
 

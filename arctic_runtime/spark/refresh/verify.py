@@ -21,8 +21,12 @@ from arctic_runtime.model.version import Version, Window
 from arctic_runtime.plan.decide import Request, decide_refresh
 from arctic_runtime.plan.fingerprint import find_changed_event_rules
 from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.events.net import net_events
+from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.truncate import spread_over_own_keys
+from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import beliefs, events, increments, row_versions, truncations
+from arctic_runtime.spark.refresh import increments
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     build_finding,
@@ -135,7 +139,7 @@ def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame,
     is_of_query = model.config.has_history and model.config.input == "state"
     if not is_of_query and not model.config.valid_time:
         return compare_rows(spark, model, state, rows, shape, check, thresholds)
-    differing = row_versions.differing if is_of_query else beliefs.differing
+    differing = versions.find_differences if is_of_query else bitemporal.find_differences
     differences = differing(rows, read_current_rows(spark, model, state, thresholds.pruning), shape, model.config)
     return build_finding(check, differences, thresholds.reports)
 
@@ -144,12 +148,12 @@ def _check_version_order(table: TableSession, state: TableState) -> Iterable[Fin
     model, thresholds = table.model, table.reader.thresholds
     rows = read_current_rows(table.spark(), model, state, thresholds.pruning)
     if model.config.has_history and rows is not None:
-        broken = row_versions.overlapping(rows, model.config)
+        broken = versions.find_overlaps(rows, model.config)
         yield build_finding(
             "versions of a row do not overlap, and the last one alone is current", broken, thresholds.reports
         )
         if model.config.valid_time:
-            broken = beliefs.overlapping(rows, model.config)
+            broken = bitemporal.find_overlaps(rows, model.config)
             yield build_finding("each version is recorded once at a time", broken, thresholds.reports)
 
 
@@ -198,9 +202,9 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
     query = QueryInputs(table.model, upstreams).run_query(spark, read)
     shape = build_shape(table.model, state, list_frame_columns(query))
     if table.model.config.has_history:
-        stored = row_versions.with_intervals(table.model.config, list_frame_columns(query), list_frame_columns(query))
-        return row_versions.rows_of_events(query, build_shape(table.model, state, stored), table.model)
-    net = events.net_events(table.model, truncations.spread_over_own_keys(table.model, query), shape)
+        stored = versions.add_intervals(table.model.config, list_frame_columns(query), list_frame_columns(query))
+        return event_versions.fold_to_versions(query, build_shape(table.model, state, stored), table.model)
+    net = net_events(choose_rules(table.model, shape), spread_over_own_keys(table.model, query))
     positions = [(i, column) for i, column in enumerate(shape.columns) if is_named(column.name, shape.given)]
     return net.where("not deleted").select(*[F.col(f"a{i}").alias(column_kept.name) for i, column_kept in positions])
 

@@ -27,6 +27,7 @@ from arctic_runtime.thresholds import PruningThresholds
 COMMIT_ORDER = "_last_updated_sequence_number"
 NO_OTHERS: Mapping[int, Names] = {}
 NULL = Sql("NULL")
+_ROWS = Sql("__arctic_rows")
 
 Hold = Callable[[DataFrame], DataFrame]
 """Marks rows that are read more than once, so that they are computed once."""
@@ -63,6 +64,14 @@ class Keys:
 def to_column(column_name: str) -> Expression:
     """A column by its plain name, whatever characters that has."""
     return F.col(quote_name(column_name))
+
+
+def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
+    """The rows of a relation that `query` makes of the name of others; it becomes one statement."""
+    text = fill_statement("SELECT * FROM {relation}", relation=query(_ROWS))
+    template = text.replace("{", "{{").replace("}", "}}").replace(_ROWS, "{rows}")
+    # PySpark drops its view of the rows in the end, and with it the cache of rows that are the very same.
+    return rows.sparkSession.sql(template, rows=rows.select("*"))
 
 
 def list_frame_columns(frame: DataFrame) -> tuple[Column, ...]:

@@ -16,14 +16,14 @@ _IS_SPREAD = "__arctic_truncates"
 
 
 def is_truncation(model: Model, events: DataFrame) -> Expression:
-    """Whether an event empties the table, and was not yet `spread` over its rows."""
+    """Whether an event empties the table, and was not yet spread over its rows."""
     predicate = model.config.truncate_when
     if predicate is None or _IS_SPREAD in events.columns:
         return F.lit(False)
     return F.coalesce(F.expr(predicate), F.lit(False))
 
 
-def counts(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
+def count_truncations(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
     """Aggregates of the profile: how many events empty the table, and the place of the newest of them."""
     if model.config.truncate_when is None:
         return []
@@ -37,7 +37,7 @@ def is_spread(events: DataFrame) -> Expression:
     return F.col(_IS_SPREAD) if _IS_SPREAD in events.columns else F.lit(False)
 
 
-def spread(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
+def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
     """Events with a delete of each of the `keys` in the place of each event that empties the table.
 
     `keys` has the columns of the primary key, perhaps more than once each.
@@ -46,11 +46,11 @@ def spread(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
         return events
     key = model.config.primary_key
     truncation = is_truncation(model, events)
-    rest = [to_column(of) for of in events.columns if not any(is_same_name(of, part) for part in key)]
+    rest = [to_column(own) for own in events.columns if not any(is_same_name(own, part) for part in key)]
     named = keys.select(*[to_column(part).alias(f"__arctic_t{i}") for i, part in enumerate(key)]).distinct()
     each = events.where(truncation).select(*rest).hint("broadcast").crossJoin(named)
     places = {part.lower(): f"__arctic_t{i}" for i, part in enumerate(key)}
-    deletes = each.select(*[F.col(places.get(of.lower(), quote_name(of))).alias(of) for of in events.columns])
+    deletes = each.select(*[F.col(places.get(own.lower(), quote_name(own))).alias(own) for own in events.columns])
     plain = events.where(~truncation).withColumn(_IS_SPREAD, F.lit(False))
     return plain.unionByName(deletes.withColumn(_IS_SPREAD, F.lit(True)))
 
@@ -60,10 +60,10 @@ def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
     if model.config.truncate_when is None:
         return events
     key = [to_column(part) for part in model.config.primary_key]
-    return spread(model, events, events.where(~is_truncation(model, events)).select(*key))
+    return spread_truncations(model, events, events.where(~is_truncation(model, events)).select(*key))
 
 
-def after(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
+def drop_truncated(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
     """Events, less those before the newest one that emptied the table in an earlier run."""
     if truncated is None or model.config.sequence_by is None:
         return events

@@ -12,14 +12,15 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
-from pyspark.sql.types import MapType, StructType
+from pyspark.sql.types import MapType
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import DataError
-from arctic_runtime.model.columns import ACTION, BEFORE, POSITION, SEQUENCE
+from arctic_runtime.model.columns import ACTION, BEFORE, POSITION, SEQUENCE, Column
 from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import Struct, read_type
 from arctic_runtime.model.version import Window
 from arctic_runtime.plan.increment import has_key_only_rows, has_looked_up_rows
 from arctic_runtime.spark.engine.statement import (
@@ -36,6 +37,7 @@ from arctic_runtime.spark.refresh.diff import build_struct
 from arctic_runtime.spark.tables.frames import (
     as_key,
     format_examples,
+    list_frame_columns,
     match_key,
     read_until,
     select_first_per_key,
@@ -48,7 +50,7 @@ from arctic_runtime.spark.tables.sameness import write_difference
 _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_first", "__arctic_existed", "__arctic_new"
 
 
-def retracts(model: Model, source: SourceState) -> bool:
+def is_retracting(model: Model, source: SourceState) -> bool:
     """Whether a model follows a source's rows, and the source tells their changes."""
     return bool(model.config.merge_columns) and source.kind == "changes"
 
@@ -63,21 +65,21 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
     return is_alone and all(state.format_version >= 3 for state in states)
 
 
-def event_rows(
+def read_event_rows(
     spark: SparkSession, model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool
 ) -> DataFrame:
     """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
     if not placed:
         return rows
-    if retracts(model, source):
-        return signed(spark, rows, source, window)
+    if is_retracting(model, source):
+        return sign_rows(spark, rows, source, window)
     shown = with_source_position(rows, source.keeps_all)
     # A query may put the rows of several sources together.
     signs = F.col(POSITION).withField(_SIGN, F.lit(1)) if model.config.merge_columns else F.col(POSITION)
     return shown.withColumn(POSITION, signs)
 
 
-def signed(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
+def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
 
     The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
@@ -86,28 +88,28 @@ def signed(spark: SparkSession, rows: DataFrame, source: SourceState, window: Wi
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
-        return _images(spark, placed, source, window)
+        return _list_images(spark, placed, source, window)
     assert source.key is not None
     key = [to_column(part) for part in source.key] or [F.lit(0)]
     order = [F.col(f"{POSITION}.commit"), F.col(SEQUENCE)]
     if not source.is_compacted:
         first = F.lag(F.lit(True)).over(Over.partitionBy(*key).orderBy(*order)).isNull()
         is_update = first & (F.col(ACTION) == UPDATE)
-        told = placed.withColumn(_FIRST, is_update)
-        return _images(spark, _as_inserts(told, F.col(_FIRST)).drop(_FIRST), source, window)
+        marked = placed.withColumn(_FIRST, is_update)
+        return _list_images(spark, _count_as_inserts(marked, F.col(_FIRST)).drop(_FIRST), source, window)
     is_settled = F.col(f"{POSITION}.commit") <= source.trimmed
-    settled = select_first_per_key(placed.where(is_settled), key, [of.desc() for of in order]).where(
+    settled = select_first_per_key(placed.where(is_settled), key, [part.desc() for part in order]).where(
         F.col(ACTION) != DELETE
     )
-    inserts = _as_inserts(settled, F.lit(True))
-    return _images(spark, inserts.unionByName(placed.where(~is_settled)), source, window)
+    inserts = _count_as_inserts(settled, F.lit(True))
+    return _list_images(spark, inserts.unionByName(placed.where(~is_settled)), source, window)
 
 
-def _as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
+def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
     """Change rows of which some count as inserts."""
-    told = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
+    action = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
     before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
-    return rows.withColumns({**told, **before})
+    return rows.withColumns({**action, **before})
 
 
 def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
@@ -130,7 +132,7 @@ def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, w
     return rows.withColumn(_EXISTED, existed).where(_NEW).drop(_NEW)
 
 
-def _images(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
+def _list_images(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
     was = (
         fill_statement("{before} IS NOT NULL", before=quote_name(BEFORE))
         if BEFORE in placed.columns
@@ -158,67 +160,77 @@ def _images(spark: SparkSession, placed: DataFrame, source: SourceState, window:
     taken = fill_statement("CASE WHEN {was} THEN -1 ELSE 0 END", **parts)
     # The deletion of a row that was not there takes nothing back, unless nothing tells that it was not.
     is_taken = fill_statement("{action} NOT IN ({insert}, {upsert}) AND ({was} OR {untold} = 1)", **parts)
-    images = (_image(placed, source, taken, is_taken, of_before=True), _image(placed, source, added, is_added))
+    before = _select_image(placed, source, taken, is_taken, of_before=True)
+    images = (before, _select_image(placed, source, added, is_added))
     both = placed.selectExpr(fill_statement("inline(array({images}))", images=join_parts(images)))
     return both.where(F.col(_THERE)).drop(_THERE)
 
 
-def _image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
+def _select_image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
     """A struct of a change row's columns as they are now, or were before."""
     assert source.key is not None
     kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields if field.name != _EXISTED}
     own = (*source.key, ACTION, "_ts", SEQUENCE, BEFORE)
-    fields = [(quote_name(of), of) for of in kinds if of != POSITION]
+    fields = [(quote_name(field), field) for field in kinds if field != POSITION]
     if of_before and BEFORE in kinds:
-        fields = [(now if is_named(of, own) else _before(of, kinds[of]), of) for now, of in fields]
+        fields = [(now if is_named(field, own) else _cast_before(field, kinds[field]), field) for now, field in fields]
     parts = ("commit", *(("sequence",) if source.keeps_all else ()), "row")
     place = [*((quote_name(POSITION, part), part) for part in parts), (sign, _SIGN)]
     return build_struct([*fields, (build_struct(place), POSITION), (is_there, _THERE)])
 
 
-def _before(of: str, kind: str) -> Sql:
-    return fill_statement("CAST({was} AS {kind})", was=quote_name(BEFORE, of), kind=type_name(kind))
+def _cast_before(field: str, kind: str) -> Sql:
+    return fill_statement("CAST({was} AS {kind})", was=quote_name(BEFORE, field), kind=type_name(kind))
 
 
-def sign(events: DataFrame) -> Expression:
-    """1 for events that add something, -1 for those that take it back."""
-    return F.col(POSITION)[_SIGN] if _has_sign(events) else F.lit(1)
+def read_sign(columns: Iterable[Column]) -> Sql:
+    """1 for events that add something and -1 for those that take it back, of events with these columns."""
+    position = next((column.type for column in columns if column.name == POSITION), None)
+    match None if position is None else read_type(position):
+        case Struct(fields) if any(field == _SIGN for field, _ in fields):
+            return quote_name(POSITION, _SIGN)
+    return Sql("1")
 
 
-def counts(events: DataFrame) -> list[Expression]:
-    """Aggregates of the profile: how many events take something back, and of how many it is not known what."""
-    if not _has_sign(events):
-        return []
-    return [F.count_if(sign(events) < 0).alias("retracted"), F.count_if(sign(events) == 0).alias("untold")]
+def count_retractions(events: DataFrame) -> list[Expression]:
+    """Aggregates of the profile: events that take something back, and those of which it is unknown what they do."""
+    sign = _sign(events)
+    return [F.count_if(sign < 0).alias("retracted"), F.count_if(sign == 0).alias("unknown_before")]
 
 
-def _has_sign(events: DataFrame) -> bool:
-    kind = events.schema[POSITION].dataType if POSITION in events.columns else None
-    return isinstance(kind, StructType) and _SIGN in kind.fieldNames()
+def _sign(events: DataFrame) -> Expression:
+    return F.expr(read_sign(list_frame_columns(events)))
 
 
-def check(model: Model, events: DataFrame, retracted: int, untold: int, is_delete: Expression) -> None:
-    """Raises DataError where functions can't follow what the source updated or deleted.
+def check_retractions(
+    model: Model, events: DataFrame, retracted: int, unknown_before: int, is_delete: Expression
+) -> None:
+    """Raises DataError if functions can't follow what the source updated or deleted.
 
-    `retracted` and `untold` are how many of the events take something back, or do not tell what they should.
+    `retracted` events take something back; of `unknown_before` events the earlier row is unknown.
     """
-    if untold:
-        _raise_untold(model, events)
-    strict = [(of, function) for of, function in model.config.merge_columns.items() if function not in _FOLLOWS_ALL]
+    if unknown_before:
+        _raise_unknown_before(model, events)
+    strict = [
+        (merged, function) for merged, function in model.config.merge_columns.items() if function not in _FOLLOWS_ALL
+    ]
     if not retracted or not strict:
         return
     key = [to_column(part) for part in model.config.primary_key]
     place = [F.col(f"{POSITION}.{part}").alias(f"__arctic_{part}") for part in ("commit", "row")]
-    stuck = [alias_as(_stuck(events, of, function), f"__arctic_stuck{i}") for i, (of, function) in enumerate(strict)]
-    alive = events.where(~is_delete).withColumn("__arctic_sign", sign(events))
-    found = alive.groupBy(*key, *place).agg(F.min("__arctic_sign").alias("__arctic_least"), *map(F.expr, stuck))
-    for i, (of, function) in enumerate(strict):
-        bad = found.where((F.col("__arctic_least") < 0) & F.col(f"__arctic_stuck{i}"))
+    stuck = [
+        alias_as(_find_stuck(events, merged, function), f"__arctic_stuck{i}")
+        for i, (merged, function) in enumerate(strict)
+    ]
+    alive = events.where(~is_delete).withColumn("__arctic_sign", _sign(events))
+    changes = alive.groupBy(*key, *place).agg(F.min("__arctic_sign").alias("__arctic_least"), *map(F.expr, stuck))
+    for i, (merged, function) in enumerate(strict):
+        bad = changes.where((F.col("__arctic_least") < 0) & F.col(f"__arctic_stuck{i}"))
         rows = bad.select(*key).distinct().limit(3).collect()
         if rows:
             raise DataError(
-                f"{model.table}: the source updated or deleted rows, and `merge_columns: {of}: {function}` can't take "
-                f"back what they said before; nothing was written.\n{format_examples(rows)}"
+                f"{model.table}: the source updated or deleted rows, and `merge_columns: {merged}: {function}` "
+                f"can't take back what they said before; nothing was written.\n{format_examples(rows)}"
                 "  expected: inserts, or updates that the function can follow: `max` needs a value that is not lower, "
                 "`min` one that is not higher, `union` all elements from before, `first` the same value\n"
                 "  what to do: compute the column in a model with `input: state`, let `delete_when` delete the row, or "
@@ -237,10 +249,10 @@ _STUCK: Mapping[str, LiteralString] = {
 """Function → whether the new image of a change row does not cover the old one."""
 
 
-def _stuck(events: DataFrame, of: str, function: str) -> Sql:
-    kind = events.select(to_column(of)).schema[0].dataType
-    old = fill_statement("CASE WHEN __arctic_sign < 0 THEN {of} END", of=quote_name(of))
-    new = fill_statement("CASE WHEN __arctic_sign > 0 THEN {of} END", of=quote_name(of))
+def _find_stuck(events: DataFrame, merged: str, function: str) -> Sql:
+    kind = events.select(to_column(merged)).schema[0].dataType
+    old = fill_statement("CASE WHEN __arctic_sign < 0 THEN {own} END", own=quote_name(merged))
+    new = fill_statement("CASE WHEN __arctic_sign > 0 THEN {own} END", own=quote_name(merged))
     if function == "first":
         ends = [fill_statement("first({end}, true)", end=end) for end in (old, new)]
         return write_difference([(ends[0], ends[1], type_of(kind))])
@@ -248,9 +260,9 @@ def _stuck(events: DataFrame, of: str, function: str) -> Sql:
     return fill_statement(template, old=old, new=new)
 
 
-def _raise_untold(model: Model, events: DataFrame) -> None:
+def _raise_unknown_before(model: Model, events: DataFrame) -> None:
     key = [to_column(part) for part in model.config.primary_key]
-    rows = events.where(sign(events) == 0).select(*key).limit(3).collect()
+    rows = events.where(_sign(events) == 0).select(*key).limit(3).collect()
     raise DataError(
         f"{model.table}: the source does not tell what rows were before they changed, so `merge_columns` can't take "
         f"back what they said; nothing was written.\n{format_examples(rows)}"

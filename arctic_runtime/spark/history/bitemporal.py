@@ -28,20 +28,20 @@ from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, quote_text
+from arctic_runtime.spark.history.versions import build_differ, choose_value, set_columns
 from arctic_runtime.spark.refresh.diff import diff_states, emit_image_changes, pair_images_by_key
-from arctic_runtime.spark.refresh.row_versions import differ_in, either, replaced
 from arctic_runtime.spark.tables.frames import format_examples, hide_constant, to_column
 
 _CLOSE, _OPEN = "close", "open"
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
-def said_now(rows: DataFrame) -> DataFrame:
+def select_recorded(rows: DataFrame) -> DataFrame:
     """The versions that the table says now."""
     return rows.where(to_column(RECORDED_TO).isNull())
 
 
-def time_of_run(now: datetime.datetime, last: Commit | None) -> datetime.datetime:
+def find_record_time(now: datetime.datetime, last: Commit | None) -> datetime.datetime:
     """The time from which a run records: now, or just after the last commit if the clock was put back."""
     if last is None:
         return now
@@ -60,7 +60,7 @@ def check_valid_times(model: Model, events: DataFrame) -> None:
         )
 
 
-def recorded(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
+def record_versions(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
     """Change rows that record versions from a time on.
 
     `images` has versions as they are now beside those that the table says, which begin at the same valid time.
@@ -68,50 +68,52 @@ def recorded(images: DataFrame, shape: Shape, config: ModelConfig, time: datetim
     places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
     told = [i for i, of in enumerate(shape.columns) if not is_named(of.name, (*config.primary_key, RECORDED_TO))]
     compared = [i for i in told if i != places[IS_CURRENT]]
-    moves = images.withColumn("move", F.explode(F.expr(_moves(shape, compared))))
+    moves = images.withColumn("move", F.explode(F.expr(_choose_moves(shape, compared))))
     is_close = fill_statement("move = {close}", close=quote_text(_CLOSE))
     micros = quote_number(round(time.timestamp() * 1_000_000))
     at = hide_constant(fill_statement("timestamp_micros({micros})", micros=micros), quote_name("move"))
     values = {
-        **{f"a{i}": either(is_close, quote_name(f"b{i}"), quote_name(f"a{i}")) for i in range(len(shape.columns))},
-        f"a{places[RECORDED_FROM]}": either(is_close, quote_name(f"b{places[RECORDED_FROM]}"), at),
-        f"a{places[RECORDED_TO]}": either(is_close, at, Sql("NULL")),
+        **{
+            f"a{i}": choose_value(is_close, quote_name(f"b{i}"), quote_name(f"a{i}")) for i in range(len(shape.columns))
+        },
+        f"a{places[RECORDED_FROM]}": choose_value(is_close, quote_name(f"b{places[RECORDED_FROM]}"), at),
+        f"a{places[RECORDED_TO]}": choose_value(is_close, at, Sql("NULL")),
         f"a{places[IS_CURRENT]}": fill_statement(
             "NOT ({close}) AND {end} IS NULL", close=is_close, end=quote_name(f"a{places[VALID_TO]}")
         ),
         "has_after": Sql("true"),
         "has_before": is_close,
-        "flaw": either(is_close, Sql("NULL"), quote_name("flaw")),
+        "flaw": choose_value(is_close, Sql("NULL"), quote_name("flaw")),
     }
-    return emit_image_changes(replaced(moves, values), shape)
+    return emit_image_changes(set_columns(moves, values), shape)
 
 
-def _moves(shape: Shape, compared: list[int]) -> Sql:
+def _choose_moves(shape: Shape, compared: list[int]) -> Sql:
     return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR (has_after AND NOT has_before) THEN array({open}) "
         "WHEN has_before AND NOT has_after THEN array({close}) "
         "WHEN has_after AND {differs} THEN array({close}, {open}) END",
         open=quote_text(_OPEN),
         close=quote_text(_CLOSE),
-        differs=differ_in(shape, compared, lambda i: quote_name(f"a{i}"), lambda i: quote_name(f"b{i}")),
+        differs=build_differ(shape, compared, lambda i: quote_name(f"a{i}"), lambda i: quote_name(f"b{i}")),
     )
 
 
-def refreshed(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
+def pair_versions(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
     """Images of all versions that follow from all events, beside those that the table says."""
     by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
-    return pair_images_by_key(versions, None if old is None else said_now(old), by_valid_time, keyed=True)
+    return pair_images_by_key(versions, None if old is None else select_recorded(old), by_valid_time, keyed=True)
 
 
-def differing(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
+def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
     """What would have to change for what the table says now to be these versions."""
     kept = tuple(of for of in shape.columns if not is_named(of.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
-    found = diff_states(versions, None if table is None else said_now(table), plain)
+    found = diff_states(versions, None if table is None else select_recorded(table), plain)
     return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 
 
-def overlapping(rows: DataFrame, config: ModelConfig) -> DataFrame:
+def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
     """Versions of one valid time that are recorded at once, or to a time before they are recorded from."""
     later = Over.partitionBy(*map(to_column, (*config.entity_key, VALID_FROM))).orderBy(to_column(RECORDED_FROM))
     start, end, following = (

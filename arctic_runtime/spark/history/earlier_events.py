@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.spark.refresh.row_versions import place_type
+from arctic_runtime.spark.history.versions import find_place_type
 from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.frames import Keys, as_key, combine_all, match_key, to_column
 
@@ -29,7 +29,7 @@ def needs_all_events(config: ModelConfig) -> bool:
     return bool(config.track) or not config.keep_deleted
 
 
-def asks_for_earlier(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
+def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
     """Whether an event asks for earlier events of its key."""
     if last is None or last.high_watermark is None:
         return F.lit(False)
@@ -45,7 +45,7 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
         return F.lit(False)
     if last.newest_valid_time is None:
         return F.lit(True)
-    return to_column(config.valid_time) < marks.read_latest(last.newest_valid_time, place_type(shape))
+    return to_column(config.valid_time) < marks.read_latest(last.newest_valid_time, find_place_type(shape))
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
@@ -53,7 +53,7 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
     config = model.config
     if not config.has_history:
         return []
-    is_asking, sequence = asks_for_earlier(model, shape, last), _sequence(model).cast(shape.sequence_type)
+    is_asking, sequence = needs_earlier_events(model, shape, last), _sequence(model).cast(shape.sequence_type)
     oldest = F.min(F.when(is_asking, sequence))
     found = [
         F.count_if(is_asking).alias("asking"),
@@ -61,7 +61,7 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
     ]
     if config.valid_time is None:
         return found
-    kind = place_type(shape)
+    kind = find_place_type(shape)
     time = to_column(config.valid_time).cast(kind)
     return [
         *found,
@@ -88,7 +88,7 @@ def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
 def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
     """The keys of the events that ask for earlier ones."""
     key = [to_column(part) for part in model.config.entity_key]
-    return events.where(asks_for_earlier(model, shape, last)).select(*key).distinct()
+    return events.where(needs_earlier_events(model, shape, last)).select(*key).distinct()
 
 
 def select_overtaken_keys(
@@ -112,7 +112,7 @@ def select_later(
     is_later = _sequence(model) > marks.read_earliest(oldest, shape.sequence_type)
     if oldest_time is not None and model.config.delete_when is not None:
         assert model.config.valid_time is not None
-        is_later |= to_column(model.config.valid_time) > marks.read_earliest(oldest_time, place_type(shape))
+        is_later |= to_column(model.config.valid_time) > marks.read_earliest(oldest_time, find_place_type(shape))
     return keys.select_rows(earlier, model.config.entity_key).where(is_later)
 
 

@@ -1,0 +1,58 @@
+"""Events of rows that were declared: those up to the place of the declaration count no more."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.columns import find_column
+from arctic_runtime.model.declared import Declared, Part, describe_part
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import combine_all, format_examples, to_column
+
+
+def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
+    """Events, less those of rows that were declared as of their place or a later one.
+
+    Raises ConfigError if it is unknown whether an event is later than a declaration.
+    """
+    if not declared.places or model.config.sequence_by is None:
+        return events
+    for part, place in declared.places.items():
+        _check_declaration(model, events, shape, part, place)
+        is_known = _is_until(model, marks.read_latest(place, shape.sequence_type)) & is_in_part(part, shape)
+        events = events.where(~F.coalesce(is_known, F.lit(False)))
+    return events
+
+
+def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part, place: str) -> None:
+    kind = shape.sequence_type
+    if marks.is_exact(place, kind):
+        return
+    maybe = _is_until(model, marks.read_latest(place, kind)) & ~_is_until(model, marks.read_earliest(place, kind))
+    rows = events.where(is_in_part(part, shape) & maybe).limit(3).collect()
+    if rows:
+        raise ConfigError(
+            f"{model.table}: {describe_part(part)} were declared as of {place} without a time zone, by an earlier "
+            "version of dbt-arctic, so these events may be older or newer; nothing was written.\n"
+            f"{format_examples(rows)}"
+            "  what to do: declare the rows again as of a position with a time zone, such as "
+            f"`--as-of '{place}+01:00'`, or run with --full-refresh"
+        )
+
+
+def _is_until(model: Model, place: Expression) -> Expression:
+    assert model.config.sequence_by is not None
+    return to_column(model.config.sequence_by) <= place
+
+
+def is_in_part(part: Part, shape: Shape) -> Expression:
+    """Whether a row belongs to a partition."""
+    values = [(find_column(shape.columns, own), value) for own, value in part]
+    return combine_all(
+        [to_column(own.name) == marks.read_exact(value, own.type) for own, value in values if own is not None]
+    )

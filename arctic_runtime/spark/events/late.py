@@ -1,0 +1,99 @@
+"""Late events: those that are older than the newest event of their key that an earlier run read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import Keys, as_key, match_key, to_column
+
+LateEvents = Literal["lose", "recompute", "recompute_by_flow", "fold"]
+"""Effect of events that arrive late: they lose against newer ones; all events of their key are folded once more, where
+they are late in the table's order (`recompute`) or in the order of a flow; or they are folded as any others."""
+
+_NEWEST = "__arctic_seen"
+
+
+def select_maybe_late_keys(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
+    """The keys of the events before the newest one of all earlier runs."""
+    is_late = _sequence(model) < marks.read_latest(high_watermark, shape.sequence_type)
+    return events.where(is_late).select(*[to_column(part) for part in model.config.entity_key]).distinct()
+
+
+def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str, shape: Shape) -> DataFrame:
+    """The newest place of each key of which something after the oldest late event was read.
+
+    Both conditions reach the files: those with older events or other keys alone are not opened.
+    """
+    later = seen.where(F.col(SEQUENCE) > marks.read_latest(oldest_late, shape.sequence_type))
+    rows = keys.select_rows(later, model.config.primary_key)
+    return rows.groupBy(*as_key(model.config.primary_key)).agg(F.max(SEQUENCE).alias(_NEWEST))
+
+
+def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
+    """Events, less those before the newest place of their key."""
+    key = model.config.primary_key
+    matched = events.join(newest, match_key(events, key), "left")
+    kept = matched.where(F.col(_NEWEST).isNull() | (_sequence(model) >= F.col(_NEWEST)))
+    return kept.select(*[to_column(own) for own in events.columns])
+
+
+def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
+    """The keys that have an event before the newest place of them, each once."""
+    key = model.config.primary_key
+    matched = events.join(newest, match_key(events, key))
+    is_late = _sequence(model) < F.col(_NEWEST)
+    return matched.where(is_late).select(*[to_column(part) for part in key]).distinct()
+
+
+def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
+    """The events of other keys."""
+    key = model.config.primary_key
+    return events.join(keys.select(*as_key(key)), match_key(events, key), "left_anti")
+
+
+def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
+    """Raises DataError if the rows of late keys do not follow from the events that can still be read."""
+    declared = last.declared or Declared()
+    trimmed = [source for source, state in upstreams.states.items() if state and state.has_lost_rows]
+    reasons = {
+        "it was restored": last.restored is not None,
+        f"rows were declared: {declared.describe_declarations()}": bool(declared.places),
+        f"{', '.join(trimmed)} no longer keeps all its rows": bool(trimmed),
+    }
+    broken = [reason for reason, is_so in reasons.items() if is_so]
+    if broken:
+        raise DataError(
+            f"{model.table}: late events can't be applied: with {_describe_rules(model)} "
+            "a row depends on all events of its key; nothing was written.\n"
+            "  expected: the upstreams still have all events of these keys, and no other run wrote these rows\n"
+            f"  found: {'; '.join(broken)}\n"
+            "  what to do: filter late events out in the query, or run with --full-refresh to rebuild the table from "
+            "the events that the upstreams still have"
+        )
+
+
+def _describe_rules(model: Model) -> str:
+    config = model.config
+    keys = {
+        "`columns_to_update`": config.columns_to_update,
+        "`unavailable_value`": config.unavailable_value,
+        "`merge_columns`": config.merge_columns,
+    }
+    return next((key for key, value in keys.items() if value), f"`on_match: {config.on_match}`")
+
+
+def _sequence(model: Model) -> Expression:
+    assert model.config.sequence_by is not None
+    return to_column(model.config.sequence_by)

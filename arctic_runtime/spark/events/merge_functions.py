@@ -1,0 +1,157 @@
+"""Rows merged column by column: what the events of a key leave behind, and how that meets the row that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import LiteralString
+
+from arctic_runtime.model.merge_columns import FUNCTIONS, get_function
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    replace_columns,
+    select_from,
+    type_name,
+)
+from arctic_runtime.spark.events import partial_columns
+from arctic_runtime.spark.events.late import LateEvents
+from arctic_runtime.spark.events.order import EventOrder, find_orders
+from arctic_runtime.spark.refresh.diff import brought_flag, key_names
+
+_GIVES = Sql("(NOT deleted AND sign > 0)")
+"""Whether an event says what the row is now; retractions and deletes do not."""
+
+_HAS_GIVEN = "gives"
+"""Column of net events: whether any of them says what the row is now."""
+
+_FOLDED: Mapping[str, LiteralString] = {
+    "last": "max_by(struct({a} AS value), CASE WHEN {gives} AND {has} THEN `order` END).value",
+    "last_non_null": "max_by({a}, CASE WHEN {gives} AND {a} IS NOT NULL THEN `order` END)",
+    "first": "min_by(struct({a} AS value), CASE WHEN {gives} THEN `order` END).value",
+    "sum": "sum(CASE WHEN NOT deleted THEN {a} * sign END)",
+    "max": "max(CASE WHEN {gives} THEN {a} END)",
+    "min": "min(CASE WHEN {gives} THEN {a} END)",
+    "union": (
+        "CASE WHEN count(CASE WHEN {gives} THEN {a} END) > 0 "
+        "THEN array_sort(array_distinct(flatten(collect_list(CASE WHEN {gives} THEN {a} END)))) END"
+    ),
+}
+"""Function → the value that the events of a key give, those after its last delete."""
+
+_BLENDED: Mapping[str, LiteralString] = {
+    "last": "CASE WHEN {is_brought} THEN {a} ELSE {b} END",
+    "last_non_null": "coalesce({a}, {b})",
+    "first": "{b}",
+    "sum": "coalesce({a} + {b}, {a}, {b})",
+    "max": "greatest({a}, {b})",
+    "min": "least({a}, {b})",
+    "union": "coalesce(array_sort(array_union({a}, {b})), {a}, {b})",
+}
+"""Function → the value of a row that is there, from what its events give (a) and what it has (b)."""
+
+
+@dataclass(frozen=True)
+class MergeFunctions:
+    """Rules by which each column outside the key follows the events of the key by a function.
+
+    `partial` are the positions of the columns that events may lack, `required` those of them that a row without a
+    stored one must get from its events.
+    """
+
+    model: Model
+    shape: Shape
+    partial: Sequence[int] = ()
+    required: Sequence[int] = ()
+    late_events: LateEvents = "recompute"
+    reads_stored_rows: bool = True
+
+    @staticmethod
+    def applies_to(_: ModelConfig) -> bool:
+        return True
+
+    @property
+    def orders(self) -> tuple[EventOrder, ...]:
+        return find_orders(self.model)
+
+    @property
+    def extra_columns(self) -> list[Sql]:
+        return []
+
+    def fold(self, events: Sql, order: list[Sql]) -> Sql:
+        """The events after the last delete of each key as one row, every column by its function."""
+        del order
+        columns = [
+            *[quote_name(f"a{i}") for i, column in enumerate(self.shape.columns) if self.shape.is_key(column.name)],
+            *[alias_as(value, f"a{i}") for i, value in self.fold_columns().items()],
+            *self.fold_flags(),
+            fold_gives(),
+            *[Sql("bool_and(deleted) AS deleted"), Sql("bool_or(deleted) AS reset")],
+            *[Sql("max_by(ts, `order`) AS ts"), Sql("max_by(seq, `order`) AS seq")],
+        ]
+        return select_from(select_since_delete(events, self.shape), columns, by=key_names(self.shape))
+
+    def blend(self, joined: Sql) -> Sql:
+        """Net events, with the part in them of rows that are there and were not deleted meanwhile."""
+        return replace_columns(joined, {f"a{i}": value for i, value in self.blend_columns().items()})
+
+    def fold_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
+        """Aggregates of columns by their positions; only of those with some functions."""
+        return {
+            i: self._fill(_FOLDED[function], i, gives=_GIVES, has=partial_columns.has_column(i, self.partial))
+            for i, function in self._functions().items()
+            if function in functions
+        }
+
+    def fold_flags(self) -> list[Sql]:
+        """Aggregates that say whether any event brings each of the columns that events may lack."""
+        return partial_columns.fold_flags(self.partial, _GIVES)
+
+    def blend_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
+        """Values of columns beside a stored row, if there is one, by position; only of those with some functions."""
+        case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
+        return {
+            i: fill_statement(case, blended=self._blend_column(i, function), a=quote_name(f"a{i}"))
+            for i, function in self._functions().items()
+            if function in functions
+        }
+
+    def _blend_column(self, position: int, function: str) -> Sql:
+        return self._fill(_BLENDED[function], position, is_brought=self._is_brought(position))
+
+    def _is_brought(self, position: int) -> Sql:
+        return quote_name(brought_flag(position) if position in self.partial else _HAS_GIVEN)
+
+    def _functions(self) -> dict[int, str]:
+        """Function of each column outside the key, by its position."""
+        config = self.model.config
+        return {
+            i: get_function(config.merge_columns, config.on_match, column.name)
+            for i, column in enumerate(self.shape.columns)
+            if not self.shape.is_key(column.name)
+        }
+
+    def _fill(self, template: LiteralString, position: int, **parts: Sql) -> Sql:
+        value = fill_statement(template, a=quote_name(f"a{position}"), b=quote_name(f"b{position}"), **parts)
+        return fill_statement("CAST({value} AS {kind})", value=value, kind=type_name(self.shape.columns[position].type))
+
+
+def fold_gives() -> Sql:
+    """Aggregate of marked events: whether any of them says what the row is now."""
+    return alias_as(fill_statement("bool_or({gives})", gives=_GIVES), _HAS_GIVEN)
+
+
+def select_since_delete(events: Sql, shape: Shape) -> Sql:
+    """Query for the events of each key from its last delete on."""
+    last_delete = fill_statement(
+        "max(CASE WHEN deleted THEN `order` END) OVER (PARTITION BY {key}) AS last_delete",
+        key=join_parts(key_names(shape)),
+    )
+    is_since = Sql("last_delete IS NULL OR `order` >= last_delete")
+    return select_from(select_from(events, [Sql("*"), last_delete]), [Sql("*")], where=is_since)

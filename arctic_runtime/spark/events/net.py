@@ -1,0 +1,69 @@
+"""Change events of a window folded to net events, one for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, is_same_name
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, select_from
+from arctic_runtime.spark.events import partial_columns, retract, truncate
+from arctic_runtime.spark.events.order import list_order_parts
+from arctic_runtime.spark.events.rules import EventRules
+from arctic_runtime.spark.refresh.diff import build_images, build_struct, find_contract_violation
+from arctic_runtime.spark.tables.frames import cast_as, list_frame_columns, query_rows
+
+_IS_DELETE = f"{OWN_PREFIX}is_delete"
+
+
+def net_events(rules: EventRules, events: DataFrame) -> DataFrame:
+    """Net events as `EventRules` describes them, with the `flaw` of rows that a contract forbids."""
+    known = events.withColumn(_IS_DELETE, is_delete(rules.model, events))
+    columns = list_frame_columns(known)
+    return query_rows(known, lambda source: fold_events(rules, mark_events(rules, source, columns), columns))
+
+
+def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sql:
+    """Query for net events of marked ones; `columns` are those of the events that were marked."""
+    folded = rules.fold(marked, list_order_parts(columns))
+    flaw = fill_statement("CASE WHEN NOT deleted THEN {flaw} END AS flaw", flaw=find_contract_violation(rules.shape))
+    return select_from(folded, [Sql("*"), flaw])
+
+
+def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sql:
+    """Query for marked events as `EventRules` describes them, of events with these columns."""
+    model, shape = rules.model, rules.shape
+    flagged = partial_columns.add_flags(model, shape, rules.partial, events, columns)
+    names = [column.name for column in columns]
+    stamp = quote_name(TIMESTAMP) if any(is_same_name(column, TIMESTAMP) for column in names) else Sql("NULL")
+    sequence = quote_name(model.config.sequence_by) if model.config.sequence_by else Sql("0")
+    order = [(sequence, "sequence"), *((quote_name(POSITION), POSITION) for _ in range(POSITION in names))]
+    return select_from(
+        flagged,
+        [
+            *build_images("a", shape, names),
+            alias_as(quote_name(_IS_DELETE), "deleted"),
+            cast_as(stamp, "timestamp", "ts"),
+            cast_as(sequence, shape.sequence_type, "seq"),
+            alias_as(retract.read_sign(columns), "sign"),
+            alias_as(build_struct(order), "order"),
+            *rules.extra_columns,
+            *[quote_name(partial_columns.has_flag(i)) for i in rules.partial],
+        ],
+    )
+
+
+def blend_rows(rules: EventRules, joined: DataFrame) -> DataFrame:
+    """New rows of net events beside stored rows."""
+    return query_rows(joined, rules.blend) if rules.reads_stored_rows else joined
+
+
+def is_delete(model: Model, events: DataFrame) -> Expression:
+    """Whether an event deletes its row."""
+    predicate = model.config.delete_when
+    deletes = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
+    return truncate.is_spread(events) | deletes

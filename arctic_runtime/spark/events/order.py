@@ -1,0 +1,87 @@
+"""The order of events: what they are ordered by, and whether that decides between any two of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ConfigError, DataError
+from arctic_runtime.model.columns import POSITION, Column
+from arctic_runtime.model.shape import is_named
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.types import Struct, Type, read_type
+from arctic_runtime.spark.engine.statement import Sql, quote_name
+from arctic_runtime.spark.tables.frames import format_examples, to_column
+from arctic_runtime.spark.tables.sameness import identify_row
+
+
+@dataclass(frozen=True)
+class EventOrder:
+    """An order of the events of a key by a column; of a flow if it is the order of some `columns` alone."""
+
+    sequence: str
+    columns: tuple[str, ...] | None = None
+
+
+def find_orders(model: Model) -> tuple[EventOrder, ...]:
+    """The order by `sequence_by`, if events are ordered by one column."""
+    return (EventOrder(model.config.sequence_by),) if model.config.sequence_by is not None else ()
+
+
+def list_order_parts(columns: Sequence[Column]) -> list[Sql]:
+    """The innermost fields of the column `order` of marked events, which come from events with these columns."""
+    position = next((event_column.type for event_column in columns if event_column.name == POSITION), None)
+    parts = [] if position is None else list(_list_leaves(read_type(position)))
+    return [quote_name("order", "sequence"), *(quote_name("order", POSITION, *leaf) for leaf in parts)]
+
+
+def _list_leaves(position: Type) -> Iterator[tuple[str, ...]]:
+    match position:
+        case Struct(fields):
+            for field, field_type in fields:
+                yield from ((field, *leaf) for leaf in _list_leaves(field_type))
+        case _:
+            yield ()
+
+
+def check_order(model: Model, orders: Sequence[EventOrder], events: DataFrame) -> None:
+    """Raises DataError if two events of a key differ and stand at one place in the order.
+
+    Events with a position have no ties. Raises ConfigError if nothing orders the events.
+    """
+    if POSITION in events.columns:
+        return
+    if not orders:
+        raise ConfigError(
+            f"{model.table}: the order of events is unknown.\n"
+            "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
+            "  what to do: set `sequence_by` to the column that orders the events"
+        )
+    for order in orders:
+        rows = _find_ties(model, order, events).limit(3).collect()
+        if rows:
+            raise DataError(
+                f"{model.table}: events of one key differ but have the same {_describe(order)}, and the query does not "
+                f"preserve their position; nothing was written.\n{format_examples(rows)}  what to do: {_advice(order)}"
+            )
+
+
+def _find_ties(model: Model, order: EventOrder, events: DataFrame) -> DataFrame:
+    own = [to_column(event) for event in events.columns if order.columns is None or is_named(event, order.columns)]
+    place = [*(to_column(part) for part in model.config.entity_key), to_column(order.sequence)]
+    image = F.expr(identify_row(events.select(*own)))
+    placed = events.where(to_column(order.sequence).isNotNull())
+    return placed.groupBy(*place).agg(F.count_distinct(image).alias("different")).where("different > 1")
+
+
+def _describe(order: EventOrder) -> str:
+    return f"`sequence_by` value ({order.sequence})" if order.columns is None else f"`{order.sequence}`"
+
+
+def _advice(order: EventOrder) -> str:
+    if order.columns is None:
+        return "set `sequence_by` to a column without ties, or write a plain select from one changes(…)"
+    return "order by a column without ties, or write each part of the query as a plain select from one changes(…)"

@@ -1,0 +1,98 @@
+"""Counts of the events of a window, and of their flaws: one pass over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.events import flows, partial_columns, retract, truncate
+from arctic_runtime.spark.history import earlier_events
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import combine_any, format_examples, to_column
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Counts of the events of a window. `high_watermark` and `oldest_late` are texts as `marks` writes
+    them, and so are `truncated`, the place of the newest of the `truncations`, the events that empty the table, and
+    what `earlier_events` counts of tables with history.
+
+    `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
+    all. `retracted` are events that take back an earlier row of the source, and `unknown_before` changes of the source
+    whose earlier row is unknown. `unknown_columns` are events that name columns which the query does not have.
+    """
+
+    events: int
+    null_keys: int
+    null_sequences: int
+    late: int
+    oldest: str | None
+    oldest_late: str | None
+    high_watermark: str | None
+    truncations: int = 0
+    truncated: str | None = None
+    retracted: int = 0
+    unknown_before: int = 0
+    unknown_columns: int = 0
+    asking: int = 0
+    oldest_asking: str | None = None
+    oldest_asking_time: str | None = None
+    newest_valid_time: str | None = None
+
+
+def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
+    """Counts events and their flaws in one job; whether one is late follows from the `last` run."""
+    config, seq_type = model.config, shape.sequence_type
+    high_watermark = last.high_watermark if last else None
+    sequence = to_column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
+    mark = F.lit(None).cast(seq_type) if high_watermark is None else marks.read_latest(high_watermark, seq_type)
+    row = events.agg(
+        F.count(F.lit(1)).alias("events"),
+        F.count_if(_lacks_key(model, events)).alias("null_keys"),
+        F.count_if(flows.lacks_flow(model) if config.sequence_groups else sequence.isNull()).alias("null_sequences"),
+        F.count_if(sequence < mark).alias("late"),
+        marks.write_sequence_text(F.min(sequence), seq_type).alias("oldest"),
+        marks.write_sequence_text(F.min(F.when(sequence < mark, sequence)), seq_type).alias("oldest_late"),
+        marks.write_sequence_text(F.greatest(F.max(sequence), mark), seq_type).alias("high_watermark"),
+        *truncate.count_truncations(model, events, sequence, seq_type),
+        *retract.count_retractions(events),
+        *partial_columns.count_unknown(model, events),
+        *earlier_events.count_asking(model, shape, last),
+    ).collect()[0]
+    return Profile(**row.asDict())
+
+
+def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
+    """Raises DataError, with example rows, if events have no key or no place in the order."""
+    if profile.null_keys:
+        rows = events.where(_lacks_key(model, events)).limit(3).collect()
+        raise DataError(
+            f"{model.table}: {profile.null_keys} of {profile.events} events have a null in the primary key "
+            f"({', '.join(model.config.entity_key)}); nothing was written.\n{format_examples(rows)}"
+            "  what to do: filter them out in the query, or repair them at their source"
+        )
+    if profile.unknown_columns:
+        partial_columns.raise_unknown(model, events, profile.unknown_columns)
+    if profile.null_sequences and model.config.sequence_groups:
+        flows.raise_without_flow(model, events, profile.null_sequences)
+    if profile.null_sequences:
+        assert model.config.sequence_by is not None
+        rows = events.where(to_column(model.config.sequence_by).isNull()).limit(3).collect()
+        raise DataError(
+            f"{model.table}: {profile.null_sequences} of {profile.events} events have a null in `sequence_by` "
+            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n{format_examples(rows)}"
+            "  what to do: filter them out in the query, or order by a column that is never null"
+        )
+
+
+def _lacks_key(model: Model, events: DataFrame) -> Expression:
+    """Whether an event of a row has no key; one that empties the table needs none."""
+    is_null = combine_any([to_column(part).isNull() for part in model.config.entity_key])
+    return is_null & ~truncate.is_truncation(model, events)

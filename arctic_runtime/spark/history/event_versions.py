@@ -1,0 +1,275 @@
+"""Versions of rows that follow from change events, and from the stored versions around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import OWN_PREFIX, POSITION, RECORDED_FROM, RECORDED_TO, VALID_TO
+from arctic_runtime.model.shape import Shape, is_named
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.types import format_struct_type
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    replace_columns,
+    select_from,
+)
+from arctic_runtime.spark.history.versions import (
+    Positions,
+    build_differ,
+    choose_value,
+    find_place_type,
+)
+from arctic_runtime.spark.refresh.diff import build_images, build_struct, find_contract_violation
+from arctic_runtime.spark.tables import marks
+from arctic_runtime.spark.tables.frames import cast_as, query_rows, to_column
+
+_IS_DELETE = f"{OWN_PREFIX}is_delete"
+
+
+def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | None]) -> None:
+    """Raises DataError if a full refresh would lose versions, because upstreams lost events."""
+    sources = ", ".join(name for name, state in upstreams.items() if state and state.has_lost_rows)
+    if sources:
+        raise DataError(
+            f"{model.table}: a full refresh would lose versions: it keeps those alone that follow from the events that "
+            f"the upstreams still have; nothing was written.\n  found: {sources} no longer has all events\n"
+            "  expected: upstreams that keep all their events\n"
+            f"  what to do: run without --full-refresh, or delete the history with `arctic reset {model.table.name} "
+            "--yes` and run again"
+        )
+
+
+def find_oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
+    """The place from which on versions may change, if events begin at `oldest`; None if all may.
+
+    A deletion may delete all versions, and so may what follows from all events of some keys (`is_recomputed`).
+    """
+    return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
+
+
+def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
+    """The versions that events may change, none of which is older than `oldest`; all if that is None."""
+    if old is None or oldest is None:
+        return old
+    is_later = to_column(VALID_TO) >= marks.read_earliest(oldest, find_place_type(shape))
+    return old.where(to_column(VALID_TO).isNull() | is_later)
+
+
+def build_event_images(
+    events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
+) -> DataFrame:
+    """Images of the versions as they are with these events, beside the stored ones that begin in the same place.
+
+    `known` are events of earlier runs that these depend on. All versions of an entity that are valid at the
+    oldest of its events or later are in `old`.
+    """
+    places = Positions.find(model.config, shape)
+    # Of events in one place in the order the newest wins. A version has what the event that opened it says, unless
+    # later events updated it in place.
+    of_known, of_old = (2, 1) if model.config.track else (1, 2)
+    if model.config.valid_time:
+        of_known, of_old = 3, 1  # Their sequence tells which of the events of one valid time counts.
+    points = _select_event_points(events, shape, model, 3)
+    if known is not None:
+        points = points.unionByName(_select_event_points(known, shape, model, of_known, is_new=False))
+    if old is not None:
+        stored = query_rows(old, lambda rows: select_stored_points(rows, old.columns, shape, places, of_old))
+        points = points.unionByName(stored)
+    return query_rows(points, lambda rows: fold_points(rows, shape, places, model.config))
+
+
+def fold_to_versions(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
+    """The table's rows that follow from all events, without columns that the query does not give."""
+    places = Positions.find(model.config, shape)
+    points = _select_event_points(events, shape, model, 3)
+    folded = query_rows(points, lambda rows: fold_points(rows, shape, places, model.config)).where("has_after")
+    own = [given for given in shape.given if not is_named(given, (RECORDED_FROM, RECORDED_TO))]
+    columns = [(i, column.name) for i, column in enumerate(shape.columns) if is_named(column.name, own)]
+    return folded.selectExpr(*[alias_as(quote_name(f"a{i}"), column_name) for i, column_name in columns])
+
+
+def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: int, is_new: bool = True) -> DataFrame:
+    predicate = model.config.delete_when
+    is_delete = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
+    marked = events.withColumn(_IS_DELETE, is_delete)
+    return query_rows(marked, lambda rows: select_event_points(rows, events.columns, shape, model.config, rank, is_new))
+
+
+def select_event_points(
+    events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int, is_new: bool
+) -> Sql:
+    """Query for points in the order of events, each with the row as of it.
+
+    `events` have `columns`, and `__arctic_is_delete`.
+    """
+    assert config.sequence_by is not None
+    commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
+    points = select_from(
+        events,
+        [
+            *build_images("a", shape, columns),
+            alias_as(quote_name(_IS_DELETE), "deleted"),
+            cast_as(quote_name(config.valid_time or config.sequence_by), find_place_type(shape), "place"),
+            fill_statement("{rank} AS standing", rank=quote_number(rank)),
+            cast_as(quote_name(config.sequence_by), shape.sequence_type, "sequence"),
+            cast_as(commit, "bigint", "of_commit"),
+            cast_as(row, "bigint", "in_commit"),
+            Sql("true AS is_new") if is_new else Sql("false AS is_new"),
+            cast_as(Sql("NULL"), _build_stored_type(shape), "b"),
+        ],
+    )
+    flaw = fill_statement("CASE WHEN NOT deleted THEN {flaw} END AS flaw", flaw=find_contract_violation(shape))
+    return select_from(points, [Sql("*"), flaw])
+
+
+def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positions: Positions, rank: int) -> Sql:
+    """Query for points at which stored versions begin and end; one that only ends a version is the deletion of a row.
+
+    `old` versions have `columns`.
+    """
+    edges = fill_statement(
+        "explode(array(struct(false AS is_end, {start} AS place), struct(true AS is_end, {end} AS place))) AS edge",
+        start=quote_name(f"a{positions.start}"),
+        end=quote_name(f"a{positions.end}"),
+    )
+    stored = build_struct((quote_name(f"a{i}"), f"b{i}") for i in range(len(shape.columns)))
+    return select_from(
+        select_from(select_from(old, build_images("a", shape, columns)), [Sql("*"), edges]),
+        [
+            *[quote_name(f"a{i}") for i in range(len(shape.columns))],
+            Sql("edge.is_end AS deleted"),
+            Sql("edge.place AS place"),
+            fill_statement("CASE WHEN edge.is_end THEN 0 ELSE {rank} END AS standing", rank=quote_number(rank)),
+            cast_as(Sql("NULL"), shape.sequence_type, "sequence"),
+            *[cast_as(Sql("NULL"), "bigint", own) for own in ("of_commit", "in_commit")],
+            Sql("false AS is_new"),
+            fill_statement("CASE WHEN NOT edge.is_end THEN {stored} END AS b", stored=stored),
+            cast_as(Sql("NULL"), "string", "flaw"),
+        ],
+        where=Sql("edge.place IS NOT NULL"),
+    )
+
+
+def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
+    """Query for a row at each place: the version that begins there now, and the stored one that began there.
+
+    One pass over the points of each entity in their order.
+    """
+    known = _find_edges(_find_neighbours(_select_winners(points, positions), positions), shape, positions, config)
+    return _build_versions(known, shape, positions, config)
+
+
+def _select_winners(points: Sql, positions: Positions) -> Sql:
+    """The last point at each place, with the stored version that is valid there."""
+    arrival = fill_statement(
+        "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new",
+        entity=_list_entity(positions),
+    )
+    until_now = "last_value(b) IGNORE NULLS OVER ({w} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS stored"
+    ranked = [
+        fill_statement("NOT (lead(place) OVER ({w}) <=> place) AS wins", w=arrival),
+        fill_statement(until_now, w=arrival),
+    ]
+    winners = select_from(select_from(points, [Sql("*"), *ranked]), [Sql("*")], where=Sql("wins"))
+    taken_over = {
+        f"a{i}": choose_value(Sql("b IS NULL"), quote_name("stored", f"b{i}"), quote_name(f"a{i}"))
+        for i in positions.absent
+    }
+    return replace_columns(winners, taken_over)
+
+
+def _find_neighbours(points: Sql, positions: Positions) -> Sql:
+    """Adds what is known of the point before: whether a row was alive, and its values."""
+    order = _order_by_place(positions)
+    neighbours = [
+        fill_statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
+        fill_statement("lag({tracked}) OVER ({w}) AS was", tracked=_pack_tracked(positions), w=order),
+        fill_statement("lag({untracked}) OVER ({w}) AS until", untracked=_pack_untracked(positions), w=order),
+    ]
+    return select_from(points, [Sql("*"), *neighbours])
+
+
+def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
+    """Adds whether a version opens at each point, and the next point at which one opens or ends."""
+    differs = build_differ(
+        shape, positions.tracked, lambda i: quote_name(f"a{i}"), lambda i: quote_name("was", f"t{i}")
+    )
+    differs = Sql("true") if config.valid_time else differs
+    opened = select_from(
+        points, [Sql("*"), fill_statement("NOT deleted AND (NOT was_alive OR {differs}) AS opens", differs=differs)]
+    )
+    edge = fill_statement(
+        "CASE WHEN opens OR (deleted AND was_alive) THEN {edge} END",
+        edge=build_struct([(quote_name(field), field) for field in ("place", "until")]),
+    )
+    parts = {"w": _order_by_place(positions), "untracked": _pack_untracked(positions), "edge": edge}
+    parts["all"] = Sql("ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING")
+    newest = fill_statement("last_value({untracked}) OVER ({w} {all}) AS newest", **parts)
+    last = fill_statement("max(CASE WHEN deleted THEN place END) OVER ({w} {all}) AS last_delete", **parts)
+    return select_from(
+        opened,
+        [
+            Sql("*"),
+            fill_statement("lead({edge}) IGNORE NULLS OVER ({w}) AS following", **parts),
+            *([newest] if positions.untracked else []),
+            *([] if config.keep_deleted else [last]),
+        ],
+    )
+
+
+def _build_versions(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
+    """After and before images of versions, of points that know their next edge and the stored version."""
+    in_place = Sql("(following IS NULL)")
+    is_kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
+    before = fill_statement(
+        "(stored IS NOT NULL AND {start} <=> place)", start=quote_name("stored", f"b{positions.start}")
+    )
+    values = {
+        **{
+            f"a{i}": choose_value(in_place, quote_name("newest", f"u{i}"), quote_name("following", "until", f"u{i}"))
+            for i in positions.untracked
+        },
+        f"a{positions.start}": quote_name("place"),
+        f"a{positions.end}": quote_name("following", "place"),
+        f"a{positions.current}": in_place,
+    }
+    stored = {
+        f"b{i}": choose_value(before, quote_name("stored", f"b{i}"), Sql("NULL")) for i in range(len(shape.columns))
+    }
+    flags = [
+        fill_statement("((opens AND {is_kept}) OR flaw IS NOT NULL) AS has_after", is_kept=is_kept),
+        alias_as(before, "has_before"),
+        *[cast_as(Sql("NULL"), kind, own) for own, kind in (("ts", "timestamp"), ("seq", shape.sequence_type))],
+    ]
+    versions = select_from(points, [Sql("*"), *flags, *(alias_as(value, own) for own, value in stored.items())])
+    return replace_columns(versions, values)
+
+
+def _list_entity(positions: Positions) -> Sql:
+    return join_parts(quote_name(f"a{i}") for i in positions.entity)
+
+
+def _order_by_place(positions: Positions) -> Sql:
+    return fill_statement("PARTITION BY {entity} ORDER BY place", entity=_list_entity(positions))
+
+
+def _pack_tracked(positions: Positions) -> Sql:
+    return build_struct([(quote_name(f"a{i}"), f"t{i}") for i in positions.tracked] or [(Sql("true"), "exists")])
+
+
+def _pack_untracked(positions: Positions) -> Sql:
+    return build_struct([(quote_name(f"a{i}"), f"u{i}") for i in positions.untracked] or [(Sql("true"), "exists")])
+
+
+def _build_stored_type(shape: Shape) -> str:
+    return format_struct_type((f"b{i}", column.type) for i, column in enumerate(shape.columns))

@@ -1,0 +1,1 @@
+"""Change rows from change events: folded, and laid over the rows that are there."""

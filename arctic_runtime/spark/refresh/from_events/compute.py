@@ -1,0 +1,57 @@
+"""The change rows of the events of a window."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.spark.events.declared import drop_declared
+from arctic_runtime.spark.events.net import is_delete
+from arctic_runtime.spark.events.order import check_order
+from arctic_runtime.spark.events.profile import check_profile, profile_events
+from arctic_runtime.spark.events.retract import check_retractions
+from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.truncate import drop_truncated, is_truncation, spread_truncations
+from arctic_runtime.spark.refresh.from_events.net_rows import compute_net_rows
+from arctic_runtime.spark.refresh.from_events.version_rows import compute_version_rows
+from arctic_runtime.spark.refresh.from_events.window import EventWindow
+from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
+
+
+def compute_from_events(inputs: RefreshInputs) -> Computed:
+    """The change rows of the events that a run reads, with the old rows looked up."""
+    model, state, shape = inputs.model, inputs.context.state, inputs.shape
+    last = None if inputs.decision.mode in ("create", "full") else find_last_run(state.changes)
+    declared = (last.declared if last else None) or Declared()
+    truncated = last.truncated if last else None
+    events = drop_declared(model, inputs.query, shape, declared)
+    events = drop_truncated(model, events, shape.sequence_type, truncated)
+    profile = profile_events(model, events, shape, last)
+    check_profile(model, events, profile)
+    check_order(model, choose_rules(model, shape).orders, events)
+    check_retractions(model, events, profile.retracted, profile.unknown_before, is_delete(model, events))
+    if profile.truncations:
+        truncated = profile.truncated
+        events = inputs.cache(spread_truncations(model, events, _list_keys_to_empty(inputs, events)))
+        profile = profile_events(model, events, shape, last)
+    compute = compute_version_rows if model.config.has_history else compute_net_rows
+    rows = compute(inputs, EventWindow(events, profile, last))
+    is_ordered = model.config.sequence_by is not None
+    summary = RunSummary(
+        high_watermark=profile.high_watermark if is_ordered else None,
+        truncated=truncated if is_ordered else None,
+        newest_valid_time=profile.newest_valid_time,
+        restored=last.restored if last else None,
+        declared=declared,
+    )
+    # Versions are moved by key already, to as many partitions as they need.
+    is_gathered = state.base is None or model.config.has_history
+    return Computed(rows, summary, is_gathered, keys=profile.events)
+
+
+def _list_keys_to_empty(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
+    """The keys of the rows that are there, or that events of this run make."""
+    made = inputs.select_key(events.where(~is_truncation(inputs.model, events)))
+    old = inputs.read_rows()
+    return made if old is None else made.unionAll(inputs.select_key(old))

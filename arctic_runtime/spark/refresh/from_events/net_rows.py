@@ -1,0 +1,84 @@
+"""Change rows of tables without history: the net event of each key meets the row that is there."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.run_summary import RunSummary, get_offsets
+from arctic_runtime.spark.events import flows, late
+from arctic_runtime.spark.events.net import blend_rows, net_events
+from arctic_runtime.spark.events.order import check_order
+from arctic_runtime.spark.events.profile import check_profile, profile_events
+from arctic_runtime.spark.events.rules import EventRules, choose_rules
+from arctic_runtime.spark.events.truncate import spread_truncations
+from arctic_runtime.spark.refresh.diff import diff_events, emit_input_changes, refresh_changes
+from arctic_runtime.spark.refresh.from_events.window import EventWindow
+from arctic_runtime.spark.refresh.inputs import RefreshInputs
+from arctic_runtime.spark.refresh.past_events import read_past_events, read_seen_places
+from arctic_runtime.spark.tables.frames import read_base_rows, read_unmerged_changes
+
+
+def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
+    """Change rows that bring the table from its state to what the events of a window leave behind."""
+    model, state, shape = inputs.model, inputs.context.state, inputs.shape
+    rules = choose_rules(model, shape)
+    net = _net_events(inputs, rules, window)
+    ordered = model.config.sequence_by is not None
+    if inputs.decision.mode == "full":
+        return refresh_changes(net, inputs.read_all_rows(), shape, ordered, window.profile.high_watermark)
+    if model.config.changelog == "input" and state.base is not None:
+        return emit_input_changes(net, shape)
+    only = inputs.find_keys(inputs.select_key(window.events), window.profile.events)
+    base = read_base_rows(inputs.spark, model, state, only)
+    unmerged = read_unmerged_changes(inputs.spark, model, state, inputs.thresholds.pruning, only)
+    return diff_events(net, base, unmerged, shape, ordered, partial(blend_rows, rules))
+
+
+def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -> DataFrame:
+    """Net events of a window; keys with late events as the rules say."""
+    events, last = window.events, window.last
+    if last is None:
+        return net_events(rules, events)
+    match rules.late_events:
+        case "lose" if window.profile.late:
+            return net_events(rules, late.drop_late(inputs.model, events, _find_newest_seen(inputs, window, last)))
+        case "recompute" if window.profile.late:
+            newest = _find_newest_seen(inputs, window, last)
+            return _recompute_keys(inputs, rules, window, late.find_late_keys(inputs.model, events, newest))
+        case "recompute_by_flow":
+            old = inputs.read_rows(inputs.find_keys(inputs.select_key(events), window.profile.events))
+            if old is not None:
+                return _recompute_keys(inputs, rules, window, flows.find_late_keys(inputs.model, events, old))
+    return net_events(rules, events)
+
+
+def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindow, keys: DataFrame) -> DataFrame:
+    """Net events if the rows of some keys follow from all their events, of earlier runs as well."""
+    model, shape = inputs.model, inputs.shape
+    assert window.last is not None
+    cached = inputs.cache(keys)
+    count = cached.count()
+    if not count:
+        return net_events(rules, window.events)
+    late.check_all_is_kept(model, inputs.upstreams, window.last)
+    history = read_past_events(inputs.spark, model, inputs.upstreams, "all", inputs.decision.consumed)
+    history = spread_truncations(model, history, cached)
+    events = inputs.find_source_keys(cached, count).select_rows(history, model.config.primary_key)
+    check_profile(model, events, profile_events(model, events, shape, None))
+    check_order(model, rules.orders, events)
+    others = net_events(rules, late.drop_keys(model, window.events, cached))
+    return others.unionByName(net_events(rules, events).withColumn("reset", F.lit(True)))
+
+
+def _find_newest_seen(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame:
+    """The newest `sequence_by` value read so far, for each key that may have a late event."""
+    model, shape, changes = inputs.model, inputs.shape, inputs.context.state.changes
+    assert changes is not None
+    assert window.profile.oldest_late is not None
+    maybe = late.select_maybe_late_keys(model, window.events, str(last.high_watermark), shape)
+    keys = inputs.find_source_keys(maybe, window.profile.late)
+    seen = read_seen_places(inputs.spark, model, changes, inputs.upstreams, get_offsets(last))
+    return late.find_newest_seen(model, seen, keys, window.profile.oldest_late, shape)

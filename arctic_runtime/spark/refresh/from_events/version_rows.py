@@ -1,0 +1,74 @@
+"""Change rows of tables with history: events open and close versions of rows."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from arctic_runtime.model.run_summary import RunSummary, find_last_load, get_offsets
+from arctic_runtime.spark.history import bitemporal, earlier_events
+from arctic_runtime.spark.history.event_versions import (
+    build_event_images,
+    check_history_is_kept,
+    find_oldest_changed,
+    fold_to_versions,
+    select_affected_versions,
+)
+from arctic_runtime.spark.refresh.diff import diff_states, emit_image_changes
+from arctic_runtime.spark.refresh.from_events.window import EventWindow
+from arctic_runtime.spark.refresh.inputs import RefreshInputs
+from arctic_runtime.spark.refresh.past_events import read_past_events
+
+
+def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
+    """Change rows of versions; of stored ones, those that are valid at the oldest event or later are read."""
+    model, shape, events = inputs.model, inputs.shape, window.events
+    if model.config.valid_time:
+        bitemporal.check_valid_times(model, events)
+    if inputs.decision.mode == "full":
+        return _recompute_versions(inputs, events)
+    old = inputs.read_rows(inputs.find_keys(inputs.select_key(events), window.profile.events))
+    last = window.last
+    known = find_earlier_events(inputs, window, last) if last is not None and window.profile.asking else None
+    is_recomputed = known is not None and earlier_events.needs_all_events(model.config)
+    oldest = find_oldest_changed(model.config, window.profile.oldest, is_recomputed)
+    old = select_affected_versions(old, oldest, shape)
+    if model.config.valid_time and old is not None:
+        old = bitemporal.select_recorded(old)
+    images = build_event_images(events, known, old, shape, model)
+    return _record_versions(inputs, images) if model.config.valid_time else emit_image_changes(images, shape)
+
+
+def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
+    """Change rows that bring all versions to those that follow from all events."""
+    model, shape = inputs.model, inputs.shape
+    check_history_is_kept(model, inputs.upstreams.states)
+    versions, stored = fold_to_versions(events, shape, model), inputs.read_all_rows()
+    if not model.config.valid_time:
+        return diff_states(versions, stored, shape, keyed=True)
+    return _record_versions(inputs, bitemporal.pair_versions(versions, stored, shape, model))
+
+
+def _record_versions(inputs: RefreshInputs, images: DataFrame) -> DataFrame:
+    """Change rows of a bitemporal table."""
+    time = bitemporal.find_record_time(inputs.context.now, find_last_load(inputs.context.state.changes))
+    return bitemporal.record_versions(images, inputs.shape, inputs.model.config, time)
+
+
+def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame | None:
+    """Events of earlier runs that those of this run depend on; none after a restore, which undid some of them."""
+    if last.restored is not None:
+        return None
+    model, shape, profile = inputs.model, inputs.shape, window.profile
+    seen = read_past_events(inputs.spark, model, inputs.upstreams, "seen", get_offsets(last))
+    earlier = earlier_events.select_placed(model, seen)
+    asking = earlier_events.select_asking_keys(model, window.events, shape, last)
+    keys = inputs.find_source_keys(asking, profile.asking)
+    assert profile.oldest_asking is not None
+    if not earlier_events.needs_all_events(model.config):
+        oldest_time = profile.oldest_asking_time
+        return earlier_events.select_later(model, earlier, keys, profile.oldest_asking, oldest_time, shape)
+    oldest = profile.oldest_asking
+    overtaken = earlier_events.select_overtaken_keys(model, window.events, earlier, keys, oldest, shape)
+    cached = inputs.cache(overtaken)
+    count = cached.count()
+    return inputs.find_source_keys(cached, count).select_rows(earlier, model.config.entity_key) if count else None

@@ -1,0 +1,213 @@
+"""The change rows of a query: its rows against those of the table, or the changes that its sources' changes make."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, MULTIPLICITY, Node, list_scans
+from arctic_runtime.ivm.rewrite.bounds import narrow_sources
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer
+from arctic_runtime.ivm.rewrite.statistics import Statistics
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
+from arctic_runtime.ivm.strategies.maintain import AFFECTED, AffectedKeys, Deltas
+from arctic_runtime.ivm.strategies.pairs import Pairs
+from arctic_runtime.ivm.strategies.spool import Spool
+from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.plan.increment import Increment, collect_statistics, drop_aggregate_state, is_keyed
+from arctic_runtime.spark.history import versions
+from arctic_runtime.spark.refresh import aggregate_state as totals
+from arctic_runtime.spark.refresh import increments, semi_join_reducers
+from arctic_runtime.spark.refresh.diff import (
+    build_delta_images,
+    build_pair_images,
+    diff_deltas,
+    diff_pairs,
+    diff_states,
+)
+from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
+from arctic_runtime.spark.tables.bounds import collect_bounds
+from arctic_runtime.spark.tables.frames import to_column
+
+
+class QueryComputation:
+    """The computation of one attempt's change rows from a query, compared in full or followed by an increment."""
+
+    def __init__(self, inputs: RefreshInputs) -> None:
+        self.inputs = inputs
+        self._registered_reducers: list[SemiJoinReducer] = []
+        self._registered_spools: list[Spool] = []
+
+    def compute(self) -> Computed:
+        """The change rows; raises NotMaintained if an increment is impossible or too expensive."""
+        increment = self.inputs.decision.increment
+        return self._compare() if increment is None else self.follow(increment)
+
+    def _compare(self) -> Computed:
+        """All rows of the query against all rows of the table."""
+        return replace(self._diff(self.inputs.query, self.inputs.read_all_rows()), is_pinned=False)
+
+    @property
+    def _needs_old(self) -> bool:
+        """Whether change rows need what only the table has: columns that the query lacks, or closed versions."""
+        config = self.inputs.model.config
+        return self.inputs.shape.keeps_more or (config.has_history and not config.keep_deleted)
+
+    @property
+    def _entities(self) -> Shape:
+        return versions.to_entity_shape(self.inputs.model.config, self.inputs.shape)
+
+    def follow(self, increment: Increment) -> Computed:
+        inputs = self.inputs
+        if not isinstance(increment.maintenance, AggregateState):
+            self._register(increment, increment.trees)
+        match increment.maintenance:
+            case Deltas(changes):
+                if increments.has_maps(inputs.query):
+                    raise NotMaintained(
+                        "UNSUPPORTED", "the query has a map column, and rows with maps can't be grouped"
+                    )
+                moved = increments.compute_deltas(inputs.spark, changes, increment, inputs.query)
+                if self._needs_old:
+                    moved = inputs.cache(moved)
+                    return self._look_up(moved.where(F.col(MULTIPLICITY) > 0).drop(MULTIPLICITY), moved)
+                if inputs.model.config.has_history:
+                    return self._follow_versions(build_delta_images(moved, MULTIPLICITY, self._entities))
+                return Computed(diff_deltas(moved, MULTIPLICITY, inputs.shape), is_gathered=True)
+            case Pairs(rows):
+                pairs = increments.compute_pairs(inputs.spark, rows, increment, inputs.query)
+                if self._needs_old:
+                    pairs = inputs.cache(pairs)
+                    return self._look_up(
+                        pairs.where(F.col(HAS_AFTER)).select(*[to_column(part) for part in inputs.query.columns]), pairs
+                    )
+                if inputs.model.config.has_history:
+                    return self._follow_versions(build_pair_images(pairs, self._entities))
+                return Computed(diff_pairs(pairs, inputs.shape), is_gathered=True)
+            case AggregateState() as plan:
+                return self._follow_state(increment, plan)
+            case AffectedKeys() as plan:
+                return self._recompute_keys(increment, plan)
+
+    def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
+        """Creates the views that trees read. The views of semi-join reducers and spools are created once."""
+        inputs = self.inputs
+        parts = increment.select_reducers(trees)
+        needed = (*trees, *(tree for part in parts for tree in part.trees))
+        spools = [one for one in increment.select_spools(needed) if one not in self._registered_spools]
+        needed = (*needed, *(one.rows for one in spools))
+        windows, thresholds = inputs.decision.windows, inputs.thresholds
+        increments.register_images(inputs.spark, needed, inputs.upstreams, windows, thresholds, inputs.cache)
+        increments.register_spools(inputs.spark, spools, inputs.cache)
+        self._registered_spools.extend(spools)
+        if not self._registered_reducers:
+            semi_join_reducers.register_reducers(
+                inputs.spark, parts, inputs.upstreams, windows, thresholds, inputs.cache
+            )
+            self._registered_reducers.extend(parts)
+
+    def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:
+        """Change rows of the groups whose state changed, or of all groups if no state is stored; writes the state."""
+        inputs = self.inputs
+        found = totals.update_aggregate_state(
+            inputs.context, plan, partial(self._register, increment), inputs.cache, inputs.background
+        )
+        if found is None:
+            inputs.learn(RunSummary(no_aggregate_state=hash_state(plan)))
+            return replace(self.follow(drop_aggregate_state(increment)), as_decided=False)
+        summary = RunSummary(aggregate_state=hash_state(plan))
+        now = increments.as_query(found.now, increment, inputs.query)
+        if found.before is None:
+            changes = self._diff(now, inputs.read_all_rows())
+            return replace(changes, summary=changes.summary.with_entries_from(summary), as_decided=False)
+        before = increments.as_query(found.before, increment, inputs.query)
+        if self._needs_old or inputs.model.config.has_history:
+            looked_up = self._look_up(now, inputs.cache(now.unionAll(before)))
+            return replace(looked_up, summary=looked_up.summary.with_entries_from(summary))
+        # Groups that are joined to nothing are few rows, so one partition is enough.
+        return replace(self._diff(now, before, in_one_part=not list_scans(plan.result)), summary=summary)
+
+    def _recompute_keys(self, increment: Increment, plan: AffectedKeys) -> Computed:
+        inputs = self.inputs
+        keys = inputs.cache(increments.compute_affected_keys(inputs.spark, plan.affected))
+        count = keys.count()
+        key = zip(increment.key, inputs.model.config.entity_key, strict=True)
+        old = self._read_old(keys.select(*[to_column(own).alias(part) for own, part in key]), count)
+        is_large = increment.count_rows_read(inputs.upstreams) > inputs.thresholds.incremental.large_source_rows
+        if inputs.model.config.refresh == "auto" and is_large and self._are_most(old, count):
+            raise NotMaintained("COST", f"the rows of {count:,} keys may differ, which are most rows of the table")
+        sought = (collect_bounds(keys, count, inputs.thresholds.pruning) or ()) if is_large else ()
+        new = narrow_sources(plan.new, AFFECTED, sought) if is_large else plan.new
+        statistics = self._statistics() if inputs.has_join_hints else Statistics()
+        new = statistics.with_spool(AFFECTED, count).with_join_hints(new)
+        now = increments.recompute_affected_rows(inputs.spark, new, keys, increment, inputs.query)
+        return self._diff(now, old)
+
+    def _statistics(self) -> Statistics:
+        inputs = self.inputs
+        return collect_statistics(inputs.upstreams, inputs.decision.windows, inputs.thresholds.joins)
+
+    def _are_most(self, old: DataFrame | None, count: int) -> bool:
+        """Whether `old`, the rows with `count` affected keys, are most of the table's; keys may have no row."""
+        base = self.inputs.context.state.base
+        if old is None or base is None:
+            return False
+        most = self.inputs.thresholds.incremental.affected_share * base.rows
+        return count > most and old.count() > most
+
+    def _look_up(self, added: DataFrame, changed: DataFrame) -> Computed:
+        """Change rows for a table with columns that the query no longer has: only the table holds their values.
+
+        `changed`, rows that are held, has the keys of all added and removed rows.
+        """
+        key = [to_column(part) for part in self.inputs.model.config.entity_key]
+        return self._diff(added, self._read_old(changed.select(*key), changed.count()))
+
+    def _read_old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
+        """The table's rows with `keys`, which are named as the table's key; `count` of them, None if unknown."""
+        return self.inputs.read_rows(self.inputs.find_keys(keys, count))
+
+    def _diff(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
+        """Change rows that turn the table's `old` rows into the query's `new` rows; few rows in one partition."""
+        inputs = self.inputs
+        keyed = inputs.is_same and is_keyed(inputs.model, inputs.upstreams, inputs.decision.increment)
+        in_one_part = old is not None and (in_one_part or self._reads_little())
+        if old is not None and in_one_part:
+            new, old = new.coalesce(1), old.coalesce(1)
+        is_gathered = old is None or in_one_part
+        if not inputs.model.config.has_history:
+            return Computed(diff_states(new, old, inputs.shape, keyed), is_gathered=is_gathered)
+        time = self._time
+        rows = versions.build_query_versions(new, old, inputs.shape, inputs.model.config, time, keyed)
+        return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
+
+    def _follow_versions(self, images: DataFrame) -> Computed:
+        """Change rows of versions, from images of the query's rows before and after their change."""
+        inputs = self.inputs
+        held, time = inputs.cache(images), self._time
+        places = versions.Positions.find(inputs.model.config, inputs.shape)
+        key = zip(places.entity, inputs.model.config.entity_key, strict=True)
+        old = self._read_old(held.select(*[F.col(f"a{i}").alias(part) for i, part in key]), held.count())
+        assert old is not None
+        rows = versions.follow_versions(held, old, inputs.shape, inputs.model.config, time)
+        return Computed(rows, RunSummary(high_watermark=time.isoformat()))
+
+    @property
+    def _time(self) -> datetime.datetime:
+        """The time of the changes that this run finds in a query's rows."""
+        return versions.find_run_time(self.inputs.context.now, find_last_run(self.inputs.context.state.changes))
+
+    def _reads_little(self) -> bool:
+        """Whether the table and the sources of its query have few rows."""
+        inputs = self.inputs
+        base, states = inputs.context.state.base, inputs.upstreams.states.values()
+        rows = sum(math.inf if state is None else state.rows for state in states)
+        return rows + (base.rows if base else 0) <= inputs.thresholds.incremental.single_task_rows
