@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     try:
         other = next((command for command in OTHERS if options.command == command.NAME), None)
-        answer = other.perform(options) if other else _perform_command(get_operation(options.command), options)
+        answer = other.perform_command(options) if other else _perform_operation(get_operation(options.command), options)
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DIFFERENT if answer.differs else DONE
 
 
-def _perform_command(asked: Operation, options: argparse.Namespace) -> Answer:
+def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
     from dbt.adapters.arctic.project import load_project
 

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
 
 
-def perform_ingest(options: argparse.Namespace) -> Answer:
+def perform_command(options: argparse.Namespace) -> Answer:
     """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises.
 
     With `--replay-dead` it applies dead letters instead, and ends.

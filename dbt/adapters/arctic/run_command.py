@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="stop when every model is up to date, as `dbt run` does")
 
 
-def perform_run(options: argparse.Namespace) -> Answer:
+def perform_command(options: argparse.Namespace) -> Answer:
     """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
     from dbt.adapters.arctic.following.followed_project import FollowedProject
     from dbt.adapters.arctic.following.loaded_project import Location

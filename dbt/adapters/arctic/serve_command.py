@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")
 
 
-def perform_serve(options: argparse.Namespace) -> Answer:
+def perform_command(options: argparse.Namespace) -> Answer:
     """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
     from arctic_runtime.service.lineage.configured import build_lineage_emitter
     from arctic_runtime.service.service import Service, Told

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=ACTIONS, help="what to do with it")
 
 
-def perform_spark(options: argparse.Namespace) -> Answer:
+def perform_command(options: argparse.Namespace) -> Answer:
     """Does what `options.action` says; raises ConfigError where the target keeps no server."""
     from dbt.adapters.arctic.project import load_profile
 

@@ -48,10 +48,10 @@ class Project:
     def with_landing(self) -> Project:
         return self
 
-    def select(self, names: Sequence[str]) -> tuple[Model, ...]:
-        return tuple(self.one(name) for name in names) if names else self.models
+    def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
+        return tuple(self.get_model(name) for name in names) if names else self.models
 
-    def one(self, name: str) -> Model:
+    def get_model(self, name: str) -> Model:
         found = [model for model in self.models if model.table.name == name]
         if not found:
             raise ConfigError(f"no arctic model is named {name}; did you mean ods?")
@@ -281,7 +281,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
     """Stands in for the server that a target keeps; holds what was asked of it."""
     asked: list[str] = []
     here = Server(7, 15002, "hush", "today", "spark.log", {}, "")
-    for action, found in (("ensure", here), ("stop", here), ("find", None)):
+    for action, found in (("ensure_server", here), ("stop_server", here), ("find_server", None)):
         monkeypatch.setattr(server, action, lambda profile, action=action, found=found: asked.append(action) or found)
     profile = Profile.for_embedded(shop[0].directory, method="connect", url="local")
     monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: profile, raising=False)
@@ -291,9 +291,9 @@ def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
 @pytest.mark.parametrize(
     ("action", "code", "said", "does"),
     [
-        ("start", 0, "running: process 7, port 15002, since today\n", "ensure"),
-        ("stop", 0, "stopped: process 7, port 15002, since today\n", "stop"),
-        ("status", 1, "not running\n", "find"),
+        ("start", 0, "running: process 7, port 15002, since today\n", "ensure_server"),
+        ("stop", 0, "stopped: process 7, port 15002, since today\n", "stop_server"),
+        ("status", 1, "not running\n", "find_server"),
     ],
 )
 def test_the_kept_server_is_started_stopped_and_shown_without_a_look_at_models(

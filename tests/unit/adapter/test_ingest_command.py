@@ -83,12 +83,12 @@ class Job:
     def source(self) -> IngestSource:
         return source(self.name, "t")
 
-    def run_ingestion(self, *_: Any) -> None:
+    def run(self, *_: Any) -> None:
         if self.error is not None:
             raise self.error
         self.stopped.wait(0.3)
 
-    def stop_ingestion(self) -> None:
+    def stop(self) -> None:
         self.stopped.set()
 
 
