@@ -29,7 +29,8 @@ from pyiceberg.types import (
 )
 
 from arctic_runtime.ingest.connectors import connect
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.thresholds import SHIPPED
 from benchmarks.ingest import DDL, postgresql_source, values
 from benchmarks.lake import NAMESPACE, Lake, lake
@@ -183,9 +184,9 @@ def _by_us(bench: Lake, load: _Load) -> tuple[float, Any]:
     def report(batch: BatchReport) -> None:
         clock.add(batch.count)
 
-    for name in ("a", "a__changes", "a__base", source.ledger.name):
+    for name in ("a", "a__changes", "a__base", source.dead_letter_table.name):
         bench.spark.sql(f"drop {'view' if name == 'a' else 'table'} if exists lake.{NAMESPACE}.{name}")
-    job = Ingestion(source, transport, way.form, bench.reader, bench.spark.newSession, report)
+    job = Ingestion(source, replace(way, transport=transport), bench.reader, bench.spark.newSession, Listeners(report))
     return _timed(bench, load, clock, lambda: job.run(False), job.stop, _OURS)
 
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.writing.keyed import published
-from arctic_runtime.ingest.writing.place import Place
+from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
+from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition
 from arctic_runtime.model.names import TableName
 from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.tables.frames import list_frame_columns
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.ingest import COLUMNS, event_text, ingest
@@ -65,7 +64,7 @@ def measure(rows: int) -> list[Measurement]:
 def _fill(bench: Lake, rows: int) -> None:
     """Makes the large table as a load of the source would."""
     table = _table("large")
-    session = TableSession(table.model(("id",)), bench.reader, functools.cache(bench.spark.newSession))
+    session = TableSession(table.to_model(("id",)), bench.reader, functools.cache(bench.spark.newSession))
     key = F.col("id")
     loaded = (
         session.spark()
@@ -78,10 +77,10 @@ def _fill(bench: Lake, rows: int) -> None:
             F.lit("o" * 40).alias("note"),
         )
     )
-    context, shape = prepare_tables(
-        session, session.build_context(session.observe_state()), list_frame_columns(loaded), "bigint"
-    )
-    published(session, context, diff_states(loaded, None, shape, keyed=True), shape, Place(_INITIAL))
+    storage = KeyedTable(session)
+    context, shape = storage.prepare_commit(session.observe_state(), list_frame_columns(loaded))
+    changes = ChangeRows(diff_states(loaded, None, shape, keyed=True), shape)
+    storage.publish_changes(context, changes, CommitNote(SourcePosition(_INITIAL)))
 
 
 def _events(rows: int, turn: int) -> Iterator[str]:

@@ -65,23 +65,23 @@ class IngestedTable:
         """The primary key that the user configured; none where the source's counts, or the table is to have none."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
 
-    def key_of(self, told: tuple[str, ...]) -> tuple[str, ...]:
-        """The primary key that the table is kept by; () where it has none, so that rows are appended to it.
+    def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns the primary key that the table is kept by; () if it has none, so that rows are appended to it.
 
-        `told` is the source's, which counts unless one is configured. Raises ConfigError where it is not known that
+        `source_key` counts unless one is configured. Raises ConfigError if it is not known that
         there is none.
         """
-        found = self.key if "primary_key" in self.settings else told
-        if not found and not self.tells_key and "primary_key" not in self.settings:
+        key = self.key if "primary_key" in self.settings else source_key
+        if not key and not self.tells_key and "primary_key" not in self.settings:
             raise ConfigError(
                 f"{self.table}: the primary key of {self.source_name} is not known, and rows are told apart by it.\n"
                 "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table; "
                 "`primary_key: null` says that there are none, and appends a row for every event"
             )
-        return found
+        return key
 
-    def model(self, key: tuple[str, ...]) -> Model:
-        """The arctic table as the runtime knows it, kept by `key`; raises ConfigError for settings it can't use."""
+    def to_model(self, key: tuple[str, ...]) -> Model:
+        """Returns the arctic table, kept by `key`, as the runtime knows it; raises ConfigError for wrong settings."""
         settings = {"retention": RETENTION, **self.settings}
         merge = {"merge": "on_read", **settings} if key else {**settings, "merge": "on_write"}
         config = read_configuration(
@@ -117,22 +117,23 @@ class IngestSource:
     connector: str
     connection: Mapping[str, Any] = field(repr=False)
     tables: tuple[IngestedTable, ...]
-    ledger: TableName
+    dead_letter_table: TableName
     trigger_seconds: float = 1.0
     most_dead: int | None = 0
     table_schema: str | None = None
     include: tuple[str, ...] = ()
     schema_changes: SchemaChanges = "safe"
 
-    def included(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
-        """The tables among names in the source, with schema, that `include` has and that are not declared.
+    def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
+        """Returns the tables among names in the source, with schema, that match `include` and are not declared.
 
-        Each has the name that it has in the source. Raises ConfigError where two tables would have one name.
+        Each has the name that it has in the source. Raises ConfigError if two tables would have one name.
         """
-        taken = {self.ledger.name.casefold(): "the source's dead letters"}
+        taken = {self.dead_letter_table.name.casefold(): "the source's dead letters"}
+        schema = self.dead_letter_table.schema
         taken |= {table.table.name.casefold(): table.source_name for table in self.tables}
         declared = {table.source_name for table in self.tables}
-        found = []
+        tables = []
         for full in sorted({*names} - declared):
             if not any(fnmatchcase(full, pattern) for pattern in self.include):
                 continue
@@ -140,21 +141,23 @@ class IngestSource:
             other = taken.setdefault(name.casefold(), full)
             if other != full:
                 raise ConfigError(
-                    f"source {self.name}: {other} and {full} would both be the table {self.ledger.schema}.{name}.\n"
+                    f"source {self.name}: {other} and {full} would both be the table {schema}.{name}.\n"
                     f"  what to do: declare {full} with another name and `source_table: {full}`, or narrow `include`"
                 )
-            declared_as = DeclaredTable(name, name, self.ledger.schema, self.ledger.catalog, {"source_table": full}, ())
-            found.append(_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
-        return tuple(found)
+            declared_as = DeclaredTable(
+                name, name, self.dead_letter_table.schema, self.dead_letter_table.catalog, {"source_table": full}, ()
+            )
+            tables.append(_read_table(declared_as, self.schema_changes, None, self.connector in _DATABASES, []))
+        return tuple(tables)
 
 
 def read_table_schema(ingest: Mapping[str, Any]) -> str | None:
-    """Where the source of a `meta.arctic.ingest` has tables whose name says no schema; None for none."""
+    """Returns the schema of tables whose name has none, as a `meta.arctic.ingest` says; None without one."""
     return ingest.get("table_schema") or read_default_schema(str(ingest.get("connector")), ingest)
 
 
 def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
-    """Where a database has tables whose name says no schema; None for other sources."""
+    """Returns the schema of tables whose name has none, in a database; None for other sources."""
     if connector == "postgresql":
         return "public"
     return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
@@ -174,7 +177,7 @@ class DeclaredTable:
     meta: Mapping[str, Any]
     columns: tuple[tuple[str, str], ...]
 
-    def named(self, schema: str | None) -> str:
+    def name_in_source(self, schema: str | None) -> str:
         """The name of its table in the source, which has tables whose name says no schema in `schema`."""
         name = str(self.meta.get("source_table", self.identifier))
         return name if "." in name or schema is None else f"{schema}.{name}"
@@ -182,7 +185,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table is ingested from: its name in the source, and the source's dead letter table with the progress."""
+    """Origin of an ingested table: its name in the source, and the source's dead letter table with the progress."""
 
     dead_letters: TableName
     source_name: str
@@ -204,20 +207,20 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     policy = values.pop("schema_changes")
     schema = values.get("table_schema") or read_default_schema(str(connector), known)
     tells_key = connector in _DATABASES
-    read_tables = [_table(table, policy, schema, tells_key, wrong) for table in tables]
+    read_tables = [_read_table(table, policy, schema, tells_key, wrong) for table in tables]
     if not read_tables:
         wrong.append("it has no tables")
     if wrong:
         raise ConfigError(
-            f"source {name}: its `meta.arctic.ingest` can't be used.\n" + "\n".join(f"  - {of}" for of in wrong)
+            f"source {name}: its `meta.arctic.ingest` can't be used.\n" + "\n".join(f"  - {text}" for text in wrong)
         )
-    ledger = dead_letters_of(name, tables)
+    dead_letters = name_dead_letter_table(name, tables)
     return IngestSource(
         name,
         str(connector),
         known,
         tuple(read_tables),
-        ledger,
+        dead_letters,
         values["trigger"],
         values["dead_letters"],
         schema,
@@ -226,24 +229,24 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
     )
 
 
-def dead_letters_of(name: str, tables: Collection[DeclaredTable]) -> TableName:
+def name_dead_letter_table(name: str, tables: Collection[DeclaredTable]) -> TableName:
     """The dead letter table of a source with these tables, in the schema of the first."""
     first = next(iter(tables))
     return TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
 
 
-def _table(
-    of: DeclaredTable, policy: SchemaChanges, schema: str | None, tells_key: bool, wrong: list[str]
+def _read_table(
+    declared: DeclaredTable, policy: SchemaChanges, schema: str | None, tells_key: bool, wrong: list[str]
 ) -> IngestedTable:
-    meta = dict(of.meta)
-    full = of.named(schema)
+    meta = dict(declared.meta)
+    full = declared.name_in_source(schema)
     meta.pop("source_table", None)
     chosen = meta.pop("schema_changes", policy)
     for key in meta:
         if key not in _TABLE_KEYS:
-            wrong.append(f"table {of.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
-    columns, table = dict(of.columns), TableName(of.catalog, of.schema, of.identifier)
-    return IngestedTable(of.name, full, table, meta, columns, chosen, tells_key)
+            wrong.append(f"table {declared.name}: unknown key `{key}`{suggest_nearest(key, _TABLE_KEYS)}")
+    columns, table = dict(declared.columns), TableName(declared.catalog, declared.schema, declared.identifier)
+    return IngestedTable(declared.name, full, table, meta, columns, chosen, tells_key)
 
 
 def _read_policy(key: str, value: Any) -> SchemaChanges:
@@ -252,15 +255,15 @@ def _read_policy(key: str, value: Any) -> SchemaChanges:
         raise ConfigError(
             f"`{key}: {value}` is unknown{suggest_nearest(str(value), policies)}; expected {', '.join(policies)}"
         )
-    found: SchemaChanges = value
-    return found
+    policy: SchemaChanges = value
+    return policy
 
 
 def _read_seconds(key: str, value: Any) -> float:
-    found = _DURATION.fullmatch(str(value).strip())
-    if found is None:
+    match = _DURATION.fullmatch(str(value).strip())
+    if match is None:
         raise ConfigError(f"`{key}: {value}` is no duration; expected a number with ms, s, m or h, such as 1s")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _read_most(key: str, value: Any) -> int | None:
@@ -275,10 +278,10 @@ def _read_most(key: str, value: Any) -> int | None:
 
 
 def _read_patterns(key: str, value: Any) -> tuple[str, ...]:
-    found = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
-    if not found or not all(isinstance(of, str) and "." in of for of in found):
+    patterns = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
+    if not patterns or not all(isinstance(pattern, str) and "." in pattern for pattern in patterns):
         raise ConfigError(f"`{key}: {value}` must be a list of tables with their schema, such as [public.*]")
-    return found
+    return patterns
 
 
 _READERS: Mapping[str, tuple[Callable[[str, Any], Any], Any]] = {

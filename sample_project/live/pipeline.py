@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arctic_runtime.ingest.connectors import connect
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.follower import Follower
 from arctic_runtime.service.task import Report
@@ -129,7 +130,7 @@ class Pipeline:
         (source,) = ingest_sources(self._dbt.manifest)
         reader = project.refresher.reader
         connection = connect(source, reader, self._session)
-        return Ingestion(source, connection.transport, connection.form, reader, self._session, self._count)
+        return Ingestion(source, connection, reader, self._session, Listeners(self._count))
 
     def _count(self, batch: BatchReport) -> None:
         if applied := sum(of.applied for of in batch.tables):

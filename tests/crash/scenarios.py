@@ -25,12 +25,13 @@ from arctic_runtime.catalog.observe import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError
-from arctic_runtime.ingest.dead_letters import replay_dead_letters
+from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.formats.rows import rows
-from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
@@ -486,7 +487,7 @@ def ingestion() -> Scenario:
         lake = lake.under(ingest={"lease_seconds": 0})
         source = replace(source_of(lake, "orders"), most_dead=None)
         ingest(lake, source, Replay([[Part("public.orders", ORDERS, [*texts, "{"])]]))
-        assert lake.spark.table(str(source.ledger)).count() == 1
+        assert lake.spark.table(str(source.dead_letter_table)).count() == 1
 
     return Scenario(
         ("ingest.create_dead_letters", "ingest.lease", "ingest.append_dead_letters", "ingest.advance"),
@@ -525,8 +526,8 @@ def requested_resync() -> Scenario:
 
     def act(lake: Warehouse) -> None:
         source = source_of(lake, "orders")
-        model = source.tables[0].model(("id",))
-        asked = replace(model, source=ChangeSource(source.name, source.ledger, can_load=True))
+        model = source.tables[0].to_model(("id",))
+        asked = replace(model, source=ChangeSource(source.name, source.dead_letter_table, can_load=True))
         assert request_resync(lake.session_of(asked)) == "shop"
 
     return Scenario(("ingest.request",), build, act, tables=("orders",))
@@ -543,14 +544,14 @@ def dead_letters() -> Scenario:
 
     def build(lake: Warehouse) -> None:
         ingest(lake, source(lake, "int"), Replay([[Part("public.orders", None, [*texts, "{"])]]))
-        lake.spark.sql(f"alter table {source(lake, 'int').ledger} drop column schema")
+        lake.spark.sql(f"alter table {source(lake, 'int').dead_letter_table} drop column schema")
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
         mended, session = source(lake, "bigint"), lake.environment.new_session
         list(replay_dead_letters(mended, debezium(), lake.reader, session))
         assert lake.spark.table(lake.sql_name("orders")).count() == 2
-        assert lake.spark.table(str(mended.ledger)).count() == 1
+        assert lake.spark.table(str(mended.dead_letter_table)).count() == 1
 
     return Scenario(("ingest.widen_dead_letters", "ingest.rewrite_dead_letters"), build, act, tables=("orders",))
 
@@ -649,7 +650,7 @@ def ingestion_of_files() -> Scenario:
         spark, limits = (lambda: lake.spark), often.reader.thresholds.transports
         log = FileTable(lake.table("shop__files"), often.reader, spark)
         files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
-        Ingestion(source, files, rows(), often.reader, spark).run(once=True)
+        Ingestion(source, Connection(files, rows()), often.reader, spark).run(once=True)
         assert lake.spark.table(lake.sql_name("orders")).count() == 3
 
     log = ("ingest.create_file_log", "ingest.append_file_log", "ingest.rewrite_file_log")
@@ -722,11 +723,11 @@ def forgotten_letters() -> Scenario:
 
     def act(lake: Warehouse) -> None:
         ingested = source(lake)
-        table = replace(ingested.tables[0].model(("id",)), source=ChangeSource("shop", ingested.ledger))
+        table = replace(ingested.tables[0].to_model(("id",)), source=ChangeSource("shop", ingested.dead_letter_table))
         request = Forget(keys=("1",))
         certificate = Forgetting(table, (table,), lake.reader, lambda: lake.spark, request).run_forget()
         assert certificate.is_clean, certificate
-        assert lake.spark.table(str(ingested.ledger)).count() == 0
+        assert lake.spark.table(str(ingested.dead_letter_table)).count() == 0
 
     return Scenario(("forget.dead_letters", "forget.delete"), build, act, tables=("orders",))
 

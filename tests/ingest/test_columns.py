@@ -9,7 +9,7 @@ import pytest
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
-from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource, SchemaChanges
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 from tests.spark.warehouse import Warehouse
@@ -27,7 +27,7 @@ def source_of(lake: Warehouse, connector: str, port: int, schema: str) -> Ingest
 def ingest(lake: Warehouse, source: IngestSource, resync: bool = False) -> None:
     lake = lake.under(ingest={"lease_seconds": 0})
     connection = connect(source, lake.reader, lake.environment.new_session)
-    job = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session)
+    job = Ingestion(source, connection, lake.reader, lake.environment.new_session)
     job.run(once=True, resync=resync)
 
 
@@ -67,7 +67,7 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
         expected = postgresql.sql(f"select concat_ws('|', {asked}) from {slot}.{table}").splitlines()
         assert rows(lake, table, own) == sorted(expected)
         assert ("gone" in lake.spark.table(lake.sql_name(table)).columns) == (changes == "safe")
-    assert lake.broken(source.tables[0].model(("id",))) == []
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
 
 
 def test_several_definitions_in_a_row_are_followed_by_one_who_lags_behind(
@@ -95,7 +95,7 @@ def test_several_definitions_in_a_row_are_followed_by_one_who_lags_behind(
     ingest(lake, source)
     expected = postgresql.sql(f"select concat_ws('|', id, x, y, b, d) from {slot}.keyed").splitlines()
     assert rows(lake, "keyed", "id, x, y, b, d") == sorted(expected)
-    assert lake.broken(source.tables[0].model(("id",))) == []
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ from arctic_runtime.catalog.observe import observe_progress
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.connectors import connect
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.spark.refresh.restore import restore_version
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
@@ -123,9 +124,7 @@ def ingest(
     under = lake.under(ingest={"lease_seconds": 0}, **thresholds)
     connection = connect(source, under.reader, lake.environment.new_session)
     reports: list[BatchReport] = []
-    job = Ingestion(
-        source, connection.transport, connection.form, under.reader, lake.environment.new_session, reports.append
-    )
+    job = Ingestion(source, connection, under.reader, lake.environment.new_session, Listeners(reports.append))
     job.run(once=True, tables=tables)
     return reports
 
@@ -212,8 +211,8 @@ def test_a_database_under_load_is_ingested_exactly_wherever_the_process_dies(
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.model(key)) == []
-    assert lake.spark.table(str(source.ledger)).count() == 0
+        assert lake.broken(table.to_model(key)) == []
+    assert lake.spark.table(str(source.dead_letter_table)).count() == 0
 
 
 @pytest.mark.slow
@@ -231,7 +230,7 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
     with pytest.raises(SourceError, match="arctic ingest --resync"):
         ingest(lake, source)
     connection = connect(source, lake.reader, lake.environment.new_session)
-    resync = Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session)
+    resync = Ingestion(source, connection, lake.reader, lake.environment.new_session)
     resync.run(once=True, resync=True)
     is_equal(lake, database)
     assert lake.spark.table(lake.sql_name("orders__changes")).where("_action = 'delete'").count() == 100
@@ -246,7 +245,7 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
     """One is declared later and was altered since; then one is loaded again that was restored to an old version."""
-    orders = source.tables[0].model(("id",))
+    orders = source.tables[0].to_model(("id",))
     ingest(lake, replace(source, tables=source.tables[:1]))
     first = lake.state(orders).changes
     assert first is not None
@@ -263,7 +262,7 @@ def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.model(key)) == []
+        assert lake.broken(table.to_model(key)) == []
 
 
 @contextlib.contextmanager
@@ -271,7 +270,7 @@ def following(lake: Warehouse, source: IngestSource) -> Iterator[Future[None]]:
     """While this lasts, a source is ingested; raises what that raises."""
     under = lake.under(ingest={"lease_seconds": 0})
     connection = connect(source, under.reader, lake.environment.new_session)
-    job = Ingestion(source, connection.transport, connection.form, under.reader, lake.environment.new_session)
+    job = Ingestion(source, connection, under.reader, lake.environment.new_session)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(job.run, False)
         try:
@@ -291,7 +290,7 @@ def has_come(is_there: Callable[[], bool]) -> bool:
 
 def followed(lake: Warehouse, source: IngestSource) -> frozenset[str]:
     """The tables that the stream of a source has."""
-    known = observe_progress(lake.reader, source.ledger)
+    known = observe_progress(lake.reader, source.dead_letter_table)
     return (known.progress.tables if known is not None else None) or frozenset()
 
 
@@ -323,7 +322,7 @@ def test_a_stream_takes_tables_on_exactly_wherever_the_process_dies(
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.model(key)) == []
+        assert lake.broken(table.to_model(key)) == []
 
 
 @pytest.mark.slow
@@ -357,7 +356,7 @@ def test_other_tables_stay_fresh_while_one_is_loaded(lake: Warehouse, database: 
     ingest(lake, source)
     is_equal(lake, database)
     for table, key in zip(source.tables, (("id",), ("a", "b")), strict=False):
-        assert lake.broken(table.model(key)) == []
+        assert lake.broken(table.to_model(key)) == []
 
 
 @pytest.mark.slow
@@ -385,11 +384,11 @@ def test_changes_of_rows_without_a_key_are_dead_letters_until_the_table_is_read_
     database.sql("insert into {at}.log values (9, 'after')")
     with pytest.raises(DataError, match="no more than 0 dead letters"):
         ingest(lake, source)
-    dead = lake.spark.table(str(source.ledger)).groupBy("reason").count().collect()
+    dead = lake.spark.table(str(source.dead_letter_table)).groupBy("reason").count().collect()
     found = {row.reason.split(" ")[1]: row["count"] for row in dead}
     assert found == {"update": 10, "delete": 10, "truncate": 1}
     assert lake.spark.table(lake.sql_name("log")).where("n <> 9").count() == 31
-    lake.spark.sql(f"delete from {source.ledger}")
+    lake.spark.sql(f"delete from {source.dead_letter_table}")
     connection = connect(source, lake.reader, lake.environment.new_session)
-    Ingestion(source, connection.transport, connection.form, lake.reader, lake.environment.new_session).run(True, True)
+    Ingestion(source, connection, lake.reader, lake.environment.new_session).run(True, True)
     is_equal(lake, database)

@@ -14,13 +14,15 @@ import pytest
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.registry import make_format
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.file_log import FileTable
 from arctic_runtime.ingest.transports.files import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.event_frames import frame
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
 from tests.unit.ingest.transports.test_file_batches import Noted
@@ -56,7 +58,7 @@ def read(spark: SparkSession, files: Files) -> list[tuple[Batch, dict[str, list[
     for batch in files.batches(until_drained=True):
         tables: dict[str, list[Event]] = {}
         for events in batch.tables:
-            rows = frame(spark, events).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
+            rows = to_dataframe(spark, events).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
             assert len({row[0] for row in rows}) == len(rows)
             tables[events.table] = [(origin, bytes(payload)) for _, origin, payload in sorted(rows)]
         assert batch.count == sum(map(len, tables.values()))
@@ -123,7 +125,7 @@ def test_events_of_batches_up_to_a_position_are_left_out(spark: SparkSession, tm
         positions.append(batch.position)
     files.open(positions[0])
     left = [
-        (batch.position, frame(spark, files.after(batch.tables[0], positions[1])).count())
+        (batch.position, to_dataframe(spark, files.after(batch.tables[0], positions[1])).count())
         for batch in files.batches(until_drained=True)
     ]
     assert left == [(positions[1], 0), (positions[2], 1)]
@@ -137,7 +139,7 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(spark: SparkSession, tmp
     with (tmp_path / "1.json").open("a") as file:
         file.write("3\n")
     with pytest.raises(Exception, match=r"A file changed while it was read: .*1\.json"):
-        frame(spark, batch.tables[0]).collect()
+        to_dataframe(spark, batch.tables[0]).collect()
 
 
 def test_closing_ends_the_wait_for_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -165,7 +167,9 @@ def ingest(lake: Warehouse, folder: Path) -> list[BatchReport]:
     log = FileTable(lake.table("shop__files"), lake.reader, lambda: lake.spark)
     files = Files(Folder(str(folder)), {"orders": "*"}, log, lambda: lake.spark, LIMITS)
     form = make_format("rows", {"operation": "op"})
-    Ingestion(shop(lake), files, form, lake.reader, lambda: lake.spark, reports.append).run(once=True)
+    Ingestion(shop(lake), Connection(files, form), lake.reader, lambda: lake.spark, Listeners(reports.append)).run(
+        once=True
+    )
     return reports
 
 

@@ -13,14 +13,15 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.formats.registry import make_format
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.kafka import Kafka
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import decode
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.event_frames import frame
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer
@@ -53,7 +54,9 @@ def read(spark: SparkSession, source: Kafka, position: str | None = None) -> lis
     source.open(position or source.initial)
     found = []
     for batch in source.batches(until_drained=True):
-        rows = [row for of in batch.tables for row in frame(spark, of).select(ARRIVAL, ORIGIN, PAYLOAD).collect()]
+        rows = [
+            row for of in batch.tables for row in to_dataframe(spark, of).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
+        ]
         assert len({row[0] for row in rows}) == len(rows)
         rows.sort(key=lambda row: row[0])
         found.append((batch, [(row[1], None if row[2] is None else bytes(row[2])) for row in rows]))
@@ -123,7 +126,7 @@ def test_events_up_to_a_position_are_left_out(spark: SparkSession, kafka: KafkaS
         (f'{{"{topic}":{{"0":3,"1":1}}}}', 4),
         (batch.position, 0),
     ):
-        assert frame(spark, source.after(batch.tables[0], position)).count() == left
+        assert to_dataframe(spark, source.after(batch.tables[0], position)).count() == left
 
 
 def test_a_new_partition_is_read_from_its_first_event(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
@@ -250,7 +253,7 @@ def ingest(
     lake = lake.under(ingest={"lease_seconds": 0}, transports={"batch_events": most})
     connection = connect(source, lake.reader, lambda: lake.spark)
     reports: list[BatchReport] = []
-    job = Ingestion(source, connection.transport, connection.form, lake.reader, lambda: lake.spark, reports.append)
+    job = Ingestion(source, connection, lake.reader, lambda: lake.spark, Listeners(reports.append))
     job.run(once=True)
     return reports
 

@@ -31,7 +31,7 @@ def test_keys_that_rows_swap_by_way_of_others_are_never_seen(
     is_equal(lake, database)
     changes = lake.spark.table(lake.sql_name("orders__changes"))
     assert changes.where("id < 0").count() == 0
-    assert lake.broken(source.tables[0].model(("id",))) == []
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
 
 
 def transaction(chance: random.Random) -> str:

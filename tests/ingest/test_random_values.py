@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
-from arctic_runtime.ingest.writing.decode import REASON, decode
-from arctic_runtime.ingest.writing.event_frames import frame
+from arctic_runtime.ingest.writing.decode import REASON, decode_changes
+from arctic_runtime.ingest.writing.event_frames import to_dataframe
 from tests.ingest.reading import Reading, drained, opened
 from tests.ingest.servers import PostgreSQLServer
 
@@ -163,7 +163,7 @@ def ingested(spark: SparkSession, reading: Reading) -> dict[int, list[Any]]:
     for batch in reading.batches:
         for events in batch.tables:
             assert events.schema is not None
-            decoded = decode(frame(spark, events), DEBEZIUM, events.schema)
+            decoded = decode_changes(to_dataframe(spark, events), DEBEZIUM, events.schema)
             values = [F.expr(kind.read.format(c=f"c{i}")) for i, kind in enumerate(KINDS)]
             for reason, number, *row in decoded.select(REASON, "id", *values).collect():
                 assert reason is None

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.registry import make_format
-from arctic_runtime.ingest.job import Ingestion
+from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.file_listing import Folder
 from arctic_runtime.ingest.transports.files import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
-from arctic_runtime.ingest.writing.told import divided, runs_of
+from arctic_runtime.ingest.writing.schema_runs import find_schema_runs, split_by_runs
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
 from tests.unit.ingest.transports.test_file_batches import Noted
@@ -43,7 +44,7 @@ def ingest(lake: Warehouse, folder: Path, name: str, log: Noted | None = None, *
     table = IngestedTable("orders", "orders", lake.table("orders"), {}, options.pop("columns", {}))
     source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"), most_dead=None)
     files = Files(Folder(str(folder)), {"orders": "*"}, log or Noted(), lambda: lake.spark, TransportThresholds())
-    Ingestion(source, files, make_format(name, options), lake.reader, lambda: lake.spark).run(once=True)
+    Ingestion(source, Connection(files, make_format(name, options)), lake.reader, lambda: lake.spark).run(once=True)
 
 
 def orders(lake: Warehouse, *columns: str) -> set[tuple[Any, ...]]:
@@ -146,7 +147,7 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
     source = IngestSource("shop", "files", {}, (table,), lake.table("shop__dead_letters"))
     files = Files(Folder(str(tmp_path)), {"orders": "*"}, Noted(), lambda: lake.spark, TransportThresholds())
     form = make_format("debezium", {"with_schema": True})
-    Ingestion(source, files, form, lake.reader, lambda: lake.spark).run(once=True)
+    Ingestion(source, Connection(files, form), lake.reader, lambda: lake.spark).run(once=True)
     assert {(of[0], str(of[1]), of[2]) for of in orders(lake, "id", "price", "n")} == {
         (1, "-123.45", None),
         (2, "None", 3),
@@ -159,14 +160,16 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
 def test_runs_keep_every_event_in_its_order(lake: Warehouse, told: list[str | None]) -> None:
     events = [(json.dumps({"s": of, "n": n} if of else {"n": n}), n) for n, of in enumerate(told)]
     frame = lake.spark.createDataFrame(events, f"{PAYLOAD} string, {ARRIVAL} bigint")
-    runs = runs_of(frame, (("s",),))
+    runs = find_schema_runs(frame, (("s",),))
     telling = [of for of in told if of]
     assert [json.loads(run.example)["s"] for run in runs] == [
         of for n, of in enumerate(telling) if n == 0 or telling[n - 1] != of
     ]
     if not runs:
         return
-    parts = [[json.loads(of[0]) for of in part(lake.spark).orderBy(ARRIVAL).collect()] for part in divided(frame, runs)]
+    parts = [
+        [json.loads(of[0]) for of in part(lake.spark).orderBy(ARRIVAL).collect()] for part in split_by_runs(frame, runs)
+    ]
     assert [of["n"] for part in parts for of in part] == list(range(len(told)))
     for run, part in zip(runs, parts, strict=True):
         assert {of["s"] for of in part if "s" in of} == {json.loads(run.example)["s"]}

@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from arctic_runtime.ingest.batch_work import BatchWork
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.job import BatchReport, Ingestion
+from arctic_runtime.ingest.job.batch_work import BatchWork
+from arctic_runtime.ingest.job.ingestion import Ingestion
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, CatalogTable, TableEvents
 from tests.spark.warehouse import Warehouse
 
@@ -214,4 +216,6 @@ def ingestion_of(
     report: Callable[[BatchReport], None] = lambda _: None,
     begin: Callable[[BatchWork], None] = lambda _: None,
 ) -> Ingestion:
-    return Ingestion(source, transport, debezium(), lake.reader, lake.environment.new_session, report, begin)
+    return Ingestion(
+        source, Connection(transport, debezium()), lake.reader, lake.environment.new_session, Listeners(report, begin)
+    )

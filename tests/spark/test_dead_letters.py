@@ -13,11 +13,10 @@ from pyiceberg.table import Table
 
 from arctic_runtime.catalog.lease import Held, find_newest_lease
 from arctic_runtime.effects import set_failpoint
-from arctic_runtime.ingest.dead_letters import replay_dead_letters
+from arctic_runtime.ingest.dead_letters.replay import Replayed, replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.writing.replay import Replayed
 from arctic_runtime.model.run_summary import find_last_run
 from tests.spark.replay import ORDERS, Part, Replay, event, ingest, source_of
 from tests.spark.warehouse import Warehouse
@@ -59,7 +58,7 @@ def rows(lake: Warehouse) -> set[tuple[Any, ...]]:
 
 
 def reasons(lake: Warehouse, source: IngestSource) -> list[str]:
-    return sorted(row.reason for row in lake.spark.table(str(source.ledger)).select("reason").collect())
+    return sorted(row.reason for row in lake.spark.table(str(source.dead_letter_table)).select("reason").collect())
 
 
 def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehouse) -> None:
@@ -82,14 +81,14 @@ def test_events_that_fit_now_are_applied_unless_their_row_is_newer(lake: Warehou
     ]
     ingest(lake, source, Replay(log))
     mended = orders(lake, "bigint")
-    before = find_last_run(lake.state(source.tables[0].model(("id",))).changes)
+    before = find_last_run(lake.state(source.tables[0].to_model(("id",))).changes)
     (done,) = replay_dead(lake, mended)
     assert (done.read, done.applied, done.superseded, done.dead) == (7, 2, 3, 2)
     assert done.rows == {"insert": 1, "update": 1}
     expected = {(1, "a", LARGE), (2, "b", 2), (3, "b", 3), (4, "b", LARGE), (6, "old", 6)}
     assert rows(lake) == expected
     assert reasons(lake, source) == ["column n: the value does not fit bigint", "not the JSON of an event"]
-    model = source.tables[0].model(("id",))
+    model = source.tables[0].to_model(("id",))
     assert lake.broken(model) == []
     after = find_last_run(lake.state(model).changes)
     assert before is not None
@@ -108,7 +107,7 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
     often = lake.under(ingest={"lease_renewal_seconds": 0.1}).reader
     replayed = replay_dead_letters(orders(lake, "bigint"), debezium(), often, lake.environment.new_session)
     assert next(replayed).applied == 1
-    ledger = often.load_table(source.ledger.schema, source.ledger.name)
+    ledger = often.load_table(source.dead_letter_table.schema, source.dead_letter_table.name)
     ends = {found.until for _ in range(2) if (found := next_lease(ledger)) is not None}
     assert len(ends) == 2
     assert list(replayed) == []
@@ -207,15 +206,15 @@ def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Wareh
         batch(put("c", 2, "b", LARGE), event("t", None, None), put("c", 3, "c", LARGE)),
     ]
     ingest(lake, source, Replay(log))
-    assert lake.spark.table(str(source.ledger)).count() == 1
+    assert lake.spark.table(str(source.dead_letter_table)).count() == 1
     assert fates(replay_dead(lake, orders(lake, "bigint"))) == (1, 1, 0, 0)
     assert rows(lake) == {(3, "c", LARGE)}
-    other = replace(source_of(lake, "items"), most_dead=None, ledger=lake.table("other__dead_letters"))
+    other = replace(source_of(lake, "items"), most_dead=None, dead_letter_table=lake.table("other__dead_letters"))
     read = [[Part("public.items", ORDERS, [event("r", None, {"id": 1, "item": "a", "n": n})])] for n in (LARGE, 1)]
     ingest(lake, other, Replay(read[:1], snapshot=2))
-    assert lake.spark.table(str(other.ledger)).count() == 1
+    assert lake.spark.table(str(other.dead_letter_table)).count() == 1
     ingest(lake, replace(other, most_dead=0), Replay(read[1:] * 2, snapshot=2))
-    assert lake.spark.table(str(other.ledger)).count() == 0
+    assert lake.spark.table(str(other.dead_letter_table)).count() == 0
 
 
 @pytest.mark.slow
@@ -225,12 +224,14 @@ def test_a_dead_letter_table_of_an_earlier_version_goes_on(lake: Warehouse) -> N
     ingest(lake, source, Replay([batch(put("c", 1, "old", 1))]))
     columns = ("table", "reason", "payload", "origin", "at")
     texts = (put("u", 1, "a", LARGE), put("c", 2, "b", LARGE))
-    lake.spark.sql(f"drop table {source.ledger}")
+    lake.spark.sql(f"drop table {source.dead_letter_table}")
     old = lake.spark.createDataFrame(
         [("public.orders", "old", text.encode(), None, None) for text in texts],
         "table string, reason string, payload binary, origin string, at timestamp",
     )
-    old.select(*columns).writeTo(str(source.ledger)).using("iceberg").tableProperty("format-version", "3").create()
+    old.select(*columns).writeTo(str(source.dead_letter_table)).using("iceberg").tableProperty(
+        "format-version", "3"
+    ).create()
     ingest(lake, source, Replay([batch(put("c", 1, "old", 1)), batch(put("c", 3, "c", LARGE))]))
     assert fates(replay_dead(lake, orders(lake, "bigint"))) == (3, 1, 0, 2)
     assert rows(lake) == {(1, "old", 1), (3, "c", LARGE)}

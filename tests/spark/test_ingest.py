@@ -19,13 +19,13 @@ import pytest
 from arctic_runtime.catalog.observe import observe_model
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, DataError, SourceError
+from arctic_runtime.ingest.dead_letters.lease import SourceLease
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.formats.debezium import UNAVAILABLE
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.job import BatchReport
+from arctic_runtime.ingest.job.reports import BatchReport
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
-from arctic_runtime.ingest.writing.lease import SourceLease
-from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.ingestion import ChangeSource, to_millis
 from arctic_runtime.model.properties import LEASE, LEASE_UNTIL
@@ -81,12 +81,12 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
         (2, 7, "insert", None),
         (1, 2, "delete", 2),
     }
-    progress = Ledger(source.ledger, lake.reader, lambda: lake.spark).progress()
+    progress = DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark).read_progress()
     assert progress.position == "3"
     assert progress.caught_up is not None
     assert begun <= progress.caught_up + timedelta(milliseconds=1)
     assert progress.newest == datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)
-    model = replace(source.tables[1].model(("name",)), source=ChangeSource(source.name, source.ledger))
+    model = replace(source.tables[1].to_model(("name",)), source=ChangeSource(source.name, source.dead_letter_table))
     shown = read_status(lake.reader, model, []).ingestion
     assert shown is not None
     assert (shown.changed_at, shown.position, shown.source_position) == ("2023-11-14 22:13:20+00:00", "1", "3")
@@ -113,7 +113,7 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
     log = [
         [Part("public.orders", ORDERS, [event("c", None, {"id": n, "item": "a", "n": n}, 1000 * n)])] for n in (1, 2)
     ]
-    ledger = Ledger(source.ledger, lake.reader, lambda: lake.spark)
+    ledger = DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark)
     began = datetime.now(timezone.utc) - timedelta(milliseconds=1)
     since: set[Any] = set()
     for _ in range(2):
@@ -121,7 +121,7 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
         transport.broken = 2
         with pytest.raises(SourceError):
             ingest(lake, source, transport)
-        failure = ledger.progress().failure
+        failure = ledger.read_progress().failure
         assert failure is not None
         assert failure.message == "db1 does not answer"
         since.add(failure.since)
@@ -131,7 +131,7 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
     lost.lost = "the connection was lost"
     reports = ingest(lake, source, lost)
     assert [(of.count, of.progress.failure is None) for of in reports] == [(0, False), (0, False), (1, True)]
-    assert ledger.progress().failure is None
+    assert ledger.read_progress().failure is None
     assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2)}
 
 
@@ -150,7 +150,7 @@ def test_a_batch_is_told_of_before_it_is_published_and_after(lake: Warehouse) ->
         source,
         Replay(log, snapshot=2),
         lambda report: told.append(f"{report.count} published"),
-        lambda work: told.append(f"{work.describe()} to {', '.join(table.name for table in work.tables)}"),
+        lambda work: told.append(f"{work.describe_work()} to {', '.join(table.name for table in work.tables)}"),
     ).run(once=True)
     assert told == [
         "3 events of a load, piece 1: table 1 of 2, 3 rows so far to orders",
@@ -192,7 +192,7 @@ def test_status_counts_the_rows_that_readers_see_before_they_are_merged(lake: Wa
     for end in range(1, 4):
         ingest(lake, source, Replay(log[:end]))
         for table in source.tables:
-            found = read_status(lake.reader, table.model(("id",)), [])
+            found = read_status(lake.reader, table.to_model(("id",)), [])
             assert found.rows == lake.spark.table(lake.sql_name(table.name)).count(), (end, table.name)
             assert found.unmerged_commits == end - 1
 
@@ -201,7 +201,7 @@ def test_what_was_asked_in_vain_is_no_failure_of_the_source(lake: Warehouse) -> 
     source = source_of(lake, "orders")
     with pytest.raises(ConfigError, match="gives no snapshot"):
         ingest(lake, source, Replay([]), ["orders"])
-    assert Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().failure is None
+    assert DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark).read_progress().failure is None
 
 
 @pytest.mark.parametrize("key", [("id",), ()])
@@ -212,10 +212,10 @@ def test_a_commit_says_as_of_when_its_table_showed_the_source_before(lake: Wareh
     ]
     source = source_of(lake, "orders", primary_key=list(key) or None)
     ingest(lake, source, Replay(log[:1]))
-    looked = Ledger(source.ledger, lake.reader, lambda: lake.spark).progress().as_of
+    looked = DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark).read_progress().as_of
     assert looked is not None
     ingest(lake, source, Replay(log))
-    model = replace(source.tables[0].model(key), source=ChangeSource(source.name, source.ledger))
+    model = replace(source.tables[0].to_model(key), source=ChangeSource(source.name, source.dead_letter_table))
     log_of = observe_model(lake.reader, model).log
     assert log_of is not None
     shown = [RunSummary.decode(commit.summary).shown_before_ms for commit in run_commits(log_of) if commit.rows]
@@ -249,7 +249,7 @@ def test_an_update_that_may_have_changed_a_chosen_key_is_a_dead_letter(lake: War
     ]
     ingest(lake, source, Replay([[Part("public.orders", ORDERS, texts)]]))
     assert rows(lake, "orders") == {(1, "c", 3)}
-    (dead,) = lake.spark.table(str(source.ledger)).select("reason").collect()
+    (dead,) = lake.spark.table(str(source.dead_letter_table)).select("reason").collect()
     assert "the row before the update was not sent" in dead.reason
 
 
@@ -332,7 +332,7 @@ def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
             ingest(lake, source, Replay(log))
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(8, "long 1", 2), (1, "changed", 5)}
-    assert lake.broken(source.tables[0].model(("id",))) == []
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "n", "_action").collect()
     assert len(changes) == len(set(changes))
 
@@ -372,7 +372,7 @@ def test_events_that_can_not_be_applied_are_kept_with_their_reason(lake: Warehou
     (written,) = report.tables
     assert (written.read, written.applied, written.dead) == (len(BAD) + 1, 1, len(BAD))
     assert rows(lake, "orders") == {(7, "a", 1)}
-    dead = lake.spark.table(str(source.ledger)).select("reason", "payload", "origin", "table").collect()
+    dead = lake.spark.table(str(source.dead_letter_table)).select("reason", "payload", "origin", "table").collect()
     assert {(row.reason, bytes(row.payload)) for row in dead} == {(why, as_bytes(of)) for why, of in BAD.items()}
     assert {row.table for row in dead} == {"public.orders"}
 
@@ -388,7 +388,7 @@ def test_too_many_dead_letters_stop_ingestion_and_lose_nothing(lake: Warehouse) 
         with pytest.raises(DataError, match=r"shop__dead_letters: public.orders: not the JSON of an event \(1\)\n"):
             ingest(lake, source, Replay(log))
         assert rows(lake, "orders") == {(7, "a", 1)}
-        assert lake.spark.table(str(source.ledger)).count() == 1
+        assert lake.spark.table(str(source.dead_letter_table)).count() == 1
 
 
 @pytest.mark.slow
@@ -443,7 +443,7 @@ def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(l
     ]
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 5_000_000_000, "x"), (2, "b", 1, None)}
-    newest, *older = read_history(lake.reader, source.tables[0].model(("id",)))
+    newest, *older = read_history(lake.reader, source.tables[0].to_model(("id",)))
     assert newest.columns == SchemaChange(add=(Column("more", "string"),), widen=(Column("n", "bigint"),))
     assert [entry.columns.is_empty for entry in older] == [True] * len(older)
 
@@ -479,27 +479,27 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Wareh
     assert rows(lake, "items") == {("0", Decimal(2)), ("1", Decimal(3))}
     changes = lake.spark.table(lake.sql_name("orders__changes")).groupBy("id", "n").count().collect()
     assert {(row.id, row.n, row["count"]) for row in changes} == {(of, n, 1) for of in range(4) for n in range(4)}
-    assert lake.spark.table(str(source.ledger)).count() == 4
+    assert lake.spark.table(str(source.dead_letter_table)).count() == 4
 
 
 def test_one_process_at_a_time_ingests_a_source(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
-    ledger = Ledger(source.ledger, lake.reader, lambda: lake.spark)
-    ledger.ensure()
+    ledger = DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark)
+    ledger.create_or_widen()
     reader = lake.under(ingest={"lease_renewal_seconds": 0}).reader
-    first, second = (SourceLease(source.ledger, reader, lambda: lake.spark) for _ in range(2))
-    assert first.take() is None
-    other = second.take()
+    first, second = (SourceLease(source.dead_letter_table, reader, lambda: lake.spark) for _ in range(2))
+    assert first.take_lease() is None
+    other = second.take_lease()
     assert other is not None
     assert other.holder == first.holder
     log = [[Part("public.orders", ORDERS, [event("c", None, {"id": 1, "item": "a", "n": 1})])]]
     with pytest.raises(ConfigError, match="another process ingests this source"):
         ingest(lake, source, Replay(log))
-    first.end()
-    assert second.take() is None
+    first.end_lease()
+    assert second.take_lease() is None
     with pytest.raises(ConfigError, match="another process"):
-        first.renew()
-    second.end()
+        first.renew_lease()
+    second.end_lease()
     ingest(lake, source, Replay(log))
     assert rows(lake, "orders") == {(1, "a", 1)}
 
@@ -524,7 +524,7 @@ class Idle(Replay):
 
 def lease_of(lake: Warehouse, source: IngestSource) -> tuple[str | None, int]:
     """Who has the lease on a source, and until when."""
-    snapshot = lake.reader.load_table(source.ledger.schema, source.ledger.name).current_snapshot()
+    snapshot = lake.reader.load_table(source.dead_letter_table.schema, source.dead_letter_table.name).current_snapshot()
     assert snapshot is not None
     assert snapshot.summary is not None
     return snapshot.summary[LEASE], int(snapshot.summary[LEASE_UNTIL] or 0)
@@ -543,16 +543,16 @@ def test_a_process_keeps_its_lease_while_its_source_has_no_events(lake: Warehous
     )
     ingest(often, source, Idle(is_renewed))
     assert len({holder for holder, _ in seen}) == 1
-    assert len(lake.reader.load_table(source.ledger.schema, source.ledger.name).snapshots()) <= 3
+    assert len(lake.reader.load_table(source.dead_letter_table.schema, source.dead_letter_table.name).snapshots()) <= 3
 
 
 def test_a_process_that_waits_for_events_ends_when_another_takes_over(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
-    other = SourceLease(source.ledger, lake.reader, lambda: lake.spark)
+    other = SourceLease(source.dead_letter_table, lake.reader, lambda: lake.spark)
 
     def is_over() -> bool:
         if lease_of(lake, source)[0] != other.holder:
-            assert other.take() is None
+            assert other.take_lease() is None
         return False
 
     slow = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 0.5})
@@ -563,12 +563,12 @@ def test_a_process_that_waits_for_events_ends_when_another_takes_over(lake: Ware
 
 def test_the_lease_of_a_process_that_was_killed_is_taken_at_once(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
-    Ledger(source.ledger, lake.reader, lambda: lake.spark).ensure()
+    DeadLetterTable(source.dead_letter_table, lake.reader, lambda: lake.spark).create_or_widen()
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    killed = SourceLease(source.ledger, lake.reader, lambda: lake.spark, f"{platform.node()}:{ended.pid}:1")
-    assert killed.take() is None
-    assert SourceLease(source.ledger, lake.reader, lambda: lake.spark).take() is None
+    killed = SourceLease(source.dead_letter_table, lake.reader, lambda: lake.spark, f"{platform.node()}:{ended.pid}:1")
+    assert killed.take_lease() is None
+    assert SourceLease(source.dead_letter_table, lake.reader, lambda: lake.spark).take_lease() is None
 
 
 @pytest.mark.slow
@@ -632,7 +632,7 @@ def test_a_process_that_is_overtaken_when_it_has_added_a_column_writes_nothing_t
 
     def evolving(table: str, at: int) -> int:
         """Ingests the second batch of a table, and all batches after so many changes of columns; returns how many."""
-        source = replace(source_of(lake, table), ledger=lake.table(f"{table}__dead_letters"))
+        source = replace(source_of(lake, table), dead_letter_table=lake.table(f"{table}__dead_letters"))
         ingest(lake, source, Replay(log(table)[:1]))
         evolved = 0
 
@@ -668,7 +668,7 @@ def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> N
     ingest(lake, source, Replay([[Part("public.orders", ORDERS, of)] for of in (first, later)]))
     expected = {(of, f"long {of}", of) for of in range(50) if of not in (7, 8, 9)}
     assert rows(lake, "orders") == expected | {(7, "b", 1), (60, "long 8", 8), (61, "long 9", 9)}
-    assert lake.broken(source.tables[0].model(("id",))) == []
+    assert lake.broken(source.tables[0].to_model(("id",))) == []
 
 
 @pytest.mark.slow
@@ -683,7 +683,7 @@ def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehou
         ],
     ]
     ingest(lake, source, Replay(log[:1]))
-    model = source.tables[0].model(("id",))
+    model = source.tables[0].to_model(("id",))
     first = lake.state(model).changes
     ingest(lake, source, Replay(log))
     assert lake.broken(model) == []
@@ -822,7 +822,7 @@ def test_a_table_that_is_declared_later_is_loaded_and_followed_from_there(lake: 
         ("b", Decimal(3), "update"),
     ]
     for table, key in zip(source.tables, ("id", "name", "id"), strict=True):
-        assert lake.broken(table.model((key,))) == []
+        assert lake.broken(table.to_model((key,))) == []
 
 
 @pytest.mark.parametrize("is_killed", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -878,7 +878,7 @@ def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed
     exact = [("a", 1, "insert"), ("a", 2, "update"), ("b", 1, "insert"), ("b", 3, "update"), ("c", 7, "insert")]
     assert is_killed or sorted((*row,) for row in changes) == exact
     for table, key in zip(source.tables, ("id", "name"), strict=True):
-        assert lake.broken(table.model((key,))) == []
+        assert lake.broken(table.to_model((key,))) == []
 
 
 @pytest.mark.slow

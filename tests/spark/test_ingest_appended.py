@@ -14,7 +14,7 @@ import pytest
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CommitConflict, ConfigError, DataError, SourceError
-from arctic_runtime.ingest.dead_letters import replay_dead_letters
+from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 from arctic_runtime.ingest.formats.debezium import debezium
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
@@ -85,7 +85,7 @@ def test_events_that_change_rows_are_dead_letters_that_say_what_to_do(lake: Ware
     ]
     ingest(lake, source, Replay([[Part("public.log", LOG, texts)]]))
     assert rows(lake) == [(1, "a"), (2, "c")]
-    dead = lake.spark.table(str(source.ledger)).select("payload", "reason").collect()
+    dead = lake.spark.table(str(source.dead_letter_table)).select("payload", "reason").collect()
     assert {json.loads(row.payload)["op"]: row.reason.split(" ")[1] for row in dead} == {
         "u": "update",
         "d": "delete",
@@ -180,7 +180,7 @@ def test_a_table_that_gets_or_loses_its_key_is_an_error_that_says_what_to_do(lak
 def test_models_follow_a_table_without_a_key_through_compaction_expiry_and_another_snapshot(lake: Warehouse) -> None:
     source = log_of(lake, sort_key=["at"], retention={"versions": "5d"})
     (table,) = source.tables
-    own = table.model(())
+    own = table.to_model(())
     log = [[part((n, "a"))] for n in range(3)]
     counts = lake.model("counts", "select what, count(*) as n from {log} group by what", primary_key="what")
     events = lake.model("events", "select at, what from {changes(log)}", primary_key="at", input="changes")
@@ -210,7 +210,7 @@ def test_models_follow_a_table_without_a_key_through_compaction_expiry_and_anoth
 
 def test_operations_show_and_drop_a_table_without_a_key_or_say_that_they_need_one(lake: Warehouse) -> None:
     (table,) = log_of(lake).tables
-    own = table.model(())
+    own = table.to_model(())
     ingest(lake, log_of(lake), Replay([[part((1, "a"))], [part((2, "b"))]]))
     context = OperationContext(lake.reader, lambda: lake.spark, (own,))
     asked = {known.name: known for known in OPERATIONS}
@@ -256,7 +256,7 @@ def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(l
     (done,) = replayed()
     assert (done.applied, done.dead) == (2, 1)
     assert rows(lake) == [(1, "a"), (3_000_000_000, "a"), (3_000_000_001, "a")]
-    (left,) = lake.spark.table(str(declared("int").ledger)).collect()
+    (left,) = lake.spark.table(str(declared("int").dead_letter_table)).collect()
     assert left.reason.startswith("a delete takes a row away")
     ingest(lake, declared("bigint"), Replay([[], [part((2, "b"))]]))
     assert len(rows(lake)) == 4

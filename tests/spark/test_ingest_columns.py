@@ -11,9 +11,9 @@ import pytest
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
-from arctic_runtime.ingest.writing.ledger import Ledger
 from arctic_runtime.model.ingestion import ChangeSource, Progress
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.maintenance.resync import request_resync
@@ -91,7 +91,7 @@ def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehou
     ingest(lake, made, Replay(batches))
     assert rows(lake, "id", "n", "a") == {(1, 5, None), (2, 5, None), (3, 7, None), (4, 8, "new")}
     if keyed:
-        assert lake.broken(made.tables[0].model(("id",))) == []
+        assert lake.broken(made.tables[0].to_model(("id",))) == []
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def order(number: int) -> Part:
 
 
 def progress_of(lake: Warehouse, made: IngestSource) -> Progress:
-    return Ledger(made.ledger, lake.reader, lambda: lake.spark).progress()
+    return DeadLetterTable(made.dead_letter_table, lake.reader, lambda: lake.spark).read_progress()
 
 
 def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(lake: Warehouse) -> None:
@@ -174,4 +174,6 @@ def test_a_table_is_loaded_anew_that_somebody_asked_for(lake: Warehouse) -> None
 
 
 def asked_of(made: IngestSource, can_load: bool) -> Model:
-    return replace(made.tables[0].model(("id",)), source=ChangeSource(made.name, made.ledger, can_load=can_load))
+    return replace(
+        made.tables[0].to_model(("id",)), source=ChangeSource(made.name, made.dead_letter_table, can_load=can_load)
+    )

@@ -107,7 +107,7 @@ def check(lake: Warehouse, table: Table, states: list[Mapping[Key, Row]]) -> Non
     rows = {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).collect()}
     assert rows == {(*key, *row) for key, row in table.rows.items()}
     (ingested,) = source_of(lake, "orders").tables
-    assert lake.broken(ingested.model(table.schema.key)) == []
+    assert lake.broken(ingested.to_model(table.schema.key)) == []
 
 
 def swap(table: Table, one: int, other: int, between: int = -1) -> None:

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
-from arctic_runtime.ingest.writing.decode import REASON, decode, decode_all, is_change
-from arctic_runtime.ingest.writing.event_frames import frame, held
+from arctic_runtime.ingest.writing.decode import REASON, decode_changes, decode_events, is_change
+from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
 
 LABELS = ("a", "b", "c")
 MOMENT = datetime.datetime(2024, 2, 29, 13, 14, 15, 123456)
@@ -110,7 +110,7 @@ def decoded(spark: SparkSession, *columns: tuple[SourceColumn, Any]) -> tuple[st
     text = json.dumps({"op": "c", "after": {"id": 1, **image}})
     events = spark.createDataFrame([(text, None, 0)], f"{PAYLOAD} string, {ORIGIN} string, {ARRIVAL} bigint")
     schema = SourceSchema((SourceColumn("id", "int"), *named), ("id",))
-    (row,) = decode(events, form, schema).select(REASON, *[F.col(column.name) for column in named]).collect()
+    (row,) = decode_changes(events, form, schema).select(REASON, *[F.col(column.name) for column in named]).collect()
     return row[0], list(row[1:])
 
 
@@ -145,7 +145,7 @@ def test_the_json_of_an_event_is_read_once_and_by_a_task(
     payload = [json.dumps({"op": op, "after": {"id": 1, "v": "a"}}) for op in ("c", "m", "u")]
     columns = {PAYLOAD: payload, ORIGIN: pa.nulls(3, pa.string()), ARRIVAL: pa.array(range(3), pa.int64())}
     events = TableEvents("t", schema, pa.table(columns))
-    with held(decode_all(frame(spark, events), DEBEZIUM, schema), is_change()) as rows:
+    with cache_rows(decode_events(to_dataframe(spark, events), DEBEZIUM, schema), is_change()) as rows:
         assert [row.v for row in rows.collect()] == ["a", "a"]
         rows.explain()
     plan = capsys.readouterr().out

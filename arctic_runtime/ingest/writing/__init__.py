@@ -1,1 +1,1 @@
-"""Events of all transports are decoded, folded to net rows and published, one commit per table and batch."""
+"""The pipeline of events to one table: deduplicate, decode, count, follow the schema, fold and publish."""

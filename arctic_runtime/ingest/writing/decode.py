@@ -1,4 +1,4 @@
-"""From the JSON of change events to typed rows, by Spark, as a format and a table's schema say.
+"""Decoding of change events from JSON to typed rows, by Spark, as a format and a table's schema say.
 
 Every value is taken from the JSON as text and cast on its own, so a value that does not fit its type is noticed: the
 event becomes a dead letter, and no value turns into null.
@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, Struc
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, EventFormat, Path, SourceColumn, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.exact_texts import decimal_text, interval_text
+from arctic_runtime.ingest.writing.exact_texts import format_decimal, format_interval
 from arctic_runtime.model.columns import OWN_PREFIX, is_same_name
 from arctic_runtime.spark.engine.statement import (
     Sql,
@@ -30,7 +30,7 @@ from arctic_runtime.spark.engine.statement import (
     type_name,
 )
 
-CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_PLACE = (
+CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION = (
     f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
 )
 """Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
@@ -54,14 +54,14 @@ class _Value:
     zone: str = "UTC"
 
 
-def decode(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decoded events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, LOG_PLACE.
+def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decodes events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, LOG_PLACE.
 
     PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
     primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
     nothing of rows are left out. Raises ConfigError where two columns differ in nothing but case.
     """
-    return decode_all(events, form, schema).where(is_change())
+    return decode_events(events, form, schema).where(is_change())
 
 
 def is_change() -> Expression:
@@ -69,30 +69,34 @@ def is_change() -> Expression:
     return ~F.col(CHANGE).eqNullSafe("ignored")
 
 
-def decode_all(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decoded events as of `decode`, with those that say nothing of rows.
+def is_read() -> Expression:
+    """Whether a decoded event is a row of a snapshot."""
+    return F.col(CHANGE).eqNullSafe("read")
+
+
+def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decodes events as `decode_changes`, and keeps those that say nothing of rows.
 
     To be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would read the JSON
     of each event twice.
     """
     _check_names(schema)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    parsed = events.select("*", F.from_json(_as_text(events), _json_schema(form, schema), options).alias(_EVENT))
-    rows = _exploded(parsed, form)
-    named = {column.name: _Value(_field(_ROW, column.name), column) for column in schema.columns}
-    change = _change(form)
-    typed = [alias_as(_guarded(value, form), value.column.name) for value in named.values()]
-    kept = [quote_name(PAYLOAD), quote_name(ORIGIN), quote_name(ARRIVAL), quote_name(PART)]
+    parsed = events.select("*", F.from_json(_as_text(events), _build_json_schema(form, schema), options).alias(_EVENT))
+    rows = _explode_rows(parsed, form)
+    named = {column.name: _Value(_image_field(_ROW, column.name), column) for column in schema.columns}
+    change = _change_expression(form)
+    typed = [alias_as(_decode_present_value(value, form), value.column.name) for value in named.values()]
     return rows.selectExpr(
-        *kept,
+        *[quote_name(own) for own in (PAYLOAD, ORIGIN, ARRIVAL, PART)],
         *typed,
         alias_as(change, CHANGE),
-        alias_as(_time(form), TIME),
-        alias_as(_reason(form, schema, change), REASON),
-        alias_as(_absent(form, named), ABSENT),
-        alias_as(_old_key(form, schema), OLD_KEY),
-        alias_as(_order(form), ORDER),
-        alias_as(Sql("CAST(NULL AS string)") if form.log_place is None else _at(form.log_place), LOG_PLACE),
+        alias_as(_time_expression(form), TIME),
+        alias_as(_reason_expression(form, schema, change), REASON),
+        alias_as(_list_absent_columns(form, named), ABSENT),
+        alias_as(_select_old_key(form, schema), OLD_KEY),
+        alias_as(_order_expression(form), ORDER),
+        alias_as(Sql("CAST(NULL AS string)") if form.log_place is None else _event_field(form.log_place), LOG_POSITION),
     )
 
 
@@ -107,7 +111,7 @@ def _check_names(schema: SourceSchema) -> None:
 
 
 def _as_text(events: DataFrame) -> Expression:
-    """The payload as text; null where its bytes are no UTF-8, which makes the event a dead letter."""
+    """The payload as text; null if its bytes are no UTF-8, which makes the event a dead letter."""
     is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
     if not is_binary:
         return F.col(PAYLOAD)
@@ -115,23 +119,22 @@ def _as_text(events: DataFrame) -> Expression:
     return F.when(F.is_valid_utf8(whole), whole)
 
 
-def _json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
+def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
     """The type of an event with all its values as text."""
     row = StructType([StructField(column.name, StringType()) for column in schema.columns])
     image: DataType = ArrayType(row) if form.rows_are_lists else row
-    leaves: dict[Path, DataType] = {path: StringType() for path in _leaves(form)}
+    leaves: dict[Path, DataType] = {path: StringType() for path in _list_value_paths(form)}
     leaves[form.row] = image
     if form.before is not None:
         leaves[form.before] = image
-    made = _nested(leaves)
-    return made.add(_CORRUPT, StringType())
+    return _nest_fields(leaves).add(_CORRUPT, StringType())
 
 
-def _leaves(form: EventFormat) -> list[Path]:
+def _list_value_paths(form: EventFormat) -> list[Path]:
     return [path for path in (form.operation, form.time, *form.order, form.log_place) if path]
 
 
-def _nested(leaves: Mapping[Path, DataType]) -> StructType:
+def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
     """A struct with these fields at their paths. The path of no names stands for the fields of the top level."""
     fields: dict[str, DataType] = {}
     top = leaves.get(())
@@ -139,40 +142,40 @@ def _nested(leaves: Mapping[Path, DataType]) -> StructType:
         fields |= {field.name: field.dataType for field in top.fields}
     for first in dict.fromkeys(path[0] for path in leaves if path):
         below = {path[1:]: kind for path, kind in leaves.items() if path and path[0] == first}
-        fields[first] = below[()] if set(below) == {()} else _nested(below)
+        fields[first] = below[()] if set(below) == {()} else _nest_fields(below)
     return StructType([StructField(own, kind) for own, kind in fields.items()])
 
 
-def _exploded(parsed: DataFrame, form: EventFormat) -> DataFrame:
+def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
     """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
-    row, was = _at(form.row), _at(form.before) if form.before is not None else Sql("NULL")
+    row, was = _event_field(form.row), _event_field(form.before) if form.before is not None else Sql("NULL")
     if not form.rows_are_lists:
         return parsed.selectExpr("*", alias_as(row, _ROW), alias_as(was, _WAS), alias_as(Sql("0"), PART))
     pair = fill_statement(
         "named_struct('row', x, 'was', get({was}, i))" if form.before else "named_struct('row', x)", was=was
     )
     pairs = fill_statement("posexplode_outer(transform({row}, (x, i) -> {pair}))", row=row, pair=pair)
-    found = parsed.selectExpr(
+    exploded = parsed.selectExpr(
         "*", fill_statement("{pairs} AS ({part}, {both})", pairs=pairs, part=quote_name(PART), both=quote_name(_PAIR))
     )
     before = quote_name(_PAIR, "was") if form.before else Sql("NULL")
-    return found.selectExpr("*", alias_as(quote_name(_PAIR, "row"), _ROW), alias_as(before, _WAS))
+    return exploded.selectExpr("*", alias_as(quote_name(_PAIR, "row"), _ROW), alias_as(before, _WAS))
 
 
-def _at(path: Path) -> Sql:
+def _event_field(path: Path) -> Sql:
     """The field of an event at a path; the event itself at the path of no names."""
     return quote_name(_EVENT, *path)
 
 
-def _field(image: str, own: str) -> Sql:
+def _image_field(image: str, own: str) -> Sql:
     return quote_name(image, own)
 
 
-def _change(form: EventFormat) -> Sql:
-    """What an event says, as a `Change`; null for an operation that the format does not have."""
+def _change_expression(form: EventFormat) -> Sql:
+    """Returns the kind of an event as a `Change`; null for an operation that the format does not have."""
     if form.operation is None:
         return quote_text("update")
-    operation = _at(form.operation)
+    operation = _event_field(form.operation)
     cases = [
         fill_statement("WHEN {code} THEN {change} ", code=quote_text(code), change=quote_text(change))
         for code, change in form.changes.items()
@@ -183,21 +186,21 @@ def _change(form: EventFormat) -> Sql:
 _UNITS: Mapping[str, int] = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
 
 
-def _time(form: EventFormat) -> Sql:
+def _time_expression(form: EventFormat) -> Sql:
     if form.time is None:
         return Sql("CAST(NULL AS timestamp)")
     if form.time_unit == "text":
-        return fill_statement("try_cast({value} AS timestamp)", value=_at(form.time))
+        return fill_statement("try_cast({value} AS timestamp)", value=_event_field(form.time))
     return fill_statement(
         "timestamp_micros(try_cast({value} AS bigint) * {unit})",
-        value=_at(form.time),
+        value=_event_field(form.time),
         unit=quote_number(_UNITS[form.time_unit]),
     )
 
 
-def _image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
+def _select_image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
     """The JSON text of a column in the row after a change, or in the deleted row."""
-    after, was = _field(_ROW, column.name), _field(_WAS, column.name)
+    after, was = _image_field(_ROW, column.name), _image_field(_WAS, column.name)
     if form.before is None or form.is_row_of_delete:
         return after
     return fill_statement(
@@ -209,23 +212,23 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
     return fill_statement("{value} IN ({marks})", value=value, marks=join_parts(map(quote_text, form.unavailable)))
 
 
-def may_be_absent(column: SourceColumn, form: EventFormat) -> bool:
+def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
     """Whether a source may leave out a value: those that are kept out of line are texts, bytes, lists and decimals."""
     return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
 
 
-def _guarded(value: _Value, form: EventFormat) -> Sql:
-    """A value in the column's type; null where it is absent or does not fit."""
-    column, shown = value.column, _image_text(value.column, form, _change(form))
-    decoded = _decoded(_Value(shown, column, form.zone or "UTC"))
-    if not may_be_absent(column, form):
+def _decode_present_value(value: _Value, form: EventFormat) -> Sql:
+    """A value in the column's type; null if it is absent or does not fit."""
+    column, shown = value.column, _select_image_text(value.column, form, _change_expression(form))
+    decoded = _decode_value(_Value(shown, column, form.zone or "UTC"))
+    if not can_be_absent(column, form):
         return decoded
     return fill_statement(
         "CASE WHEN NOT coalesce({absent}, false) THEN {decoded} END", absent=_is_absent(shown, form), decoded=decoded
     )
 
 
-def _decoded(value: _Value) -> Sql:
+def _decode_value(value: _Value) -> Sql:
     decoded = _DECODERS[value.column.encoding](value)
     width = value.column.padded_to
     if width is None:
@@ -237,14 +240,14 @@ def _decoded(value: _Value) -> Sql:
     )
 
 
-def _order(form: EventFormat) -> Sql:
-    """What orders the events of a table before the order of arrival; numbers are compared as numbers."""
+def _order_expression(form: EventFormat) -> Sql:
+    """Returns the order of events that comes before the order of arrival; numbers are compared as numbers."""
     if not form.order:
         return Sql("CAST(NULL AS int)")
     parts = [
         fill_statement(
             "try_cast({value} AS decimal(38,9)) AS {n}, {value} AS {t}",
-            value=_at(path),
+            value=_event_field(path),
             n=quote_name(f"n{i}"),
             t=quote_name(f"t{i}"),
         )
@@ -253,22 +256,22 @@ def _order(form: EventFormat) -> Sql:
     return fill_statement("struct({parts})", parts=join_parts(parts))
 
 
-def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
-    """Why an event can't be applied, the first reason that holds; null for sound events."""
+def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
+    """Returns the first reason why an event can't be applied; null for sound events."""
     cases = [
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
         fill_statement(
             "WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=quote_name(_EVENT, _CORRUPT)
         ),
-        *_operation_misfits(form, change),
+        *_find_operation_misfits(form, change),
     ]
-    cases += _key_misfits(form, schema, change)
+    cases += _find_key_misfits(form, schema, change)
     says_rows = fill_statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
     for column in schema.columns:
-        shown = _image_text(column, form, change)
+        shown = _select_image_text(column, form, change)
         absent = (
             fill_statement("NOT {absent} AND ", absent=_is_absent(shown, form))
-            if may_be_absent(column, form)
+            if can_be_absent(column, form)
             else Sql("")
         )
         misfit = fill_statement(
@@ -276,10 +279,10 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
             says=says_rows,
             shown=shown,
             absent=absent,
-            decoded=_decoded(_Value(shown, column, form.zone or "UTC")),
-            reason=quote_text(f"column {column.name}: the value does not fit {column.type}{_range_of(column)}"),
+            decoded=_decode_value(_Value(shown, column, form.zone or "UTC")),
+            reason=quote_text(f"column {column.name}: the value does not fit {column.type}{_describe_range(column)}"),
         )
-        if not _fits_always(column):
+        if not _always_fits(column):
             cases.append(misfit)
         if any(is_same_name(column.name, part) for part in schema.key):
             cases.append(
@@ -293,8 +296,8 @@ def _reason(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
     return fill_statement("CASE {cases} END", cases=join_parts(cases, " "))
 
 
-def _key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
-    """A key that is not the source's own may have changed without the event of an update saying so."""
+def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
+    """Finds updates that may have changed a key that is not the source's own without saying so."""
     key = next(
         (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
     )
@@ -304,14 +307,14 @@ def _key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[S
         "the row before the update was not sent, so its primary key may have been another one: let the source send "
         "whole rows, in PostgreSQL by `replica identity full`"
     )
-    was = _field(_WAS, key.name)
+    was = _image_field(_WAS, key.name)
     return [fill_statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
 
 
-def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
+def _find_operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
     if form.operation is None:
         return []
-    operation = _at(form.operation)
+    operation = _event_field(form.operation)
     return [
         fill_statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
         fill_statement(
@@ -320,67 +323,67 @@ def _operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
     ]
 
 
-def _range_of(column: SourceColumn) -> str:
+def _describe_range(column: SourceColumn) -> str:
     return ", of the years 1 to 9999" if column.encoding == "epoch_days" else ""
 
 
-def _fits_always(column: SourceColumn) -> bool:
+def _always_fits(column: SourceColumn) -> bool:
     return column.type == "string" and column.encoding in ("plain", "json", "decimal_text")
 
 
-def _absent(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
-    """The names of columns whose value was not sent; null where all were."""
-    change = _change(form)
+def _list_absent_columns(form: EventFormat, values: Mapping[str, _Value]) -> Sql:
+    """The names of columns whose value was not sent; null if all were."""
+    change = _change_expression(form)
     marks = [
         fill_statement(
             "CASE WHEN {absent} THEN {own} END",
-            absent=_is_absent(_image_text(value.column, form, change), form),
+            absent=_is_absent(_select_image_text(value.column, form, change), form),
             own=quote_text(own),
         )
         for own, value in values.items()
-        if may_be_absent(value.column, form)
+        if can_be_absent(value.column, form)
     ]
     if not marks:
         return Sql("CAST(NULL AS array<string>)")
-    found = fill_statement("array_compact(array({marks}))", marks=join_parts(marks))
-    return fill_statement("CASE WHEN size({found}) > 0 THEN {found} END", found=found)
+    names = fill_statement("array_compact(array({marks}))", marks=join_parts(marks))
+    return fill_statement("CASE WHEN size({found}) > 0 THEN {found} END", found=names)
 
 
-def _old_key(form: EventFormat, schema: SourceSchema) -> Sql:
-    """The primary key before an update, where the source sends it and it is another one."""
+def _select_old_key(form: EventFormat, schema: SourceSchema) -> Sql:
+    """The primary key before an update, if the source sends it and it is another one."""
     key = [column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)]
     if form.before is None or not key:
         return Sql("NULL")
     was, differs = [], []
     for column in key:
-        before, after = _field(_WAS, column.name), _field(_ROW, column.name)
+        before, after = _image_field(_WAS, column.name), _image_field(_ROW, column.name)
         known = fill_statement("coalesce({before}, {after})", before=before, after=after)
-        was.append(alias_as(_decoded(_Value(known, column)), column.name))
+        was.append(alias_as(_decode_value(_Value(known, column)), column.name))
         differs.append(fill_statement("{before} <> {after}", before=before, after=after))
     return fill_statement(
         "CASE WHEN {change} = 'update' AND ({differs}) THEN struct({was}) END",
-        change=_change(form),
+        change=_change_expression(form),
         differs=join_parts(differs, " OR "),
         was=join_parts(was),
     )
 
 
-def _cast(value: _Value) -> Sql:
+def _decode_by_cast(value: _Value) -> Sql:
     return fill_statement("try_cast({text} AS {kind})", text=value.text, kind=type_name(value.column.type))
 
 
-def _plain(value: _Value) -> Sql:
+def _decode_plain(value: _Value) -> Sql:
     """A cast, which rounds decimals: one with more digits after the point than the type has does not fit."""
     kind = value.column.type
     if kind == "string":
         return value.text
     if not kind.startswith("decimal"):
-        return _cast(value)
+        return _decode_by_cast(value)
     digits, scale = (int(part) for part in kind[len("decimal(") : -1].split(","))
     widest = f"decimal({_DECIMAL_DIGITS},{_DECIMAL_DIGITS - (digits - scale)})"
     return fill_statement(
         "CASE WHEN {cast} = try_cast({text} AS {widest}) THEN {cast} END",
-        cast=_cast(value),
+        cast=_decode_by_cast(value),
         text=value.text,
         widest=type_name(widest),
     )
@@ -390,27 +393,29 @@ _EPOCH = Sql("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
 _MOST_MICROS = 9_000_000_000_000_000_000
 
 
-def _count(value: _Value) -> Sql:
+def _cast_count(value: _Value) -> Sql:
     return fill_statement("try_cast({text} AS bigint)", text=value.text)
 
 
-def _epoch(value: _Value, micros: int) -> Sql:
+def _decode_epoch(value: _Value, micros: int) -> Sql:
     """A timestamp from a count of units of so many microseconds since 1970."""
-    count, most = _count(value), quote_number(_MOST_MICROS // micros)
-    made = _timestamp(fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type)
+    count, most = _cast_count(value), quote_number(_MOST_MICROS // micros)
+    made = _build_timestamp(
+        fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type
+    )
     return fill_statement(
         "CASE WHEN {count} BETWEEN -{most} AND {most} THEN {made} END", count=count, most=most, made=made
     )
 
 
-def _epoch_nanos(value: _Value) -> Sql:
+def _decode_epoch_nanos(value: _Value) -> Sql:
     """A timestamp to the microsecond; a count with more digits than that does not fit."""
-    count = _count(value)
-    made = _timestamp(fill_statement("{count} DIV 1000", count=count), value.column.type)
+    count = _cast_count(value)
+    made = _build_timestamp(fill_statement("{count} DIV 1000", count=count), value.column.type)
     return fill_statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
 
 
-def _timestamp(micros: Sql, kind: str) -> Sql:
+def _build_timestamp(micros: Sql, kind: str) -> Sql:
     """A timestamp of a type from microseconds since 1970; the session's time zone has no part in it."""
     if kind == "timestamp":
         return fill_statement("timestamp_micros({micros})", micros=micros)
@@ -421,19 +426,19 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The first day of the year 1 and the last of 9999, in days since 1970."""
 
 
-def _epoch_days(value: _Value) -> Sql:
+def _decode_epoch_days(value: _Value) -> Sql:
     """A date of the years 1 to 9999. Debezium writes other counts for older and infinite ones than it should."""
     return fill_statement(
         "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
-        days=_count(value),
+        days=_cast_count(value),
         first=quote_number(_FIRST_DAY),
         last=quote_number(_LAST_DAY),
     )
 
 
-def _time_of_day(value: _Value, in_second: int) -> Sql:
+def _decode_time_of_day(value: _Value, in_second: int) -> Sql:
     """`HH:MM:SS.ffffff`, with a sign in front of negative ones; a part of a microsecond does not fit."""
-    count = _count(value)
+    count = _cast_count(value)
     scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
     micros = (
         fill_statement("abs({count}) * {scale}", count=count, scale=quote_number(scale))
@@ -455,28 +460,28 @@ def _time_of_day(value: _Value, in_second: int) -> Sql:
     )
 
 
-def _base64(value: _Value) -> Sql:
+def _decode_base64(value: _Value) -> Sql:
     return fill_statement("try_to_binary({text}, 'base64')", text=value.text)
 
 
-def _base64_decimal(value: _Value) -> Sql:
+def _decode_base64_decimal(value: _Value) -> Sql:
     """A decimal from its unscaled two's complement, of up to sixteen bytes, in two halves of 64 bits."""
     kind = value.column.type
     scale = int(kind[len("decimal(") : -1].split(",")[1])
     return fill_statement(
         "try_cast({unscaled} * CAST({unit} AS decimal(38,{scale})) AS {kind})",
-        unscaled=_unscaled(value.text),
-        unit=quote_text(_power(-scale)),
+        unscaled=_decode_unscaled(value.text),
+        unit=quote_text(_format_power_of_ten(-scale)),
         scale=quote_number(scale),
         kind=type_name(kind),
     )
 
 
-def _power(exponent: int) -> str:
+def _format_power_of_ten(exponent: int) -> str:
     return "1" if exponent == 0 else "0." + "0" * (-exponent - 1) + "1"
 
 
-def _unscaled(base64: Sql) -> Sql:
+def _decode_unscaled(base64: Sql) -> Sql:
     """A decimal(38,0) from the base64 text of a big-endian two's complement; null if it has more than 38 digits."""
     digits = fill_statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
     sign = fill_statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
@@ -492,10 +497,10 @@ def _unscaled(base64: Sql) -> Sql:
     )
 
 
-def _variable_decimal(value: _Value) -> Sql:
+def _decode_variable_decimal(value: _Value) -> Sql:
     """The digits of a decimal that brings its own scale, as text."""
     scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
-    unscaled = _unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
+    unscaled = _decode_unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
     digits = fill_statement(
         "lpad(CAST(abs({unscaled}) AS string), greatest({scale} + 1, length(CAST(abs({unscaled}) AS string))), '0')",
         unscaled=unscaled,
@@ -515,15 +520,15 @@ def _variable_decimal(value: _Value) -> Sql:
 
 
 _JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
-"""What Debezium makes of a list inside of a list of texts: Java's name of the object."""
+"""Java's name of an object, which Debezium writes for a list inside of a list of texts."""
 
 
-def _array(value: _Value) -> Sql:
-    """A list whose elements are decoded one by one; null where one does not fit."""
+def _decode_array(value: _Value) -> Sql:
+    """A list whose elements are decoded one by one; null if one does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
-    decoded = _decoded(_Value(Sql("x"), element, value.zone))
+    decoded = _decode_value(_Value(Sql("x"), element, value.zone))
     if element.type == "string":
         decoded = fill_statement(
             "CASE WHEN NOT x RLIKE {java} THEN {decoded} END", java=quote_text(_JAVA_ARRAY), decoded=decoded
@@ -536,17 +541,17 @@ def _array(value: _Value) -> Sql:
     )
 
 
-def _zoneless(value: _Value) -> Sql:
+def _decode_zoneless_timestamp(value: _Value) -> Sql:
     return fill_statement(
         "try_cast(concat({text}, {zone}) AS timestamp)", text=value.text, zone=quote_text(f" {value.zone}")
     )
 
 
-def _date_text(value: _Value) -> Sql:
+def _decode_date_text(value: _Value) -> Sql:
     return fill_statement("try_cast(rtrim('Z', {text}) AS date)", text=value.text)
 
 
-def _latin1(value: _Value) -> Sql:
+def _decode_latin1(value: _Value) -> Sql:
     """Bytes from characters of their numbers; a character that is no byte does not fit."""
     return fill_statement(
         "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
@@ -555,26 +560,26 @@ def _latin1(value: _Value) -> Sql:
     )
 
 
-def _enum_index(value: _Value) -> Sql:
+def _decode_enum_index(value: _Value) -> Sql:
     labels = join_parts(map(quote_text, value.column.labels))
     return fill_statement(
         "CASE WHEN {count} = 0 THEN '' ELSE get(array({labels}), CAST({count} AS int) - 1) END",
-        count=_count(value),
+        count=_cast_count(value),
         labels=labels,
     )
 
 
-def _set_bits(value: _Value) -> Sql:
-    """Labels with commas between; null where a bit has no label."""
-    count, labels = _count(value), value.column.labels
+def _decode_set_bits(value: _Value) -> Sql:
+    """Labels with commas between; null if a bit has no label."""
+    count, labels = _cast_count(value), value.column.labels
     shown = [
         fill_statement(
             "CASE WHEN getbit({count}, {place}) = 1 THEN {label} END",
             count=count,
             place=quote_number(i),
-            label=quote_text(of),
+            label=quote_text(text_of_label),
         )
-        for i, of in enumerate(labels)
+        for i, text_of_label in enumerate(labels)
     ]
     return fill_statement(
         "CASE WHEN {count} BETWEEN 0 AND {most} THEN concat_ws(',', {shown}) END",
@@ -584,37 +589,37 @@ def _set_bits(value: _Value) -> Sql:
     )
 
 
-def _set_array(value: _Value) -> Sql:
+def _decode_set_array(value: _Value) -> Sql:
     return fill_statement("array_join(from_json({text}, 'array<string>'), ',')", text=value.text)
 
 
-def _zero_one(value: _Value) -> Sql:
+def _decode_zero_one(value: _Value) -> Sql:
     return fill_statement("CASE {text} WHEN '0' THEN false WHEN '1' THEN true END", text=value.text)
 
 
 _DECODERS: Mapping[Encoding, Callable[[_Value], Sql]] = {
-    "plain": _plain,
+    "plain": _decode_plain,
     "json": lambda value: value.text,
-    "epoch_days": _epoch_days,
-    "epoch_millis": lambda value: _epoch(value, 1_000),
-    "epoch_micros": lambda value: _epoch(value, 1),
-    "epoch_nanos": _epoch_nanos,
-    "zoned_timestamp": _cast,
-    "local_timestamp": _cast,
-    "zoneless_timestamp": _zoneless,
-    "date_text": _date_text,
-    "millis_of_day": lambda value: _time_of_day(value, 1_000),
-    "micros_of_day": lambda value: _time_of_day(value, 1_000_000),
-    "interval": lambda value: interval_text(value.text),
-    "decimal_text": lambda value: decimal_text(value.text),
-    "nanos_of_day": lambda value: _time_of_day(value, 1_000_000_000),
-    "base64": _base64,
-    "latin1": _latin1,
-    "base64_decimal": _base64_decimal,
-    "variable_decimal": _variable_decimal,
-    "array": _array,
-    "zero_one": _zero_one,
-    "enum_index": _enum_index,
-    "set_bits": _set_bits,
-    "set_array": _set_array,
+    "epoch_days": _decode_epoch_days,
+    "epoch_millis": lambda value: _decode_epoch(value, 1_000),
+    "epoch_micros": lambda value: _decode_epoch(value, 1),
+    "epoch_nanos": _decode_epoch_nanos,
+    "zoned_timestamp": _decode_by_cast,
+    "local_timestamp": _decode_by_cast,
+    "zoneless_timestamp": _decode_zoneless_timestamp,
+    "date_text": _decode_date_text,
+    "millis_of_day": lambda value: _decode_time_of_day(value, 1_000),
+    "micros_of_day": lambda value: _decode_time_of_day(value, 1_000_000),
+    "interval": lambda value: format_interval(value.text),
+    "decimal_text": lambda value: format_decimal(value.text),
+    "nanos_of_day": lambda value: _decode_time_of_day(value, 1_000_000_000),
+    "base64": _decode_base64,
+    "latin1": _decode_latin1,
+    "base64_decimal": _decode_base64_decimal,
+    "variable_decimal": _decode_variable_decimal,
+    "array": _decode_array,
+    "zero_one": _decode_zero_one,
+    "enum_index": _decode_enum_index,
+    "set_bits": _decode_set_bits,
+    "set_array": _decode_set_array,
 }

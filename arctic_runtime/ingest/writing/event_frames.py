@@ -21,7 +21,7 @@ _EVALUATION_BY_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalR
 """The rule that does this, which also applies to what a client of Spark Connect sends."""
 
 
-def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
+def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
     """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
     if callable(events.events):
         return events.events(spark)
@@ -33,7 +33,7 @@ def frame(spark: SparkSession, events: TableEvents) -> DataFrame:
 
 
 @contextmanager
-def held(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
+def cache_rows(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
     """While this lasts, rows are computed once; gives them, or those for which `only` is true.
 
     They are gone soon, so to compress them is not worth its time.
@@ -41,8 +41,8 @@ def held(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}
     with override_settings(rows.sparkSession, wanted):
-        kept = rows.persist()
+        cached = rows.persist()
         try:
-            yield kept if only is None else kept.where(only)
+            yield cached if only is None else cached.where(only)
         finally:
-            kept.unpersist()
+            cached.unpersist()

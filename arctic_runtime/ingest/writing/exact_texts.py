@@ -10,7 +10,7 @@ _SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infi
 """Decimals that are no numbers: how Debezium writes them, and how PostgreSQL does."""
 
 
-def decimal_text(value: Sql) -> Sql:
+def format_decimal(value: Sql) -> Sql:
     """The digits of a decimal, or the name of one that is no number, from Debezium's text."""
     cases = [
         fill_statement("WHEN {own} THEN {shown} ", own=quote_text(own), shown=quote_text(shown))
@@ -19,7 +19,7 @@ def decimal_text(value: Sql) -> Sql:
     return fill_statement("CASE {value} {cases}ELSE {value} END", value=value, cases=join_parts(cases, ""))
 
 
-def interval_text(value: Sql) -> Sql:
+def format_interval(value: Sql) -> Sql:
     """An interval in ISO 8601 to the microsecond, as PostgreSQL keeps it; null for a text that is none.
 
     Debezium writes the seconds from a binary fraction, cut off after nine digits.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, LOG_PLACE, OLD_KEY, ORDER, PART, REASON, TIME
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, LOG_POSITION, OLD_KEY, ORDER, PART, REASON, TIME
 from arctic_runtime.ingest.writing.moved import (
     FIRST,
     ID,
@@ -202,7 +202,7 @@ def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFra
         _sequence(has_places).cast(shape.sequence_type).alias("seq"),
         F.lit(1).alias("sign"),
         (F.col(ARRIVAL) * 2 + F.col(_STEP)).alias(ID),
-        F.col(LOG_PLACE).alias(PLACE),
+        F.col(LOG_POSITION).alias(PLACE),
         F.col(_LACKS).alias(LACKS_ORIGIN),
     )
 

@@ -1,99 +1,168 @@
-"""Commits of change rows to a table with a primary key, each of which notes a place in the source."""
+"""Tables with a primary key: events are folded to change rows, and each commit keeps a position in the source."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 
-from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.writing.place import Place, SourceTimes, place_of
+from arctic_runtime.catalog.observe import observe_key
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
+from arctic_runtime.ingest.writing.fold import change_rows
+from arctic_runtime.ingest.writing.keyless import replace_values, unfollowed_key_error
+from arctic_runtime.ingest.writing.records import DecodedBatch
+from arctic_runtime.ingest.writing.source_columns import (
+    UnfollowedKey,
+    clear_columns,
+    save_columns,
+    to_stored_columns,
+)
+from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, read_position
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.key import format_key
 from arctic_runtime.model.properties import PRIMARY_KEY
-from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
-from arctic_runtime.model.step import AppendChanges, Reason
+from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.schema import to_stored_type
+from arctic_runtime.plan.decide import Request, check_table
+from arctic_runtime.plan.schema import check_query
 from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import read_current_rows
+from arctic_runtime.spark.tables.frames import conform_frame, list_frame_columns, read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 
-class UnfollowedKey(ConfigError):
-    """The primary key of a source's table is another one than that of the table, or there is none."""
+@dataclass(frozen=True)
+class ChangeRows:
+    """Change rows of a table; `is_gathered` as of `ChangeSet`."""
+
+    rows: DataFrame
+    shape: Shape
+    is_gathered: bool = False
 
 
-def check_key(model: Model, state: TableState) -> None:
+@dataclass(frozen=True)
+class KeyedTable:
+    """An ingested table that is kept by a primary key."""
+
+    session: TableSession
+
+    def observe(self) -> TableState:
+        """Returns the state of the table, which is brought up to date; raises ConfigError if its key is another one."""
+        session = self.session
+        state = session.reconcile_until_done(session.observe_state(), defer=True)
+        if state.conflicting is not None and observe_key(session.reader, session.model.table) == ():
+            raise unfollowed_key_error(session.model)
+        _check_key(session.model, state)
+        check_table(session.model, state, Request())
+        return state
+
+    def reject_events(self, decoded: DataFrame, _: EventFormat) -> DataFrame:
+        """Returns decoded events as they are: all kinds of events can be applied."""
+        return decoded
+
+    def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
+        """Publishes sound events in one commit; returns the number of change rows by action.
+
+        Raises CommitConflict if another writer commits in between.
+        """
+        self._check_position(batch.state, batch.start)
+        context, shape = self.prepare_commit(batch.state, to_stored_columns(batch.schema))
+        save_columns(self.session, context.state, batch.schema)
+        rows = change_rows(context, batch.events, batch.counts, shape, batch.keeps_order)
+        # Events were just brought together by key, in as many partitions as their size needs.
+        changes = ChangeRows(rows, shape, is_gathered=batch.counts.truncated_at is None)
+        return self.publish_changes(context, changes, CommitNote(batch.end, times=batch.times))[0]
+
+    def publish_snapshot(
+        self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
+    ) -> dict[str, int]:
+        """Publishes the difference between a table and the rows of a snapshot, None for no rows."""
+        note = CommitNote(position, "RESYNCED")
+        if rows is None:
+            clear_columns(self.session, state)
+            return self._delete_rows(state, note)
+        context, shape = prepare_tables(
+            self.session, self.session.build_context(state), list_frame_columns(rows), "bigint"
+        )
+        if schema is not None:
+            save_columns(self.session, context.state, schema)
+        old = read_current_rows(context.spark, self.session.model, context.state, context.thresholds.pruning)
+        changes = ChangeRows(diff_states(rows, old, shape, keyed=True), shape)
+        return self.publish_changes(context, changes, note)[0]
+
+    def fill_columns(
+        self, state: TableState, stored: tuple[Column, ...], values: Mapping[str, Expression]
+    ) -> TableState:
+        """Evolves the table's columns to `stored`, and gives all of its rows some values in one commit."""
+        context, _ = self.prepare_commit(state, stored)
+        changes, pruning = context.state.changes, context.thresholds.pruning
+        rows = read_current_rows(context.spark, self.session.model, context.state, pruning) if values else None
+        if rows is None or changes is None:
+            return context.state
+        shape = build_shape(self.session.model, context.state, strip_change_columns(changes.columns))
+        old = conform_frame(rows, shape.columns)  # A snapshot has the columns of its time.
+        new = replace_values(old, values)
+        note = CommitNote(read_position(state), "SCHEMA_ONLY")
+        return self.publish_changes(context, ChangeRows(diff_states(new, old, shape, keyed=True), shape), note)[1]
+
+    def prepare_commit(self, state: TableState, stored: tuple[Column, ...]) -> tuple[Context, Shape]:
+        """Returns context and shape of a commit of rows with these columns, once the table is ready for them."""
+        check_query(self.session.model, stored, stored)
+        return prepare_tables(self.session, self.session.build_context(state), stored, "bigint")
+
+    def publish_changes(
+        self, context: Context, changes: ChangeRows, note: CommitNote
+    ) -> tuple[dict[str, int], TableState]:
+        """Publishes change rows as the table's next commit; returns their number by action, and the state after it."""
+        table = context.state.changes
+        assert table is not None
+        assert table.head is not None
+        note = note.complete(is_first=find_last_run(table) is None)
+        step = AppendChanges(self.session.model.table.changes, table.head.snapshot, note.mode, note.reason)
+        summary = note.to_run_summary(context.token)
+        appended = publish_changes(ChangeSet(step, changes.rows, changes.shape, summary, changes.is_gathered), context)
+        return appended.rows, self.session.reconcile_until_done(
+            self.session.observe_state(), appended=appended, defer=True
+        )
+
+    def _delete_rows(self, state: TableState, note: CommitNote) -> dict[str, int]:
+        """Deletes all rows of the table, if it has any; returns their number by action."""
+        context, changes = self.session.build_context(state), state.changes
+        old = (
+            read_current_rows(context.spark, self.session.model, state, context.thresholds.pruning) if changes else None
+        )
+        if changes is None or old is None:
+            return {}
+        shape = build_shape(self.session.model, state, strip_change_columns(changes.columns))
+        rows = diff_states(old.limit(0), old, shape, keyed=True)
+        return self.publish_changes(context, ChangeRows(rows, shape), note)[0]
+
+    def _check_position(self, state: TableState, expected: SourcePosition) -> None:
+        """Raises CommitConflict if another writer has moved the table's position since this one's last commit."""
+        position = read_position(state)
+        if position != expected:
+            raise CommitConflict(
+                f"Another writer committed first.\n  while: publish events to {self.session.model.table}\n"
+                f"  expected: {expected}\n  found: {position}"
+            )
+
+
+def _check_key(model: Model, state: TableState) -> None:
     """Raises UnfollowedKey if a table is kept by another primary key than the source or the configuration has now."""
-    kept = format_key(model.config.primary_key) if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
-    if kept != format_key(model.config.primary_key):
+    key = format_key(model.config.primary_key)
+    stored_key = key if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
+    if stored_key != key:
         raise UnfollowedKey(
             f"{model.table}: its primary key is another one now, and can't be changed in place.\n"
-            f"  in the table: {kept}\n  in {model.ingested_from}: {format_key(model.config.primary_key)}\n"
+            f"  in the table: {stored_key}\n  in {model.ingested_from}: {key}\n"
             f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
         )
-
-
-def stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
-    """The columns of a source's table as the arctic table keeps them."""
-    return tuple(Column(of.name, to_stored_type(of.type)) for of in schema.columns)
-
-
-def emptied(
-    session: TableSession, state: TableState, place: Place, reason: Reason = "CHANGES"
-) -> tuple[dict[str, int], TableState]:
-    """Deletes all rows of a table, if it has any; returns their number and the state after that."""
-    context = session.build_context(state)
-    old = read_current_rows(context.spark, session.model, state, context.thresholds.pruning) if state.changes else None
-    if state.changes is None or old is None:
-        return {}, state
-    shape = build_shape(session.model, state, strip_change_columns(state.changes.columns))
-    rows = diff_states(old.limit(0), old, shape, keyed=True)
-    return published(session, context, rows, shape, place, reason=reason)
-
-
-def check_place(session: TableSession, state: TableState, expected: Place) -> None:
-    """Raises CommitConflict where another writer has brought a table to another place since this one's last commit."""
-    found = place_of(state)
-    if found != expected:
-        raise CommitConflict(
-            f"Another writer committed first.\n  while: publish events to {session.model.table}\n"
-            f"  expected: {expected}\n  found: {found}"
-        )
-
-
-def published(
-    session: TableSession,
-    context: Context,
-    rows: DataFrame,
-    shape: Shape,
-    place: Place,
-    times: SourceTimes | None = None,
-    reason: Reason = "CHANGES",
-    is_gathered: bool = False,
-) -> tuple[dict[str, int], TableState]:
-    """Publishes change rows as the table's next commit; returns their number by action, and the state after that.
-
-    The table has the events of its source up to `place` then. `reason` says where the rows come from.
-    `is_gathered` as of `ChangeSet`.
-    """
-    changes = context.state.changes
-    assert changes is not None
-    assert changes.head is not None
-    table, head = session.model.table.changes, changes.head.snapshot
-    is_first = find_last_run(changes) is None
-    if is_first and reason == "CHANGES":
-        reason = "FIRST_RUN"
-    step = AppendChanges(table, head, "create" if is_first else "incremental", reason)
-    had = str(place.events) if place.events else None
-    own = RunSummary(
-        run=context.token, mode=step.mode, reason=step.reason, position=place.position, position_events=had
-    )
-    summary = own if times is None else own.with_entries_from(times.note())
-    appended = publish_changes(ChangeSet(step, rows, shape, summary, is_gathered), context)
-    return appended.rows, session.reconcile_until_done(session.observe_state(), appended=appended, defer=True)

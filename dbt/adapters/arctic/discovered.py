@@ -60,7 +60,7 @@ def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> l
     return [
         "sources:",
         f"  - name: {_write_scalar(source.name)}",
-        f"    schema: {_write_scalar(source.ledger.schema)}",
+        f"    schema: {_write_scalar(source.dead_letter_table.schema)}",
         "    config:",
         "      meta:",
         "        arctic:",

@@ -23,7 +23,8 @@ from dbt.adapters.arctic.signals import stop_on_signals
 from dbt.adapters.arctic.spark_end import stop_with_spark
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.job import BatchReport, Ingestion
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import BatchReport
 
 NAME = "ingest"
 DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as the project's sources say"
@@ -111,9 +112,9 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
 
 def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
     """The YAML of sources with all tables of their databases, and these as data."""
-    from arctic_runtime.ingest.connectors import catalog_of
+    from arctic_runtime.ingest.connectors import list_source_tables
 
-    tables_by_source = [(source, catalog_of(source)) for source in sources]
+    tables_by_source = [(source, list_source_tables(source)) for source in sources]
     data = {
         source.name: [{"table": table.full_name, "primary_key": table.key} for table in tables]
         for source, tables in tables_by_source
@@ -181,7 +182,7 @@ def _choose_sources(sources: Sequence[IngestSource], names: Sequence[str]) -> Se
 def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader, session: Callable[[], Any]) -> Answer:
     """Applies the dead letters of sources; the answer says what became of those of each table."""
     from arctic_runtime.ingest.connectors import connect
-    from arctic_runtime.ingest.dead_letters import replay_dead_letters
+    from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 
     outcomes = [
         (source.name, done)
@@ -200,14 +201,15 @@ def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader,
 
 def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:
     from arctic_runtime.ingest.connectors import connect
-    from arctic_runtime.ingest.job import Ingestion
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import Listeners
 
     connection = connect(source, reader, session)
 
     def report_batch(batch: BatchReport) -> None:
         say(source.name, batch)
 
-    return Ingestion(source, connection.transport, connection.form, reader, session, report_batch)
+    return Ingestion(source, connection, reader, session, Listeners(report_batch))
 
 
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:

@@ -20,7 +20,7 @@ from rich.text import Text
 from arctic_runtime.model.ingestion import describe_position, strip_definitions
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.job import BatchReport
+    from arctic_runtime.ingest.job.reports import BatchReport
 
 Say = Callable[[str, "BatchReport"], None]
 """Shows a batch of a source, by the source's name; may be called by several threads."""

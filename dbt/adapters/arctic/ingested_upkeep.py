@@ -19,7 +19,7 @@ from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.sources import list_ingested_models
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.job import BatchReport
+    from arctic_runtime.ingest.job.reports import BatchReport
 
 Readers = Callable[[TableName], tuple[TableName, ...]]
 

@@ -25,8 +25,9 @@ from dbt.adapters.arctic.signals import stop_on_signals
 from dbt.adapters.arctic.spark_end import stop_with_spark
 
 if TYPE_CHECKING:
-    from arctic_runtime.ingest.batch_work import BatchWork
-    from arctic_runtime.ingest.job import BatchReport, Ingestion
+    from arctic_runtime.ingest.job.batch_work import BatchWork
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import BatchReport
     from arctic_runtime.service.service import Service
     from arctic_runtime.service.task import Report
     from arctic_runtime.thresholds import Thresholds
@@ -174,19 +175,13 @@ class _Source:
 
     def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
-        from arctic_runtime.ingest.job import Ingestion
+        from arctic_runtime.ingest.job.ingestion import Ingestion
+        from arctic_runtime.ingest.job.reports import Listeners
 
         session: Callable[[], Any] = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)
-        job = Ingestion(
-            self.source,
-            connection.transport,
-            connection.form,
-            self.reader,
-            session,
-            self._report_batch,
-            self._begin_work,
-        )
+        listeners = Listeners(self._report_batch, self._begin_work)
+        job = Ingestion(self.source, connection, self.reader, session, listeners)
         self._job = job
         if not self._is_stopped:
             job.run(once=False)
@@ -199,13 +194,13 @@ class _Source:
     def _begin_work(self, work: BatchWork) -> None:
         from arctic_runtime.ingest.connectors import describe_connection
 
-        reason = f"{work.describe()} from {describe_connection(self.source)}"
-        self.service.live.ingest_jobs.begin_batch((self.name, work.is_beside), work.tables, reason)
+        reason = f"{work.describe_work()} from {describe_connection(self.source)}"
+        self.service.live.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
 
     def _report_batch(self, batch: BatchReport) -> None:
         self.show(self.name, batch)
         rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
-        self.service.live.ingest_jobs.end_batch((self.name, batch.is_beside), rows, format_line(self.name, batch))
+        self.service.live.ingest_jobs.end_batch((self.name, batch.is_background), rows, format_line(self.name, batch))
         failure = batch.progress.failure
         if failure is None:
             self.service.live.confirm_ingestion(self.name)

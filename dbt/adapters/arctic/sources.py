@@ -15,7 +15,7 @@ from arctic_runtime.ingest.source import (
     IngestedTable,
     IngestSource,
     Origin,
-    dead_letters_of,
+    name_dead_letter_table,
     read_source,
     read_table_schema,
 )
@@ -41,7 +41,7 @@ def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
     schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
     return {
         TableName(table.catalog, table.schema, table.identifier): Origin(
-            dead_letters_of(name, tables), table.named(schemas[name])
+            name_dead_letter_table(name, tables), table.name_in_source(schemas[name])
         )
         for name, tables in group_tables_by_source(nodes).items()
         for table in tables
@@ -84,11 +84,11 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
     """The tables that a source ingests without their being declared, as its progress has them."""
-    ledger = source.ledger
+    ledger = source.dead_letter_table
     if not source.include or ledger.name not in reader.list_relations(ledger.schema):
         return ()
     progress = Progress.decode(reader.load_table(ledger.schema, ledger.name).properties)
-    return source.included(progress.tables or ())
+    return source.list_included_tables(progress.tables or ())
 
 
 def _build_declared(node: Any) -> DeclaredTable:
@@ -108,9 +108,11 @@ def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader)
     tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     origins = {
-        source.name: ChangeSource(source.name, source.ledger, source.trigger_seconds, source.connector in PORTS)
+        source.name: ChangeSource(
+            source.name, source.dead_letter_table, source.trigger_seconds, source.connector in PORTS
+        )
         for source, _ in tables
     }
     return tuple(
-        replace(table.model(key), source=origins[source.name]) for source, table, key in keyed if key is not None
+        replace(table.to_model(key), source=origins[source.name]) for source, table, key in keyed if key is not None
     )

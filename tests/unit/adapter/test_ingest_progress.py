@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from arctic_runtime.ingest.job import BatchReport
+from arctic_runtime.ingest.job.reports import BatchReport
 from arctic_runtime.ingest.transports.debezium_position import Position
-from arctic_runtime.ingest.writing.table_writer import Written
+from arctic_runtime.ingest.writing.records import TableResult
 from arctic_runtime.model.ingestion import Failure, Progress
 from dbt.adapters.arctic.ingest_progress import (
     LineWriter,
@@ -30,7 +30,7 @@ POSITION = Position({"server": "s"}, {"file": "b.000003", "pos": 4}, None, ["b.0
 
 def a_batch(rows: dict[str, int], dead: int = 0, seconds: float = 0.5, **more: Any) -> BatchReport:
     count = sum(rows.values()) + dead
-    written = (Written("orders", {"insert": 0, **rows}, count, count - dead, 0, dead, None),) if count else ()
+    written = (TableResult("orders", {"insert": 0, **rows}, count, count - dead, 0, dead, None),) if count else ()
     at = datetime.now(timezone.utc) - timedelta(seconds=60)
     return BatchReport(written, count, seconds, Progress(POSITION.progress, None, at), **more)
 

@@ -57,4 +57,4 @@ def test_spark_gets_the_jars_of_the_connectors() -> None:
     assert JARS_SETTING not in with_jars(PROFILE, [source("files", {})]).settings
     chosen = with_jars(PROFILE, [source("files", {}), source("kafka", {}), source("kafka", {})])
     assert chosen.settings[JARS_SETTING] == "kafka"
-    assert {of.jars for of in CONNECTORS.values()} == {None, "kafka"}
+    assert {of.jars for of in CONNECTORS} == {None, "kafka"}

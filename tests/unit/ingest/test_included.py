@@ -29,7 +29,7 @@ NAMES = ["public.orders", "public.items", "sales.Plans", "sales.tmp_x", "other.a
     ],
 )
 def test_names_that_match_a_pattern_and_are_not_declared_are_included(include: Any, expected: list[str]) -> None:
-    found = source(include).included(NAMES)
+    found = source(include).list_included_tables(NAMES)
     assert [table.source_name for table in found] == expected
     assert all(str(of.table) == f"lake.ods.{of.source_name.split('.')[1]}" for of in found)
     assert {of.schema_changes for of in found} <= {"evolve"}
@@ -37,13 +37,13 @@ def test_names_that_match_a_pattern_and_are_not_declared_are_included(include: A
 
 def test_a_table_that_is_declared_under_another_name_is_not_included_again() -> None:
     declared = DeclaredTable("bought", "bought", "ods", "lake", {"source_table": "public.items"}, ())
-    assert [of.source_name for of in source(["public.*"], declared).included(NAMES)] == ["public.orders"]
+    assert [of.source_name for of in source(["public.*"], declared).list_included_tables(NAMES)] == ["public.orders"]
 
 
 @pytest.mark.parametrize("name", ["sales.Orders", "a.shop__dead_letters"])
 def test_two_tables_of_one_name_are_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name} would both be the table[\s\S]*`source_table: {name}`"):
-        source(["*.*"]).included([*NAMES, name])
+        source(["*.*"]).list_included_tables([*NAMES, name])
 
 
 @pytest.mark.parametrize("include", [[], {}, 5, ["orders"], [5]])

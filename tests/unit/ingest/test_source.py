@@ -34,16 +34,16 @@ def test_a_configured_key_counts_and_then_the_sources(
     connector: str, meta: dict[str, Any], told: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     table = table_of(connector, **meta)
-    assert table.key_of(told) == expected
-    assert table.model(expected).is_appended == (not expected)
+    assert table.choose_key(told) == expected
+    assert table.to_model(expected).is_appended == (not expected)
 
 
 def test_a_source_that_tells_no_key_has_to_say_that_there_is_none() -> None:
     with pytest.raises(ConfigError, match="the primary key of log is not known"):
-        table_of("files").key_of(())
+        table_of("files").choose_key(())
 
 
 def test_a_table_without_a_key_is_one_table_however_merges_are_configured() -> None:
-    model = table_of("postgresql", merge="on_read", partition_by=["days(at)"]).model(())
+    model = table_of("postgresql", merge="on_read", partition_by=["days(at)"]).to_model(())
     assert model.base == model.table
     assert [str(of) for of in model.config.partition_by] == ["days(at)"]

@@ -10,7 +10,7 @@ from typing import Any, Final
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.catalog.service_table import SERVICE_TABLE
-from arctic_runtime.ingest.source import DeclaredTable, dead_letters_of
+from arctic_runtime.ingest.source import DeclaredTable, name_dead_letter_table
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 
@@ -70,7 +70,7 @@ def _list_model_claims(models: Mapping[str, Model]) -> Iterator[Claim]:
 def _list_source_claims(sources: Mapping[str, Iterable[DeclaredTable]]) -> Iterator[Claim]:
     for source, declared in sources.items():
         tables = list(declared)
-        yield Claim(dead_letters_of(source, tables), f"source {source}", "dead letter table")
+        yield Claim(name_dead_letter_table(source, tables), f"source {source}", "dead letter table")
         for declaration in tables:
             table = TableName(declaration.catalog, declaration.schema, declaration.identifier)
             owner = f"source {source}.{declaration.name}"

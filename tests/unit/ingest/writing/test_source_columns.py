@@ -14,10 +14,10 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.writing.source_columns import (
     ColumnChange,
-    column_change,
     decode_numbers,
     encode_numbers,
-    noted_numbers,
+    find_column_change,
+    merge_numbers,
 )
 
 NULL, FIVE = NULL_IN_OLDER_ROWS, OlderRows(True, "5")
@@ -48,7 +48,7 @@ KNOWN = {"id": 1, "a": 2, "b": 3}
     ids=["same", "renamed", "swapped", "dropped", "dropped and added", "renamed and added", "older than now"],
 )
 def test_numbers_tell_what_a_column_was(new: SourceSchema, expected: ColumnChange) -> None:
-    assert column_change(KNOWN, new, "t") == expected
+    assert find_column_change(KNOWN, new, "t") == expected
 
 
 @pytest.mark.parametrize(
@@ -64,25 +64,25 @@ def test_numbers_tell_what_a_column_was(new: SourceSchema, expected: ColumnChang
 )
 def test_what_numbers_do_not_tell_ends_ingestion_with_advice(new: SourceSchema) -> None:
     with pytest.raises(SourceError, match="what to do: `arctic ingest --resync TABLE`"):
-        column_change(KNOWN, new, "t")
+        find_column_change(KNOWN, new, "t")
 
 
 def test_without_numbers_a_column_that_takes_the_place_of_another_is_unclear() -> None:
     known = {"id": None, "a": None}
-    assert column_change(known, schema(id=None), "t") == ColumnChange()
-    assert column_change(known, schema(id=None, A=None, x=None), "t") == ColumnChange({}, {"x": NULL})
+    assert find_column_change(known, schema(id=None), "t") == ColumnChange()
+    assert find_column_change(known, schema(id=None, A=None, x=None), "t") == ColumnChange({}, {"x": NULL})
     with pytest.raises(SourceError, match="a became x, or was dropped, which the source does not tell"):
-        column_change(known, schema(id=None, x=None), "t")
+        find_column_change(known, schema(id=None, x=None), "t")
 
 
 def test_sources_that_can_not_be_asked_keep_nothing_and_change_nothing() -> None:
     plain = SourceSchema((SourceColumn("id", "int"), SourceColumn("x", "int")))
-    assert column_change(KNOWN, plain, "t") == ColumnChange()
-    assert noted_numbers(None, plain) is None
+    assert find_column_change(KNOWN, plain, "t") == ColumnChange()
+    assert merge_numbers(None, plain) is None
 
 
 def test_what_is_kept_are_the_numbers_of_the_newest_definition() -> None:
-    assert noted_numbers(KNOWN, schema(id=1, x=2)) == {"id": 1, "x": 2}
-    assert noted_numbers(KNOWN, schema(id=1, a=None, b=3)) == KNOWN
+    assert merge_numbers(KNOWN, schema(id=1, x=2)) == {"id": 1, "x": 2}
+    assert merge_numbers(KNOWN, schema(id=1, a=None, b=3)) == KNOWN
     assert decode_numbers(encode_numbers(KNOWN)) == KNOWN
     assert decode_numbers(None) is None

@@ -1,4 +1,4 @@
-"""What becomes of dead letters that fit now, by what has happened to their rows since."""
+"""Outcomes of dead letters that fit now, by the changes of their rows since."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from arctic_runtime.ingest.dead_letters.window import find_commit_window, list_commit_kinds
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, may_be_absent
+from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, can_be_absent
 from arctic_runtime.ingest.writing.fold import place_in
-from arctic_runtime.ingest.writing.later import bounds, commit_kinds
 from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, is_same_name
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version
@@ -33,9 +33,9 @@ from arctic_runtime.spark.tables.frames import (
 )
 from arctic_runtime.spark.tables.sameness import write_difference
 
-LETTER, GONE, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
+DEAD_LETTER, IS_OLD_KEY, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
 """Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,
-and what becomes of it."""
+and its outcome."""
 
 APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
     "apply",
@@ -56,8 +56,8 @@ REASONS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-PIECE = (ARRIVAL, PART, GONE)
-"""What identifies a piece: ARRIVAL is the number of the dead letter, or a negative one where it has none."""
+PIECE = (ARRIVAL, PART, IS_OLD_KEY)
+"""Columns that identify a piece: ARRIVAL is the number of the dead letter, or a negative one where it has none."""
 
 _AFTER, _END, _IS_OWN, _IS_KNOWN = (f"{OWN_PREFIX}{own}" for own in ("after", "end", "is_own", "is_known"))
 _COMMIT, _KIND, _SEQUENCE, _RELATION = (f"{OWN_PREFIX}{own}" for own in ("commit", "kind", "sequence", "relation"))
@@ -65,31 +65,35 @@ _WAS_APPLIED, _IS_REPLACED, _IS_UNORDERED, _IS_CHANGED, _HAS_NEWER = _FLAGS = [
     f"{OWN_PREFIX}{own}" for own in ("was_applied", "is_replaced", "is_unordered", "is_changed", "has_newer")
 ]
 _SINCE, _POSITION = (f"{OWN_PREFIX}{own}" for own in ("since", "position"))
-_BOUNDS = f"{_SINCE} string, {_POSITION} string, {_AFTER} bigint, {_END} bigint, {_IS_OWN} boolean, {_IS_KNOWN} boolean"
+_WINDOW_TYPE = (
+    f"{_SINCE} string, {_POSITION} string, {_AFTER} bigint, {_END} bigint, {_IS_OWN} boolean, {_IS_KNOWN} boolean"
+)
 
 
-def pieces(sound: DataFrame) -> DataFrame:
-    """What each sound event does to one key: an update that changes the primary key has two pieces."""
-    whole = sound.withColumns({GONE: F.lit(False), OLD_KEY: F.lit(None)})
+def split_key_changes(sound: DataFrame) -> DataFrame:
+    """Splits sound events into pieces, one per key: an update that changes the primary key has two."""
+    whole = sound.withColumns({IS_OLD_KEY: F.lit(False), OLD_KEY: F.lit(None)})
     if not isinstance(old := sound.schema[OLD_KEY].dataType, StructType):
         return whole
     key = {field: F.col(OLD_KEY)[field] for field in old.fieldNames()}
     nothing = F.lit(None).cast(sound.schema[ABSENT].dataType)
     left = sound.where(F.col(OLD_KEY).isNotNull())
-    gone = left.withColumns({**key, CHANGE: F.lit("delete"), ABSENT: nothing, GONE: F.lit(True)})
-    return whole.unionByName(gone.withColumn(OLD_KEY, F.lit(None)))
+    removed = left.withColumns({**key, CHANGE: F.lit("delete"), ABSENT: nothing, IS_OLD_KEY: F.lit(True)})
+    return whole.unionByName(removed.withColumn(OLD_KEY, F.lit(None)))
 
 
-def judged(context: Context, found: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
-    """Pieces with their OUTCOME, by the change rows of a table as it is in `context`."""
+def classify_pieces(context: Context, pieces: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
+    """Adds the OUTCOME of each piece, by the change rows of a table as it is in `context`."""
     is_lacking = (F.col(CHANGE) == "insert") & F.col(ABSENT).isNotNull()
     fresh = F.when(is_lacking, LACKING).otherwise(APPLY)
     changes = context.state.changes
     if changes is None or changes.newest is None:
-        return found.withColumn(OUTCOME, fresh)
-    placed = _with_bounds(found, changes)
-    values = [of.name for of in schema.columns if may_be_absent(of, form) and _is_compared(of.name, context, changes)]
-    about = _summaries(context, placed, changes, values, has_order=bool(form.order))
+        return pieces.withColumn(OUTCOME, fresh)
+    placed = _join_windows(pieces, changes)
+    values = [
+        own.name for own in schema.columns if can_be_absent(own, form) and _is_compared(own.name, context, changes)
+    ]
+    about = _summarize_changes(context, placed, changes, values, has_order=bool(form.order))
     outcome = (
         F.when(F.col(_WAS_APPLIED), APPLIED)
         .when(F.col(_IS_REPLACED), SUPERSEDED)
@@ -107,50 +111,56 @@ def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool
     return not is_key and find_column(changes.columns, name) is not None
 
 
-def _with_bounds(found: DataFrame, changes: ChangeTableState) -> DataFrame:
-    """Pieces with the bounds of the commits around them."""
-    since, position = F.col(LETTER)["since"], F.col(LETTER)["position"]
-    seen = found.select(since, position).distinct().collect()
-    rows = [(*row, of.after, of.end, of.is_own, of.is_known) for row in seen for of in [bounds(changes, *row)]]
-    around = F.broadcast(found.sparkSession.createDataFrame(rows, _BOUNDS))
+def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
+    """Adds the window of commits around each piece."""
+    since, position = F.col(DEAD_LETTER)["since"], F.col(DEAD_LETTER)["position"]
+    seen = pieces.select(since, position).distinct().collect()
+    rows = [
+        (*row, window.after, window.end, window.is_own, window.is_known)
+        for row in seen
+        for window in [find_commit_window(changes, *row)]
+    ]
+    around = F.broadcast(pieces.sparkSession.createDataFrame(rows, _WINDOW_TYPE))
     is_same = since.eqNullSafe(F.col(_SINCE)) & position.eqNullSafe(F.col(_POSITION))
-    return found.join(around, is_same).drop(_SINCE, _POSITION)
+    return pieces.join(around, is_same).drop(_SINCE, _POSITION)
 
 
-def _summaries(
+def _summarize_changes(
     context: Context, placed: DataFrame, changes: ChangeTableState, values: Iterable[str], has_order: bool
 ) -> DataFrame:
-    """What has happened to the row of each piece, of those whose row has change rows that may be later."""
+    """Summarizes, for each piece whose row has change rows that may be later, the changes of its row."""
     names, key = list(values), context.model.config.primary_key
     first = min((row[0] for row in placed.select(F.min(_AFTER)).collect() if row[0] is not None), default=-1)
-    rows = _change_rows(context, changes, first, placed.select(*[to_column(part) for part in key]))
-    now = {f"now{i}": to_column(of) for i, of in enumerate(names)}
-    was = {f"was{i}": F.col(BEFORE)[of] for i, of in enumerate(names)}
-    own = {f"own{i}": to_column(of) for i, of in enumerate(names)}
+    rows = _read_change_rows(context, changes, first, placed.select(*[to_column(part) for part in key]))
+    now = {f"now{i}": to_column(own_name) for i, own_name in enumerate(names)}
+    was = {f"was{i}": F.col(BEFORE)[own_name] for i, own_name in enumerate(names)}
+    own = {f"own{i}": to_column(own_name) for i, own_name in enumerate(names)}
     log = rows.select(
         *as_key(key),
         F.col(COMMIT_ORDER).alias(_COMMIT),
         F.col(SEQUENCE).alias(_SEQUENCE),
         *[value.alias(alias) for alias, value in (now | was).items()],
     )
-    kinds = context.spark.createDataFrame(list(commit_kinds(changes).items()), f"{_COMMIT} bigint, {_KIND} string")
+    kinds = context.spark.createDataFrame(list(list_commit_kinds(changes).items()), f"{_COMMIT} bigint, {_KIND} string")
     known = log.join(F.broadcast(kinds), _COMMIT, "left")
     sought = placed.select(
         *PIECE,
         _AFTER,
         _END,
         _IS_OWN,
-        F.col(LETTER)["number"].alias("number"),
-        F.col(LETTER)["arrival"].alias("place"),
+        F.col(DEAD_LETTER)["number"].alias("number"),
+        F.col(DEAD_LETTER)["arrival"].alias("place"),
         F.col(ABSENT).alias("absent"),
         *[to_column(part).alias(f"sought{i}") for i, part in enumerate(key)],
         *[value.alias(alias) for alias, value in own.items()],
     )
     on_key = combine_all([sought[f"sought{i}"] == known[name_key_column(i)] for i in range(len(key))])
-    related = sought.join(known, on_key & (F.col(_COMMIT) > F.col(_AFTER))).withColumn(_RELATION, _relation(has_order))
+    related = sought.join(known, on_key & (F.col(_COMMIT) > F.col(_AFTER))).withColumn(
+        _RELATION, _relate_change_row(has_order)
+    )
     is_later = F.col(_RELATION) == "later"
-    types = {of: kept.type for of in names if (kept := find_column(changes.columns, of))}
-    is_newer = [_is_newer(i, of, types[of], is_later) for i, of in enumerate(names)]
+    types = {own_name: stored.type for own_name in names if (stored := find_column(changes.columns, own_name))}
+    is_newer = [_has_newer_value(i, own_name, types[own_name], is_later) for i, own_name in enumerate(names)]
     return related.groupBy(*PIECE).agg(
         F.bool_or(F.col(_RELATION) == "same").alias(_WAS_APPLIED),
         F.bool_or(is_later & (F.col(_SEQUENCE) >= 0)).alias(_IS_REPLACED),
@@ -160,12 +170,12 @@ def _summaries(
     )
 
 
-def _is_newer(place: int, own_name: str, kind: str, is_later: Expression) -> Expression:
+def _has_newer_value(index: int, own_name: str, kind: str, is_later: Expression) -> Expression:
     """Whether later change rows have the newest value of a column that not every event has.
 
     One that changed was sent. One that did not change may be older than the dead letter's, unless it is the same.
     """
-    own, now, was = (quote_name(f"{of}{place}") for of in ("own", "now", "was"))
+    own, now, was = (quote_name(f"{prefix}{index}") for prefix in ("own", "now", "was"))
     is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
     was_sent = F.bool_or(is_later & F.expr(write_difference([(now, was, kind)])))
     is_own = ~F.expr(write_difference([(now, own, kind)]))
@@ -173,26 +183,26 @@ def _is_newer(place: int, own_name: str, kind: str, is_later: Expression) -> Exp
     return is_absent | was_sent | is_same
 
 
-def _change_rows(context: Context, changes: ChangeTableState, after: int, keys: DataFrame) -> DataFrame:
-    """The change rows of some keys after a commit."""
+def _read_change_rows(context: Context, changes: ChangeTableState, after: int, keys: DataFrame) -> DataFrame:
+    """Reads the change rows of some keys after a commit."""
     newest, table = changes.newest, context.model.table.changes
     assert newest is not None
-    start = None if after < 0 else _version(changes, min(after, newest.sequence))
+    start = None if after < 0 else _find_version(changes, min(after, newest.sequence))
     rows = read_own_changes(context.spark, table, changes, start, newest)
     base = context.state.base
     only = lookup_keys(keys, keys.count(), base.rows if base else 0, context.thresholds.pruning)
     return only.select_rows(rows, context.model.config.primary_key)
 
 
-def _version(changes: ChangeTableState, sequence: int) -> Version:
-    """The version with a sequence number; without a snapshot where that is gone."""
-    kept = (commit.version for commit in changes.commits if commit.version.sequence == sequence)
-    return next(kept, Version(changes.uuid, -1, sequence))
+def _find_version(changes: ChangeTableState, sequence: int) -> Version:
+    """Returns the version with a sequence number; without a snapshot if that has expired."""
+    versions = (commit.version for commit in changes.commits if commit.version.sequence == sequence)
+    return next(versions, Version(changes.uuid, -1, sequence))
 
 
-def _relation(has_order: bool) -> Expression:
-    """How a change row stands to a dead letter: `older`, `later`, the `same` event, or `unknown`."""
-    commit, kind, end, is_own = (F.col(of) for of in (_COMMIT, _KIND, _END, _IS_OWN))
+def _relate_change_row(has_order: bool) -> Expression:
+    """Returns the order of a change row and a dead letter: `older`, `later`, the `same` event, or `unknown`."""
+    commit, kind, end, is_own = (F.col(column) for column in (_COMMIT, _KIND, _END, _IS_OWN))
     place, number = place_in(F.col(_SEQUENCE)), F.col("number")
     among_dead = (
         F.when(place == number, "same")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from arctic_runtime.ingest.dead_letters.letters import decode_schema, encode_schema, encode_version
+from arctic_runtime.ingest.dead_letters.window import CommitWindow, find_commit_window, list_commit_kinds
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.writing.later import Bounds, bounds, commit_kinds
-from arctic_runtime.ingest.writing.letters import read_schema, schema_text, since_text
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS, REASON
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.version import Version
@@ -40,23 +40,23 @@ TABLE = ChangeTableState(
 @pytest.mark.parametrize(
     ("since", "position", "expected"),
     [
-        (since_text(v(1)), "b", Bounds(1, 4, is_own=True, is_known=True)),
-        (since_text(v(1)), "none of its commits", Bounds(1, 4, is_own=False, is_known=True)),
-        (since_text(v(4)), "c", Bounds(4, 7, is_own=False, is_known=True)),
-        (since_text(v(7)), "e", Bounds(7, None, is_own=False, is_known=True)),
-        (since_text(None), "a", Bounds(-1, 1, is_own=True, is_known=True)),
-        (since_text(Version("another", 10, 1)), "b", Bounds(-1, None, is_own=False, is_known=False)),
-        (None, None, Bounds(-1, None, is_own=False, is_known=False)),
+        (encode_version(v(1)), "b", CommitWindow(1, 4, is_own=True, is_known=True)),
+        (encode_version(v(1)), "none of its commits", CommitWindow(1, 4, is_own=False, is_known=True)),
+        (encode_version(v(4)), "c", CommitWindow(4, 7, is_own=False, is_known=True)),
+        (encode_version(v(7)), "e", CommitWindow(7, None, is_own=False, is_known=True)),
+        (encode_version(None), "a", CommitWindow(-1, 1, is_own=True, is_known=True)),
+        (encode_version(Version("another", 10, 1)), "b", CommitWindow(-1, None, is_own=False, is_known=False)),
+        (None, None, CommitWindow(-1, None, is_own=False, is_known=False)),
     ],
 )
 def test_the_first_commit_that_completes_a_batch_bounds_that_of_a_dead_letter(
-    since: str | None, position: str | None, expected: Bounds
+    since: str | None, position: str | None, expected: CommitWindow
 ) -> None:
-    assert bounds(TABLE, since, position) == expected
+    assert find_commit_window(TABLE, since, position) == expected
 
 
 def test_commits_that_are_no_events_have_kinds_of_their_own() -> None:
-    assert commit_kinds(TABLE) == {
+    assert list_commit_kinds(TABLE) == {
         1: "events",
         2: "events",
         3: "replay",
@@ -71,4 +71,4 @@ def test_a_schema_is_read_as_it_was_written() -> None:
         (SourceColumn("id", "bigint"), SourceColumn("kind", "string", "enum_index", labels=("a", "b"), padded_to=3)),
         ("id",),
     )
-    assert read_schema(schema_text(schema)) == schema
+    assert decode_schema(encode_schema(schema)) == schema

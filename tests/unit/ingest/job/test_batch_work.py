@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from arctic_runtime.ingest.batch_work import BatchWork, LoadPieces, to_work
+from arctic_runtime.ingest.job.batch_work import BatchWork, LoadPieces, to_batch_work
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.model.names import TableName
 
@@ -18,25 +18,25 @@ def batch(table: str, count: int, is_snapshot: bool, **more: bool) -> Batch:
 def test_pieces_of_a_load_are_counted_to_its_end() -> None:
     pieces = LoadPieces()
     load = [batch("a", 100, True), batch("a", 50, True), batch("b", 7, False)]
-    described = [piece.describe() for of in load if (piece := pieces.take(of, 8))]
+    described = [piece.describe_piece() for of in load if (piece := pieces.count_batch(of, 8))]
     assert described == [
         "load, piece 1: table 1 of 8, 100 rows so far",
         "load, piece 2: table 1 of 8, 150 rows so far",
         "load, piece 3: table 2 of 8, 157 rows so far",
     ]
-    assert pieces.take(batch("a", 1, False), 8) is None
+    assert pieces.count_batch(batch("a", 1, False), 8) is None
 
 
 def test_a_load_that_begins_anew_is_counted_anew() -> None:
     pieces = LoadPieces()
-    pieces.take(batch("a", 100, True), 1)
-    pieces.take(batch("a", 0, True, comes_again=True), 1)
-    piece = pieces.take(batch("a", 40, True), 1)
+    pieces.count_batch(batch("a", 100, True), 1)
+    pieces.count_batch(batch("a", 0, True, comes_again=True), 1)
+    piece = pieces.count_batch(batch("a", 40, True), 1)
     assert piece is not None
     assert piece.rows == 40
 
 
 def test_work_names_the_tables_of_the_warehouse() -> None:
-    work = to_work(batch("public.orders", 1, False), {"public.orders": ORDERS}, None, is_beside=False)
+    work = to_batch_work(batch("public.orders", 1, False), {"public.orders": ORDERS}, None, is_background=False)
     assert work == BatchWork((ORDERS,), 1)
-    assert work.describe() == "1 event"
+    assert work.describe_work() == "1 event"

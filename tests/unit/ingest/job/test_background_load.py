@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.loading import Loading
+from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.ingest.writing.records import WriteMode
 
 ROWS = Batch((), "1", 2, is_snapshot=True)
 END = Batch((), "2", 1)
@@ -21,33 +22,33 @@ END = Batch((), "2", 1)
 
 @dataclass
 class Writer:
-    """A batch writer, and its ledger, that only notes what is asked of it."""
+    """A batch writer, and its table of dead letters, that only notes what is asked of it."""
 
     calls: list[str] = field(default_factory=list)
     tables: tuple[str, ...] = ("shop.orders",)
 
     @property
-    def ledger(self) -> Writer:
+    def dead_letters(self) -> Writer:
         return self
 
-    def newest(self) -> int:
+    def find_newest_number(self) -> int:
         return 7
 
     def begin_snapshot(self) -> None:
         self.calls.append("begin")
 
-    def collect(self, batch: Batch) -> tuple[Any, ...]:
+    def collect_batch(self, batch: Batch) -> tuple[Any, ...]:
         self.calls.append(f"collect {batch.position}")
         return ()
 
-    def drop(self, tables: frozenset[str], until: int) -> None:
+    def drop_dead_letters(self, tables: frozenset[str], until: int) -> None:
         self.calls.append(f"drop {', '.join(tables)} {until}")
 
     def end_snapshot(self, position: str) -> tuple[Any, ...]:
         self.calls.append(f"end {position}")
         return ()
 
-    def write(self, batch: Batch, _: Callable[..., Any]) -> tuple[Any, ...]:
+    def write_batch(self, batch: Batch, _: WriteMode) -> tuple[Any, ...]:
         self.calls.append(f"write {batch.position}")
         return ()
 
@@ -84,10 +85,11 @@ def aged(position: str, seconds: float) -> Batch:
     return Batch((), position, 0, caught_up=datetime.now(timezone.utc) - timedelta(seconds=seconds))
 
 
-def started(load: Load, writer: Writer, pool: ThreadPoolExecutor) -> tuple[Loading, threading.Event]:
+def started(load: Load, writer: Writer, pool: ThreadPoolExecutor) -> tuple[BackgroundLoad, threading.Event]:
     due = threading.Event()
-    loading = Loading(load, writer, lambda *_: None, due.set, 5.0)  # type: ignore[arg-type]
-    loading.start(pool)
+    listeners = LoadListeners(lambda *_: None, lambda *_: None, due.set)
+    loading = BackgroundLoad(load, writer, listeners, 5.0)  # type: ignore[arg-type]
+    loading.start_load(pool)
     return loading, due
 
 
@@ -101,7 +103,7 @@ def test_rows_are_published_when_all_are_there_and_changes_as_they_come(pool: Th
     writer = Writer()
     last = Batch((), "4", 1)
     loading, due = started(Load([ROWS, END, Batch((), "3", 1), last]), writer, pool)
-    assert loading.finish() == last
+    assert loading.finish_load() == last
     assert writer.calls == [
         "begin", "collect 1", "collect 2", "drop shop.orders 7", "end 2", "write 3", "write 4",
     ]  # fmt: skip
@@ -112,7 +114,7 @@ def test_a_load_that_begins_anew_forgets_what_it_collected(pool: ThreadPoolExecu
     writer = Writer()
     again = Batch((), "0", 0, is_snapshot=True, comes_again=True)
     loading, _ = started(Load([ROWS, END, Batch((), "3", 1), again, ROWS, END]), writer, pool)
-    assert loading.finish() == END
+    assert loading.finish_load() == END
     assert writer.calls.count("begin") == 2
     assert writer.calls[-4:] == ["collect 1", "collect 2", "drop shop.orders 7", "end 2"]
 
@@ -136,10 +138,10 @@ def test_a_load_that_fails_is_due_and_raises_its_error(pool: ThreadPoolExecutor)
     assert due.wait(10)
     assert loading.is_due
     with pytest.raises(SourceError, match="there is no table"):
-        loading.finish()
+        loading.finish_load()
 
 
 def test_a_load_that_is_closed_gives_nothing_to_join(pool: ThreadPoolExecutor) -> None:
     loading, _ = started(Load([ROWS, END]), Writer(), pool)
-    loading.close()
-    assert loading.finish() is None
+    loading.stop_load()
+    assert loading.finish_load() is None

@@ -33,16 +33,16 @@ class SourceLease:
         limits = reader.thresholds.ingest
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
         self.table = table
-        self._lease = Lease(_DeadLetterTable(table, reader, spark), times, holder)
+        self._lease = Lease(_LeaseCommits(table, reader, spark), times, holder)
 
     @property
     def holder(self) -> str:
         return self._lease.holder
 
-    def take(self) -> Held | None:
-        """Takes the lease; the other process's where one has it, which may have ended since it last gave a sign.
+    def take_lease(self) -> Held | None:
+        """Takes the lease; returns that of another process if one has it, which may have ended since its last renewal.
 
-        Raises CommitConflict where other commits to the table always win.
+        Raises CommitConflict if other commits to the table always win.
         """
         return self._lease.take_lease()
 
@@ -50,36 +50,36 @@ class SourceLease:
         """Whether no other process has taken the source over. Needs no Spark."""
         return self._lease.is_own()
 
-    def renew(self) -> None:
-        """Gives a sign of life where it is time for one; raises ConfigError where another process has taken over."""
+    def renew_lease(self) -> None:
+        """Renews the lease if it is time; raises ConfigError if another process has taken over."""
         if (other := self._lease.renew_lease()) is not None:
-            raise taken(self.table, other)
+            raise lease_taken_error(self.table, other)
 
     @contextmanager
-    def kept(self, lost: Callable[[], None]) -> Iterator[None]:
-        """While this lasts, signs of life are given in time, however long a batch takes or the source has no events.
+    def renew_in_background(self, lost: Callable[[], None]) -> Iterator[None]:
+        """Renews the lease in time while this lasts, however long a batch takes or the source has no events.
 
-        `lost` is called when another process has taken over; ConfigError is raised at the end then.
+        Calls `lost` when another process has taken over, and raises ConfigError at the end then.
         """
         others: list[Held] = []
 
-        def end(other: Held) -> None:
+        def note_loss(other: Held) -> None:
             others.append(other)
             lost()
 
-        with self._lease.keep_alive(end):
+        with self._lease.keep_alive(note_loss):
             yield
         if others:
-            raise taken(self.table, others[0])
+            raise lease_taken_error(self.table, others[0])
 
-    def end(self) -> None:
-        """Gives the lease up, if this process has it; it runs out by itself where that fails."""
+    def end_lease(self) -> None:
+        """Ends the lease, if this process has it; it expires if that fails."""
         with suppress(*SPARK_ERRORS):
             self._lease.end_lease()
 
 
-class _DeadLetterTable:
-    """The dead letter table of a source as one that has a lease in its history. Each sign of life is a commit to it."""
+class _LeaseCommits:
+    """Commits to the dead letter table that keep the lease, one for each renewal."""
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self._table = table
@@ -101,10 +101,10 @@ class _DeadLetterTable:
 
         assert head is not None
         swap_in(attempt, self._table, head, write)
-        self._tidy()
+        self._expire_old_snapshots()
 
-    def _tidy(self) -> None:
-        """Expires old snapshots of the table, of which each sign makes one, when there are many."""
+    def _expire_old_snapshots(self) -> None:
+        """Expires old snapshots of the table, since each renewal makes one, when there are many."""
         limits = self._reader.thresholds.ingest
         table = self._reader.load_table(self._table.schema, self._table.name)
         line = list(walk_main_branch(table))
@@ -114,8 +114,8 @@ class _DeadLetterTable:
                 expire_snapshots(ExpireSnapshots(self._table, old), self._spark())
 
 
-def taken(table: TableName, by: Held) -> ConfigError:
-    """The error of a process whose source is ingested by another one."""
+def lease_taken_error(table: TableName, by: Held) -> ConfigError:
+    """Returns the error of a process whose source is ingested by another one."""
     return ConfigError(
         f"another process ingests this source.\n  found: {by.process}, by its lease in {table}\n"
         "  what to do: let that process do it, or end it; without a sign of life its lease runs out after a minute"

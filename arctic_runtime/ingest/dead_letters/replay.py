@@ -1,0 +1,208 @@
+"""Dead letters are decoded again; those that fit now are applied, unless their row is newer already.
+
+To apply them and to remove them from the dead letter table are two commits. Each change row that is applied has the
+number of its dead letter, so that one which is still there although it was applied is recognised.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.ingest.dead_letters.application import DecodedDeadLetters, apply_dead_letters
+from arctic_runtime.ingest.dead_letters.lease import SourceLease, lease_taken_error
+from arctic_runtime.ingest.dead_letters.letters import decode_schema
+from arctic_runtime.ingest.dead_letters.outcome import APPLIED, APPLY, DEAD_LETTER, OUTCOME, REASONS
+from arctic_runtime.ingest.dead_letters.table import COLUMNS, DeadLetterTable
+from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
+from arctic_runtime.ingest.writing.decode import CHANGE, PART, REASON, decode_changes
+from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.source_columns import read_numbers, was_renamed
+from arctic_runtime.ingest.writing.table_schemas import TableSchemas
+from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
+from arctic_runtime.model.columns import OWN_PREFIX
+
+_FATE, _WHY, _IS_APPLIED, _ROW = (f"{OWN_PREFIX}{own}" for own in ("fate", "why", "is_applied", "row"))
+_RENAMED = "the source has renamed its columns since: resync the table"
+_TRUNCATES = "it empties the table, which can't be put in order: resync the table"
+
+
+@dataclass
+class Replayed:
+    """Result of a replay for one table: number of change rows by action, and of rows of dead letters by fate.
+
+    An event without rows counts as applied.
+    """
+
+    table: str
+    rows: dict[str, int] = field(default_factory=dict)
+    applied: int = 0
+    superseded: int = 0
+    dead: int = 0
+
+    @property
+    def read(self) -> int:
+        return self.applied + self.superseded + self.dead
+
+
+def replay_dead_letters(
+    source: IngestSource, form: Format, reader: CatalogReader, session: Callable[[], SparkSession]
+) -> Iterator[Replayed]:
+    """Applies the dead letters of a source to its tables, one after the other; yields the result for each.
+
+    Tables without dead letters are left out. Raises ConfigError if another process ingests the source, or has taken
+    over meanwhile.
+    """
+    spark = functools.cache(session)
+    dead_letters = DeadLetterTable(source.dead_letter_table, reader, spark)
+    if not dead_letters.count_dead_letters():
+        return
+    dead_letters.create_or_widen()
+    lease = SourceLease(source.dead_letter_table, reader, spark)
+    if (other := lease.take_lease()) is not None:
+        raise lease_taken_error(source.dead_letter_table, other)
+    lost = threading.Event()
+    try:
+        with lease.renew_in_background(lost.set):
+            for table in source.tables:
+                if lost.is_set():
+                    return
+                done = TableReplay(TableTarget(table, reader, spark, form), dead_letters).replay()
+                if done.read:
+                    yield done
+    finally:
+        lease.end_lease()
+
+
+class TableReplay:
+    """Replays the dead letters of one table."""
+
+    def __init__(self, target: TableTarget, dead_letters: DeadLetterTable) -> None:
+        self._target = target
+        self._dead_letters = dead_letters
+        self._schemas = TableSchemas(target)
+
+    def replay(self) -> Replayed:
+        """Applies the dead letters that can be applied and keeps the rest, with the reason of each.
+
+        Raises ConfigError if the table can't take the columns, and CommitConflict if others always win.
+        """
+        return retry_on_conflict(self._replay_once, self._target.attempts)
+
+    def _replay_once(self) -> Replayed:
+        table = self._target.table
+        done = Replayed(table.name)
+        snapshot, stored = self._dead_letters.read_dead_letters()
+        with ExitStack() as stack:
+            letters = _number_dead_letters(stored.where(F.col("table") == table.source_name))
+            letters = stack.enter_context(cache_rows(letters))
+            if letters.isEmpty():
+                return done
+            left = [self._apply_part(part, letters, done, stack) for part in self._split_by_schema(letters)]
+            rest = functools.reduce(DataFrame.unionByName, left)
+            self._dead_letters.replace_dead_letters(table.source_name, rest, snapshot)
+        return done
+
+    def _split_by_schema(self, letters: DataFrame) -> Iterator[TableEvents]:
+        """Yields dead letters by the schema that each describes or keeps, or that the user declares."""
+        written = F.col(DEAD_LETTER)["schema"]
+        for (text,) in letters.select(written).distinct().collect():
+            own = letters.where(written.eqNullSafe(F.lit(text))).select(PAYLOAD, ORIGIN, ARRIVAL)
+            schema = decode_schema(text) if text is not None else None
+            known = None if self._target.form.events.schema else schema
+            events = TableEvents(self._target.table.source_name, known, _serve_rows(own))
+            for part in self._schemas.split_by_schema(events):
+                best = part.schema or schema or self._schemas.read_declared()
+                yield replace(part, schema=self._complete_schema(best, schema))
+
+    def _complete_schema(self, schema: SourceSchema | None, written: SourceSchema | None) -> SourceSchema | None:
+        """Returns a schema with the key that the table is kept by: the one of an event may have none."""
+        if schema is None:
+            return None
+        source_key = schema.key or (written.key if written else ())
+        key = self._target.table.choose_key(source_key or self._schemas.find_key())
+        return replace(schema, key=key, is_key_chosen=set(key) != set(source_key))
+
+    def _apply_part(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
+        """Applies the dead letters of a schema; returns those that stay, as the dead letter table has them."""
+        events = to_dataframe(self._target.spark(), part).dropDuplicates([ARRIVAL])
+        own = letters.join(events.select(ARRIVAL), ARRIVAL, "left_semi").select(ARRIVAL, DEAD_LETTER)
+        if part.schema is None:
+            done.dead += own.count()
+            return own.select(f"{DEAD_LETTER}.*")
+        storage, form = self._open_storage(part.schema), self._target.form.events
+        if was_renamed(read_numbers(storage.session.observe_state()), part.schema):
+            done.dead += own.count()
+            return own.select(*_to_stored({"reason": F.lit(_RENAMED)}))
+        letter_part = F.col(DEAD_LETTER)["part"]
+        is_meant = letter_part.isNull() | F.col(PART).isNull() | (letter_part == F.col(PART))
+        decoded = storage.reject_events(decode_changes(events, form, part.schema), form)
+        rows = stack.enter_context(cache_rows(decoded.join(own, ARRIVAL).where(is_meant)))
+        applied = apply_dead_letters(storage, DecodedDeadLetters(rows, part.schema, form), stack)
+        for action, count in applied.counts.items():
+            done.rows[action] = done.rows.get(action, 0) + count
+        fates = stack.enter_context(cache_rows(_find_fates(rows, applied.pieces)))
+        counts = {str(fate): int(number) for fate, number in fates.groupBy(_FATE).count().collect()}
+        done.applied += counts.get("applied", 0) + own.join(rows, ARRIVAL, "left_anti").count()
+        done.superseded += counts.get("superseded", 0)
+        done.dead += counts.get("dead", 0)
+        changed = {"reason": F.col(_WHY), "part": F.coalesce(letter_part, F.col(PART))}
+        return fates.where(F.col(_FATE) == "dead").select(*_to_stored(changed))
+
+    def _open_storage(self, schema: SourceSchema) -> TableStorage:
+        """Returns the table as it is written here: dead letters may have fewer columns than it has, and drop none."""
+        model = self._target.table.to_model(schema.key)
+        if model.config.on_schema_change == "sync_all_columns":
+            model = replace(model, config=replace(model.config, on_schema_change="append_new_columns"))
+        return self._target.open_storage(model)
+
+
+def _to_stored(changed: Mapping[str, Expression]) -> list[Expression]:
+    """Returns the columns of the dead letter table, of which some have other values."""
+    return [changed.get(own.name, F.col(DEAD_LETTER)[own.name]).cast(own.type).alias(own.name) for own in COLUMNS]
+
+
+def _number_dead_letters(stored: DataFrame) -> DataFrame:
+    """Returns dead letters as events, and whole as DEAD_LETTER.
+
+    Those without a number get a negative one, the older the lower.
+    """
+    letter = F.struct(*[F.col(own.name) for own in COLUMNS]).alias(DEAD_LETTER)
+    rows = stored.select("payload", "origin", "at", "number", letter)
+    newest_first = Window.orderBy(F.col("at").desc(), F.col("origin").desc(), F.col("payload").desc())
+    unnumbered = rows.where(F.col("number").isNull()).withColumn("number", -F.row_number().over(newest_first))
+    both = rows.where(F.col("number").isNotNull()).unionByName(unnumbered)
+    events = (("payload", PAYLOAD), ("origin", ORIGIN), ("number", ARRIVAL))
+    return both.select(*[F.col(own).alias(alias) for own, alias in events], DEAD_LETTER)
+
+
+def _find_fates(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """Returns rows of dead letters with the fate of each: `applied`, `superseded`, or `dead` and why."""
+    why = F.max(F.when(F.col(OUTCOME).isin(*REASONS), F.col(OUTCOME)))
+    was_applied = F.max(F.col(OUTCOME).isin(APPLY, APPLIED))
+    sound = known.groupBy(ARRIVAL, PART).agg(why.alias(_WHY), was_applied.alias(_IS_APPLIED))
+    description = F.create_map(*[F.lit(text) for pair in REASONS.items() for text in pair])[F.col(_WHY)]
+    is_sound = F.col(REASON).isNull() & (F.col(CHANGE) != "truncate")
+    truncates = F.when(F.col(REASON).isNull(), _TRUNCATES)
+    fate = (
+        F.when(~is_sound | F.col(_WHY).isNotNull(), "dead").when(F.col(_IS_APPLIED), "applied").otherwise("superseded")
+    )
+    reason = F.when(is_sound, description).otherwise(F.coalesce(REASON, truncates))
+    row = rows.withColumn(_ROW, F.coalesce(F.col(PART), F.lit(-1)))
+    about = sound.withColumnRenamed(PART, _ROW)
+    return row.join(about, [ARRIVAL, _ROW], "left").select(PART, DEAD_LETTER, fate.alias(_FATE), reason.alias(_WHY))
+
+
+def _serve_rows(rows: DataFrame) -> Callable[[SparkSession], DataFrame]:
+    return lambda _: rows

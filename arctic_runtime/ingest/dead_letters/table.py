@@ -1,0 +1,219 @@
+"""The dead letter table of a source: events that could not be applied, and how far all of its tables are."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.manifests import observe_upper_bound
+from arctic_runtime.catalog.observe import observe_progress
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect, retry_on_conflict
+from arctic_runtime.errors import DataError
+from arctic_runtime.ingest.dead_letters.letters import encode_schema, encode_version
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.decode import PART, REASON
+from arctic_runtime.ingest.writing.records import DeadLetters
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.ingestion import Failure, Progress
+from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
+from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, type_name
+from arctic_runtime.spark.tables.commit import (
+    build_isolation_options,
+    build_summary_options,
+    perform_statement,
+    set_properties,
+)
+from arctic_runtime.spark.tables.frames import combine_all, conform_frame, read_table
+from arctic_runtime.spark.tables.internal import create_internal_writer
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+COLUMNS = (
+    Column("table", "string"),
+    Column("reason", "string"),
+    Column("payload", "binary"),
+    Column("origin", "string"),
+    Column("at", "timestamp"),
+    Column("number", "bigint"),
+    Column("part", "int"),
+    Column("position", "string"),
+    Column("arrival", "bigint"),
+    Column("since", "string"),
+    Column("schema", "string"),
+)
+"""Columns of a dead letter table: the source's table, why the event could not be applied, its bytes, where
+the source has them, and when they were read. The others say where it is among events, and are null if a table was
+made without them: a number that is higher for later ones, which row of an event of several is meant, the position of
+its batch and its place there, the table's version before it (`encode_version`), and its schema if its transport knew it
+(`encode_schema`)."""
+
+_SAME = ("table", "payload", "origin")
+"""Columns that identify an event, with `part`."""
+
+
+class DeadLetterTable:
+    """The dead letter table of a source. Its properties hold the progress, which is written after every table's."""
+
+    def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
+        self.table = table
+        self._reader = reader
+        self._spark = spark
+
+    def read_progress(self) -> Progress:
+        """Returns the progress of the source; none before the first batch. Needs no Spark."""
+        observed = observe_progress(self._reader, self.table)
+        return observed.progress if observed else Progress()
+
+    def count_dead_letters(self) -> int:
+        """Returns the number of dead letters that are kept. Needs no Spark."""
+        observed = observe_progress(self._reader, self.table)
+        return observed.dead_letters if observed else 0
+
+    def list_reasons(self, most: int) -> list[str]:
+        """Returns the most frequent reasons of dead letters, as `TABLE: REASON (COUNT)`."""
+        _, dead_letters = self.read_dead_letters()
+        counts = dead_letters.groupBy("table", "reason").count().orderBy(F.desc("count"), "table", "reason").limit(most)
+        return [f"{table}: {reason} ({count:,})" for table, reason, count in counts.collect()]
+
+    def check_limit(self, source: str, most: int | None, shown: int) -> None:
+        """Raises DataError if more dead letters are kept than `most`, None for any number; `shown` reasons are named.
+
+        Sound events are applied then.
+        """
+        count = 0 if most is None else self.count_dead_letters()
+        if most is not None and count > most:
+            raise DataError(
+                f"source {source}: events can't be applied, and ingestion stopped; sound events before are "
+                f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
+                f"  found: {count} in {self.table}: {'; '.join(self.list_reasons(shown))}\n"
+                "  what to do: mend the source or the declared columns and apply them with `arctic ingest "
+                f"{source} --replay-dead`, delete the rows from that table, or set `dead_letters: any` to go "
+                "on whatever comes"
+            )
+
+    def find_newest_number(self) -> int:
+        """Returns an upper bound of the numbers of dead letters; 0 for none. Needs no Spark."""
+        return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load_table() is not None else 0
+
+    def create_or_widen(self) -> None:
+        """Creates the table, without rows, if it does not exist; adds columns that it was made without."""
+        table = self._load_table()
+        if table is None:
+            empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
+            writer = create_internal_writer(empty.writeTo(quote_name(*self.table.parts)), "dead letters", KEPT_METADATA)
+            perform_effect("ingest.create_dead_letters", writer.createOrReplace, f"create {self.table}", SPARK)
+            return
+        for missing in COLUMNS:
+            if missing.name not in table.schema().column_names:
+                parts = {"table": quote_name(*self.table.parts), "column": quote_name(missing.name)}
+                add = fill_statement(
+                    "ALTER TABLE {table} ADD COLUMN {column} {kind}", **parts, kind=type_name(missing.type)
+                )
+                perform_statement("ingest.widen_dead_letters", self._spark(), add)
+
+    def list_requested_tables(self) -> frozenset[str]:
+        """Returns the tables that somebody asked to load again, by their names in the source. Needs no Spark."""
+        observed = observe_progress(self._reader, self.table)
+        return observed.requested if observed else frozenset()
+
+    def save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
+        """Keeps the progress of all tables, of which some are about to be `loaded` again."""
+        answered = self.list_requested_tables() & loaded if loaded else frozenset()
+        texts = {**progress.encode(), **{f"{RESYNC_PREFIX}{table}": "" for table in answered}}
+        set_properties("ingest.advance", self._spark(), self.table, texts)
+
+    def save_failure(self, message: str) -> Failure:
+        """Keeps why ingestion fails, until `save_progress` clears it; returns that with the time since when it does."""
+        known = self.read_progress().failure
+        since = known.since if known is not None else datetime.datetime.now(datetime.timezone.utc)
+        failure = Failure(message, since)
+        if failure != known:
+            set_properties("ingest.fail", self._spark(), self.table, {FAILURE: failure.encode()})
+        return failure
+
+    def add_dead_letters(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
+        """Keeps the dead letters among decoded events, read up to a position.
+
+        A process that died after it had kept them reads them once more, perhaps in another batch: they replace
+        those that are there. If an event truncates the table, those before it are dropped.
+        """
+        retry_on_conflict(
+            lambda: self._add_once(letters, source_table, position, now), self._reader.thresholds.commits.attempts
+        )
+
+    def _add_once(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
+        number = F.col(ARRIVAL) + F.lit(self.find_newest_number() + 1).cast("bigint")
+        values = {
+            "table": F.lit(source_table),
+            "reason": F.col(REASON),
+            "payload": F.col(PAYLOAD).cast("binary"),
+            "origin": F.col(ORIGIN),
+            "at": F.lit(now).cast("timestamp"),
+            "number": number,
+            "part": F.col(PART),
+            "position": F.lit(position),
+            "arrival": F.col(ARRIVAL),
+            "since": F.lit(encode_version(letters.version_before)),
+            "schema": F.lit(None if letters.schema is None else encode_schema(letters.schema)),
+        }
+        dead = letters.decoded.where(F.col(REASON).isNotNull())
+        if letters.truncated_at is not None:
+            dead = dead.where(F.col(ARRIVAL) > letters.truncated_at)
+        rows = dead.select(*[values[column.name].cast(column.type).alias(column.name) for column in COLUMNS])
+        snapshot, stored = self.read_dead_letters()
+        is_same = combine_all([rows[own].eqNullSafe(stored[own]) for own in _SAME])
+        is_same &= stored["part"].isNull() | rows["part"].eqNullSafe(stored["part"])
+        if self.count_dead_letters() and letters.truncated_at is not None:
+            self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
+        elif self.count_dead_letters() and not stored.join(rows, is_same, "left_semi").isEmpty():
+            self._overwrite_rows(stored.join(rows, is_same, "left_anti").unionByName(rows), snapshot)
+        else:
+            writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_summary_options({POSITION: position}))
+            perform_effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
+
+    def read_dead_letters(self) -> tuple[int, DataFrame]:
+        """Returns the newest snapshot of the table and all its rows there, with all COLUMNS."""
+        table = self._load_table()
+        snapshot = table.current_snapshot() if table is not None else None
+        assert snapshot is not None
+        rows = read_table(self._spark(), self.table, snapshot.snapshot_id)
+        return snapshot.snapshot_id, conform_frame(rows, COLUMNS)
+
+    def replace_dead_letters(self, source_table: str, rows: DataFrame, snapshot: int) -> None:
+        """Replaces the dead letters that a table has at a snapshot by `rows`, which have all COLUMNS.
+
+        Raises CommitConflict if dead letters were added or removed since.
+        """
+        stored = conform_frame(read_table(self._spark(), self.table, snapshot), COLUMNS)
+        self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
+
+    def drop_dead_letters(self, source_tables: Collection[str], until: int | None = None) -> None:
+        """Drops the dead letters of tables that get the rows of a snapshot; with `until` those up to a number."""
+        is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
+        is_dropped = F.col("table").isin(*source_tables) & is_old
+
+        def drop_once() -> None:
+            snapshot, stored = self.read_dead_letters()
+            self._overwrite_rows(stored.where(~is_dropped), snapshot)
+
+        if self.count_dead_letters():
+            retry_on_conflict(drop_once, self._reader.thresholds.commits.attempts)
+
+    def _overwrite_rows(self, rows: DataFrame, snapshot: int) -> None:
+        writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_isolation_options(snapshot))
+        what = f"rewrite {self.table}"
+        perform_effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
+
+    def _load_table(self) -> Table | None:
+        if self._reader.list_relations(self.table.schema).get(self.table.name) != "table":
+            return None
+        return self._reader.load_table(self.table.schema, self.table.name)

@@ -1,0 +1,65 @@
+"""Commits of a table before a dead letter, in its batch, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from arctic_runtime.ingest.dead_letters.letters import decode_version
+from arctic_runtime.model.properties import POSITION, POSITION_EVENTS, REASON
+from arctic_runtime.model.state import ChangeTableState, Commit
+
+CommitKind = Literal["events", "replay", "snapshot"]
+"""Origin of the rows of a commit: events of a batch, dead letters, or a snapshot of the source."""
+
+_KINDS: Mapping[str, CommitKind] = MappingProxyType(
+    {"FIRST_RUN": "events", "CHANGES": "events", "REPLAYED": "replay", "RESYNCED": "snapshot"}
+)
+"""Reason of a commit → its kind. Commits for other reasons, such as a restore, have no order among events."""
+
+
+@dataclass(frozen=True)
+class CommitWindow:
+    """The commits of a table around a dead letter, by sequence number.
+
+    Those up to `after` came before its batch. `end` is the first kept one after that which completes a batch, the
+    letter's (`is_own`) or a later one; None if there is none. `is_known` is False if it is not known which ones
+    came before: the table was created again since, or the dead letter does not say.
+    """
+
+    after: int
+    end: int | None
+    is_own: bool
+    is_known: bool
+
+
+def find_commit_window(changes: ChangeTableState | None, since: str | None, position: str | None) -> CommitWindow:
+    """Finds the window of a dead letter by its `since` and the position of its batch."""
+    if changes is None:
+        return CommitWindow(-1, None, is_own=False, is_known=True)
+    table, after = (None, -1) if since is None else decode_version(since) or (changes.uuid, -1)
+    if table != changes.uuid:
+        return CommitWindow(-1, None, is_own=False, is_known=False)
+    ends = (commit for commit in changes.commits if commit.version.sequence > after and _is_end_of_batch(commit))
+    end = next(ends, None)
+    if end is None:
+        return CommitWindow(after, None, is_own=False, is_known=True)
+    return CommitWindow(after, end.version.sequence, end.summary[POSITION] == position, is_known=True)
+
+
+def list_commit_kinds(changes: ChangeTableState) -> dict[int, CommitKind]:
+    """Returns the kinds of the commits that are kept and have one, by sequence number."""
+    kinds = {commit.version.sequence: _find_commit_kind(commit) for commit in changes.commits}
+    return {sequence: kind for sequence, kind in kinds.items() if kind is not None}
+
+
+def _find_commit_kind(commit: Commit) -> CommitKind | None:
+    return _KINDS.get(commit.summary.get(REASON, ""))
+
+
+def _is_end_of_batch(commit: Commit) -> bool:
+    return (
+        _find_commit_kind(commit) == "events" and POSITION in commit.summary and POSITION_EVENTS not in commit.summary
+    )

@@ -1,0 +1,127 @@
+"""Tables are loaded alongside the stream of their source, and kept up until the stream takes them on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.transports.transport import Batch, TableLoad
+from arctic_runtime.ingest.writing.records import TableResult, WriteMode
+
+
+@dataclass(frozen=True)
+class LoadListeners:
+    """Functions that a load calls: `begin` for a batch before it is written, with the number of tables of the load;
+    `report` for one that was written, with the results and the seconds that it took; and `due` when it is time for the
+    stream to take the tables on, or the load failed.
+    """
+
+    begin: Callable[[Batch, int], None]
+    report: Callable[[tuple[TableResult, ...], Batch, float], None]
+    due: Callable[[], None]
+
+
+class BackgroundLoad:
+    """One load of some tables, in a thread.
+
+    The rows of a snapshot are collected, and published when all are there; then changes are, as they come. The stream
+    takes the tables on from a position at which its own and that of the load are known to have no gap: it is closed,
+    and the load goes on until it is past that. Until this is kept the tables do not belong to the stream, so the next
+    process after one that dies loads them again. `near` is the age in seconds at which a load is near the source's end.
+    """
+
+    def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
+        self.tables = frozenset(writer.tables)
+        self.is_due = False
+        self._load = load
+        self._writer = writer
+        self._listeners = listeners
+        self._near = near
+        self._age: float | None = None
+        self._finishing = threading.Event()
+        self._stopping = threading.Event()
+        self._work: Future[Batch | None] | None = None
+
+    def start_load(self, pool: Executor) -> None:
+        self._work = pool.submit(self._run_load)
+
+    def finish_load(self) -> Batch | None:
+        """Waits until the tables have all that was committed at their source before this; returns the last batch.
+
+        None if it was stopped. Raises the error of the load.
+        """
+        assert self._work is not None
+        self._finishing.set()
+        self._load.finish()
+        return self._work.result()
+
+    def stop_load(self) -> None:
+        """Ends the load after the batch under way."""
+        self._stopping.set()
+        self._load.close()
+
+    def _run_load(self) -> Batch | None:
+        try:
+            last = self._write_batches()
+        except BaseException:
+            self._set_due()
+            raise
+        return None if self._stopping.is_set() else last
+
+    def _write_batches(self) -> Batch | None:
+        last: Batch | None = None
+        newest = self._begin_snapshot()
+        with closing(self._load.batches()) as batches:
+            for batch in batches:
+                started = time.monotonic()
+                self._listeners.begin(batch, len(self.tables))
+                if batch.comes_again:
+                    self._listeners.report((), batch, 0.0)
+                    newest, last = self._begin_snapshot(), None
+                    continue
+                results = self._write_batch(batch, last is None, newest)
+                last = last if batch.is_snapshot else batch
+                self._load.acknowledge(batch)
+                self._listeners.report(results, batch, time.monotonic() - started)
+                if self._stopping.is_set():
+                    break
+                self._check_due(batch)
+        return last
+
+    def _begin_snapshot(self) -> int:
+        """Begins the load; returns the number of the newest dead letter, up to which the snapshot replaces them."""
+        self._writer.begin_snapshot()
+        self._age = None
+        return self._writer.dead_letters.find_newest_number()
+
+    def _write_batch(self, batch: Batch, is_snapshot: bool, newest: int) -> tuple[TableResult, ...]:
+        if not is_snapshot:
+            return self._writer.write_batch(batch, WriteMode(self._load.after))
+        results = self._writer.collect_batch(batch)
+        if not batch.is_snapshot:
+            self._writer.dead_letters.drop_dead_letters(self.tables, newest)
+            results += self._writer.end_snapshot(batch.position)
+        return results
+
+    def _check_due(self, batch: Batch) -> None:
+        """Has the stream take the tables on when the load is near the source's end, or comes no nearer any more.
+
+        The stream has to wait for the events that the load still lacks then.
+        """
+        if batch.caught_up is None or self._finishing.is_set():
+            return
+        age = (datetime.now(timezone.utc) - batch.caught_up).total_seconds()
+        if age <= self._near or (self._age is not None and age > self._age / 2):
+            self._set_due()
+        self._age = age
+
+    def _set_due(self) -> None:
+        if not self._finishing.is_set():
+            self.is_due = True
+            self._listeners.due()

@@ -1,0 +1,109 @@
+"""A batch of change events is written to its tables side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, wait
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
+from arctic_runtime.ingest.writing.source_columns import UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.table_writer import TableWriter
+from arctic_runtime.plan.schema import TypeConflict
+
+UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, TypeConflict)
+"""Errors for changes of a table's definition at the source that can't be followed."""
+
+Tasks = Iterable[Callable[[], list[TableResult]]]
+
+
+@dataclass(frozen=True)
+class BatchWriter:
+    """Writes batches of the source `name` to some of its tables, given as their writers by names in the source.
+
+    Work is done in `pool`. Events of `ignored` tables are left out. If it `can_wait`, a table whose columns can't be
+    followed fails nothing: its result says that it waits.
+    """
+
+    name: str
+    tables: Mapping[str, TableWriter]
+    dead_letters: DeadLetterTable
+    pool: Executor
+    ignored: frozenset[str] = frozenset()
+    can_wait: bool = False
+
+    def write_batch(self, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Publishes the events of a batch, in one commit for each table."""
+        parts = self._group_by_table(batch)
+        return self._run_all(partial(self._write_table, name, events, batch, mode) for name, events in parts.items())
+
+    def collect_batch(self, batch: Batch) -> tuple[TableResult, ...]:
+        """Collects the rows of a snapshot among the events of a batch."""
+        parts = self._group_by_table(batch)
+        return self._run_all(partial(self._collect_table, name, events, batch) for name, events in parts.items())
+
+    def begin_snapshot(self) -> None:
+        """Drops the rows that were collected."""
+        for writer in self.tables.values():
+            writer.snapshot.begin_snapshot()
+
+    def end_snapshot(self, position: str) -> tuple[TableResult, ...]:
+        """Publishes the rows that were collected, as of a position."""
+        return self._run_all(partial(_end_snapshot, writer, position) for writer in self.tables.values())
+
+    def invalidate_positions(self) -> None:
+        """Drops the cached positions of all tables: events come again."""
+        for writer in self.tables.values():
+            writer.invalidate_position()
+
+    def _run_all(self, tasks: Tasks) -> tuple[TableResult, ...]:
+        """Runs tasks side by side; raises the error of the first that failed, when all have ended."""
+        futures = [self.pool.submit(task) for task in tasks]
+        wait(futures)
+        return tuple(result for future in futures for result in future.result())
+
+    def _group_by_table(self, batch: Batch) -> dict[str, list[TableEvents]]:
+        groups: dict[str, list[TableEvents]] = {}
+        for events in batch.tables:
+            if events.table in self.ignored:
+                continue
+            if events.table not in self.tables:
+                raise SourceError(
+                    f"source {self.name}: events of {events.table} came, which is none of its tables.\n"
+                    f"  expected: {', '.join(sorted(self.tables))}\n"
+                    "  what to do: declare the table in the source's YAML, or narrow what the connector sends"
+                )
+            groups.setdefault(events.table, []).append(events)
+        return groups
+
+    def _write_table(self, name: str, events: list[TableEvents], batch: Batch, mode: WriteMode) -> list[TableResult]:
+        """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
+        writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
+        results: list[TableResult] = []
+        parts = [part for own in events for part in writer.schemas.split_by_schema(own)]
+        for index, part in enumerate(parts):
+            position = batch.position if index == len(parts) - 1 else None
+            try:
+                results.append(writer.write_events(EventPart(part, position, tuple(parts[:index])), mode, keep))
+            except UNFOLLOWED as error:
+                if not self.can_wait or batch.is_snapshot:
+                    raise
+                return [*results, TableResult(writer.table.name, {}, 0, 0, 0, 0, None, str(error))]
+        return results
+
+    def _collect_table(self, name: str, events: list[TableEvents], batch: Batch) -> list[TableResult]:
+        writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
+        parts = [part for own in events for part in writer.schemas.split_by_schema(own)]
+        return [writer.snapshot.collect_rows(part, keep) for part in parts]
+
+    def _keep_dead_letters(self, name: str, position: str, letters: DeadLetters) -> None:
+        self.dead_letters.add_dead_letters(letters, name, position, datetime.now(timezone.utc))
+
+
+def _end_snapshot(writer: TableWriter, position: str) -> list[TableResult]:
+    return [writer.snapshot.end_snapshot(position)]

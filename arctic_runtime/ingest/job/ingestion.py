@@ -1,0 +1,372 @@
+"""A source is ingested: batches of its transport are published to its tables until it is drained or stopped."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.dead_letters.lease import SourceLease, lease_taken_error
+from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
+from arctic_runtime.ingest.job.background_load import BackgroundLoad, LoadListeners
+from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.job.merging import BaseMerges
+from arctic_runtime.ingest.job.reports import BatchReport, Listeners, Reporter
+from arctic_runtime.ingest.job.source_tables import SourceTables
+from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
+from arctic_runtime.ingest.source import IngestSource, TablesWait
+from arctic_runtime.ingest.transports.connector import Connection
+from arctic_runtime.ingest.transports.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
+from arctic_runtime.ingest.writing.records import TableResult, WriteMode
+from arctic_runtime.model.ingestion import Failure, Progress
+from arctic_runtime.profile import mask_text, suggest_nearest
+from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.spark.engine.messages import get_message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOG = logging.getLogger(__name__)
+
+
+class _WrongUse(ConfigError):
+    """A request that the source can't fulfil; it says nothing about the state of the source."""
+
+
+class Ingestion:
+    """Brings the events of one source into its tables, exactly once, whenever the process may die.
+
+    A batch is published to each of its tables, then the source's progress is kept, and then the source gets its
+    acknowledgement. Events that come again because the process died in between are left out by each table's own
+    position. `session` gives a Spark session of its own to each thread that calls it.
+    """
+
+    def __init__(
+        self,
+        source: IngestSource,
+        connection: Connection,
+        reader: CatalogReader,
+        session: Callable[[], SparkSession],
+        listeners: Listeners | None = None,
+    ) -> None:
+        self.source = source
+        self._transport = connection.transport
+        self._reader = reader
+        self._sessions = threading.local()
+        self._session = session
+        self._reporter = Reporter(listeners or Listeners())
+        self._dead_letters = DeadLetterTable(source.dead_letter_table, reader, self._open_session)
+        self._lease = SourceLease(source.dead_letter_table, reader, self._open_session)
+        self._tables = SourceTables(source, connection, reader, self._open_session)
+        actions = reader.thresholds.engine.parallel_actions
+        self._pool = ThreadPoolExecutor(actions, "ingest")
+        self._merges = BaseMerges(reader.thresholds.ingest.look_seconds)
+        self._loads = ThreadPoolExecutor(1, "load")
+        self._writes_of_loads = ThreadPoolExecutor(actions, "load")
+        self._stream = self._create_writer((), self._pool)
+        self._state: StreamState = Stream()
+        self._load: BackgroundLoad | None = None
+        self._latest = Progress()
+        self._stopping = threading.Event()
+
+    def run(self, once: bool, resync: bool = False, tables: Collection[str] = ()) -> None:
+        """Ingests until the source is drained (`once`), or until `stop` is called.
+
+        With `resync` it begins with another snapshot, of which the tables get the difference, and with names of
+        `tables` with one of just these.
+
+        While another process ingests the source, this one waits, and with `once` raises ConfigError. Raises
+        SourceError if the source fails, DataError for more dead letters than are allowed, and the errors of writing;
+        everything up to the batch before is kept then.
+        """
+        self._reader.create_namespace(self.source.dead_letter_table.schema)
+        self._dead_letters.create_or_widen()
+        if not self._wait_for_lease(once):
+            return
+        try:
+            with self._lease.renew_in_background(self.stop):
+                self._ingest(once, resync, tables)
+        except _WrongUse:
+            raise
+        except Exception as error:
+            self._save_failure(get_message(to_spark_ended(error) or error))
+            raise
+        finally:
+            self._lease.end_lease()
+        if once:
+            self._check_waits()
+
+    def stop(self) -> None:
+        """Ends `run` after the batch under way; can be called from another thread or from a signal's handler."""
+        self._stopping.set()
+        load = self._load
+        if load is not None:
+            load.stop_load()
+        self._transport.close()
+
+    def _check_waits(self) -> None:
+        """Raises TablesWait if tables wait to be loaded again; all others have the events of the source."""
+        waits = self._dead_letters.read_progress().waits
+        if names := sorted(name for name in waits if name in self._tables.writers):
+            raise TablesWait(f"source {self.source.name}: {describe_waits(waits, names)}")
+
+    def _save_failure(self, message: str) -> Failure | None:
+        """Keeps the reason why the source is not ingested, for every process to see, if that is possible now."""
+        with suppress(Exception):
+            if self._lease.is_own():
+                return self._dead_letters.save_failure(mask_text(message))
+        return None
+
+    def _wait_for_lease(self, once: bool) -> bool:
+        """Waits for the lease on the source; False if it is stopped meanwhile. `once` does not wait."""
+        while (other := self._lease.take_lease()) is not None:
+            if once:
+                raise lease_taken_error(self.source.dead_letter_table, other)
+            if self._stopping.wait(self._reader.thresholds.ingest.lease_poll_seconds):
+                return False
+        return True
+
+    def _ingest(self, once: bool, resync: bool, tables: Collection[str]) -> None:
+        try:
+            with self._pool, self._merges.pool, self._writes_of_loads, self._loads, self._stop_load_at_end():
+                progress = self._begin(resync, tables)
+                while not self._stopping.is_set():
+                    if self._load is None or (progress.tables and not once):
+                        progress = self._write_stream(once, progress)
+                        self._merges.wait_for_merge()
+                    if self._load is None or self._stopping.is_set():
+                        return
+                    self._transport.close()
+                    progress = self._join_loaded(progress)
+        finally:
+            self._transport.close()
+
+    @contextmanager
+    def _stop_load_at_end(self) -> Iterator[None]:
+        """Stops a load that is under way when ingestion ends."""
+        try:
+            yield
+        finally:
+            if self._load is not None:
+                self._load.stop_load()
+
+    def _begin(self, resync: bool, tables: Collection[str]) -> Progress:
+        """Returns the progress from which to open the transport; a snapshot of tables that have rows is collected.
+
+        Starts the load of tables that the stream does not have yet, and of `tables`.
+        """
+        initial = self._transport.initial
+        can_load = isinstance(self._transport, LoadsTables)
+        if (resync and not self._transport.snapshots(initial)) or (tables and not can_load):
+            raise _WrongUse(
+                f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
+            )
+        progress = self._dead_letters.read_progress()
+        if not resync:
+            self._transport.check(progress.position)
+        is_first = resync or progress.position is None
+        self._tables.discover_tables(Progress(initial) if is_first else progress)
+        self._check_names(tables)
+        if is_first:
+            # From here on, objects at the source under this source's names are known to be its own.
+            progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
+            self._dead_letters.save_progress(progress)
+        if self._transport.snapshots(str(progress.position)):
+            return self._begin_snapshot(progress)
+        self._check_dead_letters()
+        requested = self._tables.find_by_model(tables) | self._tables.list_requested(self._dead_letters)
+        return self._start_load(requested | self._tables.list_unstreamed(progress), progress)
+
+    def _check_names(self, tables: Collection[str]) -> None:
+        names = [writer.table.name for writer in self._tables.writers.values()]
+        if unknown := [name for name in tables if name not in names]:
+            nearest = suggest_nearest(unknown[0], names)
+            raise _WrongUse(f"source {self.source.name}: it has no table {', '.join(unknown)} to resync{nearest}")
+
+    def _begin_snapshot(self, progress: Progress) -> Progress:
+        progress = self._follow_tables(progress, frozenset(self._tables.writers))
+        self._dead_letters.drop_dead_letters(self._tables.writers)
+        self._check_dead_letters()
+        if any(writer.is_loaded for writer in self._tables.writers.values()):
+            self._state = Snapshot(self._transport.initial)
+            self._stream.begin_snapshot()
+        else:
+            self._state = Load()
+        return progress
+
+    def _write_stream(self, once: bool, progress: Progress) -> Progress:
+        """Writes batches to the end, or until tables that were loaded are to join; returns the progress after them."""
+        self._stream.invalidate_positions()
+        begun = _current_time()
+        self._transport.open(str(progress.position))
+        if self._stopping.is_set() or (self._load is not None and self._load.is_due):
+            return progress
+        for batch in self._transport.batches(once):
+            started = time.monotonic()
+            self._lease.renew_lease()
+            if batch.failure:
+                progress = replace(progress, failure=self._save_failure(batch.failure) or progress.failure)
+                self._reporter.report_batch(BatchReport((), 0, 0.0, progress))
+                continue
+            progress = self._write_batch(batch, progress, started)
+            self._merges.start_merge(self._tables.writers.values())
+            if self._stopping.is_set():
+                break
+            if not once:
+                if not batch.is_snapshot:
+                    self._load_more(progress)
+                self._stopping.wait(max(0.0, self.source.trigger_seconds - (time.monotonic() - started)))
+        if once and not self._stopping.is_set():
+            # The transport has read everything that the source had when it began.
+            progress = replace(progress, caught_up=begun, failure=None)
+            self._dead_letters.save_progress(progress)
+        return progress
+
+    def _write_batch(self, batch: Batch, progress: Progress, started: float) -> Progress:
+        self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
+        if batch.comes_again:
+            self._stream.invalidate_positions()
+        mode = WriteMode(self._transport.after, shown=progress.as_of)
+        results = self._state.write_batch(self._stream, batch, mode)
+        self._state = find_next_state(self._state, batch)
+        progress, known = self._drop_unfollowed(progress, results), progress
+        now = _advance(progress, batch, results)
+        self._merges.add_tables(result.table for result in results)
+        self._dead_letters.save_progress(now)
+        if progress is not known:
+            self._follow_tables(now, now.tables or frozenset())
+        self._transport.acknowledge(batch)
+        self._latest = now
+        self._reporter.report_batch(BatchReport(results, batch.count, time.monotonic() - started, now, batch.behind))
+        if any(result.dead for result in results):
+            self._check_dead_letters()
+        return now
+
+    def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
+        """Returns the progress of a stream without the tables that can't be followed, if any; the others go on.
+
+        Raises SourceError if none is left.
+        """
+        names = {writer.table.name: name for name, writer in self._tables.writers.items()}
+        since = _current_time()
+        waits = {names[result.table]: Failure(result.wait, since) for result in results if result.wait}
+        if not waits:
+            return progress
+        text = describe_waits(waits, sorted(waits))
+        if not (progress.tables or frozenset()) - frozenset(waits):
+            raise SourceError(text)
+        LOG.warning("source %s: %s", self.source.name, text)
+        return progress.remove_tables(waits)
+
+    def _follow_tables(
+        self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
+    ) -> Progress:
+        """Has the stream read just these tables, once this is kept: the others miss the events from then on.
+
+        Those that are `loaded` alongside it no longer wait for that.
+        """
+        now = progress.set_stream(tables, loaded)
+        if now != progress or loaded:
+            progress = now
+            self._dead_letters.save_progress(progress, loaded)
+        writer = self._create_writer(tables, self._pool)
+        can_load = isinstance(self._transport, LoadsTables)
+        self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)
+        if isinstance(self._transport, LoadsTables):
+            self._transport.follow(tables)
+        return progress
+
+    def _load_more(self, progress: Progress) -> None:
+        """Starts to load tables that the source has more by now, if it is time to look and no load is under way."""
+        if self._load is not None or not self._tables.is_look_due():
+            return
+        with suppress(ConnectionLost):  # The reader of the stream notices it by itself.
+            self._tables.discover_tables(progress)
+            requested = self._tables.list_requested(self._dead_letters)
+            if new := self._tables.list_unstreamed(progress) | requested:
+                self._start_load(new, progress)
+
+    def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
+        """Starts to load tables, if there are any, which the stream does not have meanwhile.
+
+        Their commits have the position of their rows, so that earlier events are left out.
+        """
+        loaded = frozenset(tables)
+        stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
+        if progress.waits and not stream and not loaded:
+            raise SourceError(describe_waits(progress.waits, sorted(progress.waits)))
+        progress = self._follow_tables(progress, stream, loaded)
+        if tables and isinstance(self._transport, LoadsTables):
+            load = self._transport.load(sorted(tables), str(progress.position))
+            writer = self._create_writer(tables, self._writes_of_loads)
+            self._latest = progress
+            listeners = LoadListeners(self._announce_load, self._report_load, self._transport.pause)
+            self._load = BackgroundLoad(load, writer, listeners, self._reader.thresholds.ingest.join_seconds)
+            self._load.start_load(self._loads)
+        return progress
+
+    def _announce_load(self, batch: Batch, count: int) -> None:
+        self._reporter.announce_batch(batch, self._tables.names, count, is_background=True)
+
+    def _report_load(self, results: tuple[TableResult, ...], batch: Batch, seconds: float) -> None:
+        failure = self._save_failure(batch.failure) if batch.failure else None
+        progress = self._latest if failure is None else replace(self._latest, failure=failure)
+        self._reporter.report_batch(BatchReport(results, batch.count, seconds, progress, is_background=True))
+
+    def _join_loaded(self, progress: Progress) -> Progress:
+        """Waits for a load; returns the progress from which the stream goes on with its tables."""
+        assert self._load is not None
+        assert isinstance(self._transport, LoadsTables)
+        self._lease.renew_lease()
+        end, tables = self._load.finish_load(), self._load.tables
+        self._load = None
+        if end is None:
+            return progress
+        position = self._transport.join(sorted(tables), str(progress.position), end)
+        streamed = (progress.tables or frozenset()) | tables
+        progress = self._follow_tables(replace(progress, position=position), streamed)
+        self._merges.add_tables(self._tables.writers[name].table.name for name in tables)
+        self._check_dead_letters()
+        return progress
+
+    def _create_writer(self, tables: Iterable[str], pool: Executor) -> BatchWriter:
+        writers = {name: self._tables.writers[name] for name in tables}
+        return BatchWriter(self.source.name, writers, self._dead_letters, pool)
+
+    def _check_dead_letters(self) -> None:
+        shown = self._reader.thresholds.reports.dead_letter_reasons
+        self._dead_letters.check_limit(self.source.name, self.source.most_dead, shown)
+
+    def _open_session(self) -> SparkSession:
+        if not hasattr(self._sessions, "spark"):
+            self._sessions.spark = self._session()
+        session: SparkSession = self._sessions.spark
+        return session
+
+
+def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -> Progress:
+    """Returns the progress after a batch that was published."""
+    now = replace(progress, position=batch.progress or batch.position)
+    if not batch.is_snapshot:
+        now = now.advance_to([result.newest for result in results], batch.caught_up)
+    if batch.count or batch.caught_up is not None:
+        now = replace(now, failure=None)
+    return now
+
+
+def describe_waits(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
+    """Returns the reasons why some tables wait, for people."""
+    return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
+
+
+def _current_time() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)

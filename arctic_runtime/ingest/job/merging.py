@@ -1,0 +1,52 @@
+"""The bases of tables that are merged on read are merged while batches go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from arctic_runtime.ingest.writing.table_writer import TableWriter
+
+
+class BaseMerges:
+    """Merges the bases of tables in a thread of its own, one merge at a time."""
+
+    def __init__(self, look_seconds: float) -> None:
+        self.pool = ThreadPoolExecutor(1, "merge")
+        self._look_seconds = look_seconds
+        self._look_at = 0.0
+        self._unmerged: set[str] = set()
+        self._merging: Future[None] | None = None
+
+    def add_tables(self, names: Iterable[str]) -> None:
+        """Adds tables that were written, whose bases are looked at next."""
+        self._unmerged |= {*names}
+
+    def start_merge(self, writers: Collection[TableWriter]) -> None:
+        """Starts the next merge if none is under way; raises the error of an earlier one.
+
+        Looks at tables that were written since the last look, and from time to time at all: changes by other processes
+        may call for a merge too.
+        """
+        if self._merging is not None and self._merging.done():
+            self.wait_for_merge()
+        if self._merging is not None:
+            return
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + self._look_seconds
+            self.add_tables(writer.table.name for writer in writers)
+        if self._unmerged:
+            due, self._unmerged = self._unmerged, set()
+            self._merging = self.pool.submit(_merge_all, [writer for writer in writers if writer.table.name in due])
+
+    def wait_for_merge(self) -> None:
+        """Waits for a merge under way; raises its error."""
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
+
+def _merge_all(writers: Iterable[TableWriter]) -> None:
+    for writer in writers:
+        writer.merge_base()

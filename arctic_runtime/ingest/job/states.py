@@ -1,0 +1,53 @@
+"""States of the stream of a source: how its batches are written to tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from arctic_runtime.ingest.job.batch_writer import BatchWriter
+from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.ingest.writing.records import TableResult, WriteMode
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A snapshot of tables that have rows already: its rows are collected, and published when all are there.
+
+    They are published as of `initial`, the position before all events, so that all events after it are applied.
+    """
+
+    initial: str
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Collects a batch; with the end of the snapshot, publishes it and the events of the batch that are no rows."""
+        results = writer.collect_batch(batch)
+        if batch.is_snapshot:
+            return results
+        results += writer.end_snapshot(self.initial)
+        return results + writer.write_batch(batch, replace(mode, reads=False))
+
+
+@dataclass(frozen=True)
+class Load:
+    """A snapshot of tables that do not exist yet: its rows are inserted as they come."""
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Publishes the rows of a batch to tables that have shown no time of their source yet."""
+        return writer.write_batch(batch, replace(mode, is_load=True, shown=None))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Changes after the snapshot, or from the noted position on."""
+
+    def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
+        """Publishes the events of a batch."""
+        return writer.write_batch(batch, mode)
+
+
+StreamState = Snapshot | Load | Stream
+
+
+def find_next_state(state: StreamState, batch: Batch) -> StreamState:
+    """Returns the state after a batch: a snapshot ends with the first batch that is not part of one."""
+    return state if batch.is_snapshot else Stream()

@@ -1,0 +1,89 @@
+"""Connectors as transports declare them, and readers of the keys that several of them have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Format
+from arctic_runtime.ingest.formats.registry import FORMATS, make_format
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
+from arctic_runtime.profile import mask_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Session = Callable[[], "SparkSession"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The connection of a source: its transport, and the format of its events."""
+
+    transport: Transport
+    form: Format
+
+
+@dataclass(frozen=True)
+class Connector:
+    """A connector by the `name` that users write, and the keys that they write for it below `ingest`.
+
+    `keys` are those that it takes, `required` those that it can't do without. `connect` makes a connection of a source.
+    `describe` names server, database or folder for people, without secrets. `jars` is the group of JARs that Spark has
+    to be started with. `list_tables` lists the tables of a database, None for sources without such a list.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    required: tuple[str, ...]
+    connect: Callable[[IngestSource, CatalogReader, Session], Connection]
+    describe: Callable[[IngestSource], str]
+    jars: str | None = None
+    list_tables: Callable[[IngestSource], list[CatalogTable]] | None = None
+
+
+def read_password(source: IngestSource) -> str:
+    """Returns the password as written, or from the named environment variable; empty without any."""
+    variable = source.connection.get("password_env")
+    if variable is None:
+        return str(source.connection.get("password", ""))
+    password = os.environ.get(str(variable))
+    if password is None:
+        raise ConfigError(
+            f"source {source.name}: the environment variable {variable} of `password_env` is not set.\n"
+            "  what to do: set it where `arctic ingest` runs"
+        )
+    return password
+
+
+def read_properties(source: IngestSource) -> Mapping[str, str]:
+    """Returns the `properties` of a source; none if it sets none."""
+    written = source.connection.get("properties") or {}
+    if not isinstance(written, Mapping):
+        raise ConfigError(f"source {source.name}: `properties` must be a mapping of names to values")
+    return {str(key): str(value) for key, value in written.items()}
+
+
+def read_format(source: IngestSource) -> Format:
+    """Returns the format of a source, from `format: canal` or with its options from `format: {canal: {zone: UTC}}`."""
+    written = source.connection.get("format", "debezium")
+    if isinstance(written, Mapping) and len(written) == 1:
+        ((name, options),) = written.items()
+        return make_format(str(name), options or {})
+    if not isinstance(written, str):
+        raise ConfigError(
+            f"source {source.name}: `format` must be one of {', '.join(FORMATS)}, alone or with its options, "
+            f"such as {{rows: {{operation: op}}}}; found {written!r}"
+        )
+    return make_format(written, {})
+
+
+def describe_address(source: IngestSource) -> str:
+    """Returns the connector of a source and its `servers` or `path`, for people."""
+    address = source.connection.get("servers") or source.connection.get("path")
+    return source.connector if address is None else f"{source.connector} {mask_text(str(address))}"

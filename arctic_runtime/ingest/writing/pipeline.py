@@ -1,0 +1,114 @@
+"""The pipeline of events to one table: deduplicate → decode → count → follow the schema → fold → publish.
+
+The events of a batch were split by their schemas before (`TableSchemas.split_by_schema`). What the table takes is
+published in one commit, which keeps the table's position; whatever the process does not get to comes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.ingest.formats.event_format import SourceSchema
+from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.decode import REASON, decode_events, is_change, is_read
+from arctic_runtime.ingest.writing.deduplication import find_new_events, take_all_events
+from arctic_runtime.ingest.writing.event_frames import cache_rows
+from arctic_runtime.ingest.writing.fold import tally
+from arctic_runtime.ingest.writing.records import (
+    DeadLetters,
+    DecodedBatch,
+    EventPart,
+    KeepDeadLetters,
+    NewEvents,
+    TableResult,
+    WriteMode,
+)
+from arctic_runtime.ingest.writing.schema_evolution import evolve_schema
+from arctic_runtime.ingest.writing.source_position import SourcePosition, read_position
+from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
+from arctic_runtime.model.state import TableState
+
+
+@dataclass(frozen=True)
+class EventPipeline:
+    """The pipeline of one part of a batch. `known` is the position that this process brought the table to, if any."""
+
+    target: TableTarget
+    part: EventPart
+    schema: SourceSchema
+    mode: WriteMode
+    known: SourcePosition | None
+
+    def run(self, keep: KeepDeadLetters) -> tuple[TableResult, SourcePosition | None]:
+        """Publishes the events that the table does not have yet; returns its new position, None without a commit."""
+        storage = self.target.open_by_key(self.schema.key)
+        state = storage.observe()
+        new = self._deduplicate(storage, read_position(state))
+        with self._decode(storage, state, new) as batch:
+            self._keep_dead_letters(batch, keep)
+            is_committed = self._is_due(batch, new)
+            rows = _publish(storage, batch) if is_committed else {}
+        counts = batch.counts
+        read = counts.rows + counts.dead + new.replayed
+        name = self.target.table.name
+        result = TableResult(name, rows, read, counts.rows, new.replayed, counts.dead, counts.newest)
+        return result, batch.end if is_committed else None
+
+    def _deduplicate(self, storage: TableStorage, start: SourcePosition) -> NewEvents:
+        """Raises CommitConflict if another process has loaded a table whose rows no key distinguishes."""
+        spark = storage.session.spark()
+        if storage.session.model.is_appended and self.mode.is_load and start != (self.known or SourcePosition()):
+            raise CommitConflict(
+                f"Another process committed first.\n  while: load {self.target.table.table}\n"
+                f"  expected: {self.known}\n  found: {start}\n"
+                "  what to do: run again, when the other process has ended"
+            )
+        if start == self.known:
+            return take_all_events(spark, self.part, start)
+        return find_new_events(spark, self.part, start, self.mode.after)
+
+    @contextmanager
+    def _decode(self, storage: TableStorage, state: TableState, new: NewEvents) -> Iterator[DecodedBatch]:
+        form = self.target.form.events
+        decoding = _drop_payloads(storage.reject_events(decode_events(new.events, form, self.schema), form))
+        wanted = is_change() if self.mode.reads else is_change() & ~is_read()
+        with cache_rows(decoding, wanted) as decoded:
+            counts = tally(decoded)
+            keeps_order = bool(counts.dead or self.part.before) and not form.order
+            end = new.find_end(self.part.position)
+            yield DecodedBatch(state, self.schema, decoded, counts, new.start, end, self.mode.shown, keeps_order)
+
+    def _keep_dead_letters(self, batch: DecodedBatch, keep: KeepDeadLetters) -> None:
+        truncated_at = batch.counts.truncated_at
+        if batch.counts.dead or truncated_at is not None:
+            keep(to_dead_letters(batch.events, batch.state, self.part.events.schema, truncated_at))
+
+    def _is_due(self, batch: DecodedBatch, new: NewEvents) -> bool:
+        """Whether a commit is to be made: without rows it is for a position, or to create the table."""
+        counts = batch.counts
+        is_behind = self.part.position is not None and new.ahead > 0
+        is_created = batch.state.log is None and not (counts.rows or counts.dead or new.replayed)
+        return bool(counts.rows) or counts.truncated_at is not None or is_behind or is_created
+
+
+def to_dead_letters(
+    decoded: DataFrame, state: TableState, schema: SourceSchema | None, truncated_at: int | None = None
+) -> DeadLetters:
+    """Returns the dead letters among decoded events that follow a state of the table."""
+    return DeadLetters(decoded, state.log.head if state.log else None, schema, truncated_at)
+
+
+def _publish(storage: TableStorage, batch: DecodedBatch) -> dict[str, int]:
+    state = evolve_schema(storage, batch.state, batch.schema) if batch.counts.rows else batch.state
+    return storage.publish_events(replace(batch, state=state))
+
+
+def _drop_payloads(decoded: DataFrame) -> DataFrame:
+    """Keeps payload and origin of dead letters only: those of other events are not read."""
+    return decoded.withColumns({own: F.when(F.col(REASON).isNotNull(), F.col(own)) for own in (PAYLOAD, ORIGIN)})

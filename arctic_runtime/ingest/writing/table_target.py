@@ -1,0 +1,49 @@
+"""The table that events are written to: with a primary key or without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.observe import observe_key
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ingest.formats.event_format import Format
+from arctic_runtime.ingest.source import IngestedTable
+from arctic_runtime.ingest.writing.keyed import KeyedTable
+from arctic_runtime.ingest.writing.keyless import KeylessTable
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.tables.table_session import TableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TableStorage = KeyedTable | KeylessTable
+
+
+@dataclass(frozen=True)
+class TableTarget:
+    """An ingested table with its catalog, a Spark session, and the format of its events."""
+
+    table: IngestedTable
+    reader: CatalogReader
+    spark: Callable[[], SparkSession]
+    form: Format
+
+    @property
+    def attempts(self) -> int:
+        """Number of attempts to commit while other writers commit first."""
+        return self.reader.thresholds.commits.attempts
+
+    def find_stored_key(self) -> tuple[str, ...] | None:
+        """Returns the key that the table is kept by, () for none; None without a table. Needs no Spark."""
+        return observe_key(self.reader, self.table.table)
+
+    def open_storage(self, model: Model) -> TableStorage:
+        """Returns the table as it is written, with a primary key or without."""
+        session = TableSession(model, self.reader, self.spark)
+        return KeylessTable(session) if model.is_appended else KeyedTable(session)
+
+    def open_by_key(self, key: tuple[str, ...]) -> TableStorage:
+        """Returns the table as it is written by a primary key, () for none."""
+        return self.open_storage(self.table.to_model(key))
