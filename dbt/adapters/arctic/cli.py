@@ -31,7 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser().parse_args(arguments)
     try:
         other = next((command for command in OTHERS if options.command == command.NAME), None)
-        answer = other.perform_command(options) if other else _perform_operation(get_operation(options.command), options)
+        answer = (
+            other.perform_command(options) if other else _perform_operation(get_operation(options.command), options)
+        )
     except (ConfigError, CatalogError) as error:
         print(f"arctic {options.command}: {error}", file=sys.stderr)
         return WRONG_USE
