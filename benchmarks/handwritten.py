@@ -74,7 +74,7 @@ def _follow(way: Way, folder: Path, turn: int) -> None:
     print(f"  {title}: {way.name}: {taken:.2f} s", flush=True)
     if turn > 1:
         way.taken.append(taken)
-        way.list_models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
+        way.models.append({result["unique_id"].rsplit(".", 1)[1]: _shown(result) for result in results})
 
 
 def _shown(result: Mapping[str, Any]) -> str:
@@ -109,7 +109,7 @@ def _wrong(bench: Lake, way: Way, table: str) -> int:
 
 def _measurements(ways: Sequence[Way], wrong: Mapping[str, Mapping[str, int]]) -> list[Measurement]:
     times = {way.name: way.taken for way in ways}
-    detail = {way.name: {"seconds": [round(one, 2) for one in way.taken], "models": way.list_models} for way in ways}
+    detail = {way.name: {"seconds": [round(one, 2) for one in way.taken], "models": way.models} for way in ways}
     faster = [
         Measurement(f"pipeline: {name} / ours", ratio(times, name, OURS), "x", 1.0, True, detail) for name in BASELINES
     ]

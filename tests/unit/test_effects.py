@@ -34,17 +34,18 @@ ROOT = Path(arctic_runtime.__file__).parents[1]
 EXEMPT = ("ivm/", "model/", "plan/", "spark/engine/")
 """Packages of the runtime that can't write, or that start Spark with files of its own and a throw-away warehouse."""
 
-GATEWAYS = ("effect", "change", "perform_statement", "set_properties", "delete_matching")
+GATEWAYS = ("perform_effect", "perform_change", "perform_statement", "set_properties", "delete_matching")
 """Functions that perform an effect; their first argument is its name."""
 
 READING = {
-    "dbt/adapters/arctic/connections/handle.py": {"'DROP VIEW ' + quoted(view.viewName)", "statement"},
+    "dbt/adapters/arctic/connections/handle.py": {"'DROP VIEW ' + quote_identifier(view.viewName)", "statement"},
     "arctic_runtime/spark/refresh/judge.py": {"sql", "written"},
+    "arctic_runtime/spark/tables/frames.py": {"template"},
 }
 """Texts of `….sql(text)` that are no effect of ours: users' statements, temporary views, queries that are compared."""
 
-READERS = tuple(f"statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "USE"))
-QUERIES = ("render(", "history_query(", "own_query(", *READERS, "'SHOW")
+READERS = tuple(f"fill_statement('{verb}" for verb in ("DESCRIBE", "EXPLAIN", "USE"))
+QUERIES = ("render_sql(", "replace_with_history(", "trust_query(", *READERS, "'SHOW")
 CHANGES = re.compile(r"\b(ALTER|CALL|CREATE|DELETE|DROP|INSERT|MERGE|REPLACE|TRUNCATE|UPDATE)\b", re.IGNORECASE)
 WRITES_WITHOUT_ARGUMENTS = {"append", "create", "replace", "merge"}
 WRITES = {"createOrReplace", "overwrite", "overwritePartitions", "insertInto", "saveAsTable"}
@@ -201,8 +202,8 @@ def test_no_text_is_no_failpoint() -> None:
 @pytest.mark.parametrize(("mode", "printed"), [("kill", ""), ("kill-after", "acted\n")])
 def test_a_failpoint_of_the_environment_kills_a_process(mode: str, printed: str) -> None:
     code = (
-        "from arctic_runtime.effects import effect\n"
-        "effect('commit.publish', lambda: print('acted', flush=True), 'publish')\nprint('lived')"
+        "from arctic_runtime.effects import perform_effect\n"
+        "perform_effect('commit.publish', lambda: print('acted', flush=True), 'publish')\nprint('lived')"
     )
     environment = {**os.environ, VARIABLE: f"commit.publish={mode}", "PYTHONPATH": str(ROOT)}
     ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -228,17 +229,18 @@ def test_nothing_writes_outside_of_an_effect() -> None:
         "rows.writeTo('t').append()",
         "rows.writeTo('t').options(**options).overwrite(F.lit(True))",
         "wait_for_lock(writer.createOrReplace, 'write', SPARK)",
-        "spark.sql(statement('DROP TABLE {t}', t=t))",
+        "spark.sql(fill_statement('DROP TABLE {t}', t=t))",
         "context.spark.sql(sql).collect()",
         "self.catalog.drop_namespace((namespace,))",
-        "self._rows('CREATE SCHEMA ' + name)",
+        "self._fetch_rows('CREATE SCHEMA ' + name)",
         "folder.rmdir()",
     ],
 )
 def test_a_write_outside_of_an_effect_is_seen(line: str) -> None:
     assert [text for _, text in writes_outside(f"def f():\n    {line}", "f.py")]
-    assert not list(writes_outside(f"def f():\n    effect('base.create', lambda: {line}, 'create')", "f.py"))
-    assert not list(writes_outside(f"def f():\n    def g():\n        {line}\n    effect('a.b', g, 'create')", "f.py"))
+    assert not list(writes_outside(f"def f():\n    perform_effect('base.create', lambda: {line}, 'create')", "f.py"))
+    nested = f"def f():\n    def g():\n        {line}\n    perform_effect('a.b', g, 'create')"
+    assert not list(writes_outside(nested, "f.py"))
 
 
 def sources() -> Iterator[tuple[str, str]]:
@@ -298,10 +300,10 @@ def called(call: ast.Call) -> str:
 
 def is_statement(call: ast.Call, path: str) -> bool:
     """Whether a call gives Spark a statement that is no query."""
-    if not call.args or called(call) not in ("sql", "_rows"):
+    if not call.args or called(call) not in ("sql", "_fetch_rows"):
         return False
     text = ast.unparse(call.args[0])
-    if called(call) == "_rows":
+    if called(call) == "_fetch_rows":
         return CHANGES.search(text) is not None
     return not (text.startswith(QUERIES) or text.endswith("model.sql") or text in READING.get(path, ()))
 
