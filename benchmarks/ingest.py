@@ -114,11 +114,11 @@ def _thrown_away(bench: Lake, connection: dict[str, Any]) -> float:
     """Events a second, from the first batch on, of a consumer that keeps nothing."""
     source = postgresql_source(connection)
     transport = connect(source, bench.reader, lambda: bench.spark).transport
-    transport.open(_POSITIONS.get("thrown", transport.initial))
+    transport.open_at(_POSITIONS.get("thrown", transport.initial))
     done: list[tuple[float, int]] = []
     with _closed(transport):
-        for batch in transport.batches(True):
-            transport.acknowledge(batch)
+        for batch in transport.read_batches(True):
+            transport.acknowledge_batch(batch)
             _POSITIONS["thrown"] = batch.position
             done.append((time.perf_counter(), batch.count))
     return _rate(done)

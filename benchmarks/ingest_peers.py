@@ -199,8 +199,8 @@ class _Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
-    def batches(self, until_drained: bool) -> Any:
-        for batch in self._transport.batches(until_drained):
+    def read_batches(self, until_drained: bool) -> Any:
+        for batch in self._transport.read_batches(until_drained):
             self._clock.start()
             yield batch
 

@@ -26,9 +26,9 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError
 from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, OlderRows, SourceColumn, SourceSchema
-from arctic_runtime.ingest.formats.rows import rows
+from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.connector import Connection
@@ -500,8 +500,8 @@ def ingestion() -> Scenario:
 class Broken(Replay):
     """A replay whose source breaks at the end of its log."""
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
-        yield from super().batches(until_drained)
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
+        yield from super().read_batches(until_drained)
         raise SourceError("the source is away")
 
 
@@ -549,7 +549,7 @@ def dead_letters() -> Scenario:
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
         mended, session = source(lake, "bigint"), lake.environment.new_session
-        list(replay_dead_letters(mended, debezium(), lake.reader, session))
+        list(replay_dead_letters(mended, build_debezium_format(), lake.reader, session))
         assert lake.spark.table(lake.sql_name("orders")).count() == 2
         assert lake.spark.table(str(mended.dead_letter_table)).count() == 1
 
@@ -650,7 +650,7 @@ def ingestion_of_files() -> Scenario:
         spark, limits = (lambda: lake.spark), often.reader.thresholds.transports
         log = FileTable(lake.table("shop__files"), often.reader, spark)
         files = Files(Folder(str(folder(lake))), {"orders": "*"}, log, spark, limits)
-        Ingestion(source, Connection(files, rows()), often.reader, spark).run(once=True)
+        Ingestion(source, Connection(files, build_rows_format()), often.reader, spark).run(once=True)
         assert lake.spark.table(lake.sql_name("orders")).count() == 3
 
     log = ("ingest.create_file_log", "ingest.append_file_log", "ingest.rewrite_file_log")

@@ -57,11 +57,11 @@ def progress(batch: Batch) -> str:
 def opened(connection: DebeziumConnection, position: str | None = None, **options: Any) -> Iterator[DebeziumTransport]:
     transport = DebeziumTransport(connection, **options)
     try:
-        transport.check(position)
-        transport.open(transport.initial if position is None else position)
+        transport.check_source(position)
+        transport.open_at(transport.initial if position is None else position)
         yield transport
     finally:
-        transport.close()
+        transport.close_source()
 
 
 def drain(connection: DebeziumConnection, position: str | None = None, **options: Any) -> Reading:
@@ -72,8 +72,8 @@ def drain(connection: DebeziumConnection, position: str | None = None, **options
 
 def drained(transport: DebeziumTransport, acknowledge: bool = True) -> Reading:
     reading = Reading()
-    for batch in transport.batches(until_drained=True):
+    for batch in transport.read_batches(until_drained=True):
         reading.batches.append(batch)
         if acknowledge:
-            transport.acknowledge(batch)
+            transport.acknowledge_batch(batch)
     return reading

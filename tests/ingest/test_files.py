@@ -55,7 +55,7 @@ def transport(spark: SparkSession, folder: Path, log: Any = None, **tables: str)
 def read(spark: SparkSession, files: Files) -> list[tuple[Batch, dict[str, list[Event]]]]:
     """Batches, each with its events by table as ORIGIN and PAYLOAD, in the order of ARRIVAL."""
     found = []
-    for batch in files.batches(until_drained=True):
+    for batch in files.read_batches(until_drained=True):
         tables: dict[str, list[Event]] = {}
         for events in batch.tables:
             rows = to_dataframe(spark, events).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
@@ -71,7 +71,7 @@ def test_lines_are_handed_over_as_they_are(spark: SparkSession, tmp_path: Path) 
     (tmp_path / "a%20b{x}.json.gz").write_bytes(gzip.compress(b'{"z":1}\n{"z":2}'))
     (tmp_path / "c.json").write_bytes(b"")
     files = transport(spark, tmp_path)
-    files.open(files.initial)
+    files.open_at(files.initial)
     [(_, tables)] = read(spark, files)
     assert tables["t"] == [
         ("a%20b{x}.json.gz:1", b'{"z":1}'),
@@ -94,7 +94,7 @@ def test_the_order_of_lines_survives_files_read_in_parts(spark: SparkSession, tm
         (tmp_path / name).write_bytes(b"\n".join(lines))
         expected += [(f"{name}:{place}", line) for place, line in enumerate(lines, 1) if line]
     files = transport(spark, tmp_path)
-    files.open(files.initial)
+    files.open_at(files.initial)
     with small_splits(spark, chance.choice([100, 300, 1000])):
         [(_, tables)] = read(spark, files)
     assert tables["t"] == expected
@@ -105,7 +105,7 @@ def test_each_file_belongs_to_the_table_whose_pattern_it_fits(spark: SparkSessio
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     files = transport(spark, tmp_path, **{"shop.orders": "orders/*", "shop.items": "items/*"})
-    files.open(files.initial)
+    files.open_at(files.initial)
     [(batch, tables)] = read(spark, files)
     assert tables == {
         "shop.items": [("items/1.json:1", b"items/1.json")],
@@ -120,13 +120,13 @@ def test_events_of_batches_up_to_a_position_are_left_out(spark: SparkSession, tm
     positions = []
     for number in range(3):
         (tmp_path / f"{number}.json").write_text(f"{number}")
-        files.open(positions[-1] if positions else files.initial)
+        files.open_at(positions[-1] if positions else files.initial)
         [(batch, _)] = read(spark, files)
         positions.append(batch.position)
-    files.open(positions[0])
+    files.open_at(positions[0])
     left = [
-        (batch.position, to_dataframe(spark, files.after(batch.tables[0], positions[1])).count())
-        for batch in files.batches(until_drained=True)
+        (batch.position, to_dataframe(spark, files.select_after(batch.tables[0], positions[1])).count())
+        for batch in files.read_batches(until_drained=True)
     ]
     assert left == [(positions[1], 0), (positions[2], 1)]
 
@@ -134,8 +134,8 @@ def test_events_of_batches_up_to_a_position_are_left_out(spark: SparkSession, tm
 def test_a_file_that_grows_while_it_is_read_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("1\n2\n")
     files = transport(spark, tmp_path)
-    files.open(files.initial)
-    batch = next(files.batches(until_drained=True))
+    files.open_at(files.initial)
+    batch = next(files.read_batches(until_drained=True))
     with (tmp_path / "1.json").open("a") as file:
         file.write("3\n")
     with pytest.raises(Exception, match=r"A file changed while it was read: .*1\.json"):
@@ -144,11 +144,11 @@ def test_a_file_that_grows_while_it_is_read_is_an_error(spark: SparkSession, tmp
 
 def test_closing_ends_the_wait_for_files(spark: SparkSession, tmp_path: Path) -> None:
     files = transport(spark, tmp_path)
-    files.open(files.initial)
+    files.open_at(files.initial)
     (tmp_path / "1.json").write_text("1")
-    batches = files.batches(until_drained=False)
+    batches = files.read_batches(until_drained=False)
     next(batches)
-    files.close()
+    files.close_source()
     assert list(batches) == []
 
 
@@ -226,7 +226,7 @@ def test_the_file_log_is_rewritten_as_one_file(lake: Warehouse, tmp_path: Path) 
         (tmp_path / f"{number}.json").write_text(line(number, "a"))
         ingest(often, tmp_path)
     log = FileTable(lake.table("shop__files"), lake.reader, lambda: lake.spark)
-    assert [[file.path for file in files] for files in log.batches().values()] == [[f"{n}.json"] for n in range(4)]
+    assert [[file.path for file in files] for files in log.list_batches().values()] == [[f"{n}.json"] for n in range(4)]
     assert len(lake.reader.load_table(lake.namespace, "shop__files").snapshots()) <= 3
     assert orders(lake) == {(number, "a") for number in range(4)}
 

@@ -82,7 +82,7 @@ def test_what_the_stream_would_leave_out_is_named(
     before = publications(postgresql)
     by_root = replace(connection, properties={"publish.via.partition.root": "true"})
     with pytest.raises(SourceError, match=expected.replace("{s}", connection.slot)):
-        DebeziumTransport(by_root).open(DebeziumTransport.initial)
+        DebeziumTransport(by_root).open_at(DebeziumTransport.initial)
     assert publications(postgresql) == before
     assert postgresql.sql(f"select 1 from pg_replication_slots where slot_name = '{connection.slot}'") == ""
 
@@ -103,9 +103,9 @@ def test_rows_that_a_role_may_not_see_are_told(postgresql: PostgreSQLServer, con
     )
     reader = replace(connection, user=user, password=PASSWORD)
     with pytest.raises(SourceError, match=rf"may hide rows of {at}\.t [\s\S]*`alter role {user} bypassrls`"):
-        DebeziumTransport(reader).check(None)
+        DebeziumTransport(reader).check_source(None)
     postgresql.sql(f"alter role {user} bypassrls")
-    DebeziumTransport(reader).check(None)
+    DebeziumTransport(reader).check_source(None)
 
 
 def test_columns_that_are_left_out_need_not_be_published(
@@ -158,7 +158,7 @@ def test_a_publication_of_others_stays_as_it_is(postgresql: PostgreSQLServer, co
     assert publications(postgresql) == before
     postgresql.sql(f"alter publication {at} drop table {at}.t")
     with pytest.raises(SourceError, match=rf"lacks {at}\.t\.[\s\S]*add table {at}\.t`, then `arctic ingest --resync`"):
-        DebeziumTransport(connection).check(position)
+        DebeziumTransport(connection).check_source(position)
 
 
 def test_a_publication_of_ingestion_has_the_tables_that_are_read(

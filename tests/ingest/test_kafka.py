@@ -18,7 +18,7 @@ from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.kafka import Kafka
 from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
-from arctic_runtime.ingest.transports.kafka_offsets import decode
+from arctic_runtime.ingest.transports.kafka_offsets import decode_offsets
 from arctic_runtime.ingest.transports.topic_tables import TopicTable
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
 from arctic_runtime.ingest.writing.event_frames import to_dataframe
@@ -51,9 +51,9 @@ def transport(spark: SparkSession, kafka: KafkaServer, topic: str, **settings: A
 
 def read(spark: SparkSession, source: Kafka, position: str | None = None) -> list[tuple[Batch, list[Event]]]:
     """Batches, each with its events as ORIGIN and PAYLOAD, in the order of ARRIVAL."""
-    source.open(position or source.initial)
+    source.open_at(position or source.initial)
     found = []
-    for batch in source.batches(until_drained=True):
+    for batch in source.read_batches(until_drained=True):
         rows = [
             row for of in batch.tables for row in to_dataframe(spark, of).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
         ]
@@ -70,7 +70,7 @@ def test_values_are_handed_over_as_they_are(spark: SparkSession, kafka: KafkaSer
     [(batch, events)] = read(spark, transport(spark, kafka, topic))
     assert events == [(f"{topic}:0:{place}", value) for place, value in enumerate(values)]
     assert batch.count == 5
-    assert decode(batch.position) == {(topic, 0): 5}
+    assert decode_offsets(batch.position) == {(topic, 0): 5}
 
 
 def test_tombstones_are_left_out_where_a_format_has_them(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
@@ -78,7 +78,7 @@ def test_tombstones_are_left_out_where_a_format_has_them(spark: SparkSession, ka
     kafka.send(topic, [("k", b"1"), ("k", None), ("k", b"2")])
     [(batch, events)] = read(spark, transport(spark, kafka, topic, form=make_format("debezium", {})))
     assert [value for _, value in events] == [b"1", b"2"]
-    assert decode(batch.position) == {(topic, 0): 3}
+    assert decode_offsets(batch.position) == {(topic, 0): 3}
 
 
 def test_partitions_are_in_order_and_batches_end_at_their_limit(
@@ -118,15 +118,15 @@ def test_events_up_to_a_position_are_left_out(spark: SparkSession, kafka: KafkaS
     for partition in range(2):
         kafka.send(topic, [("k", f"{partition}-{number}") for number in range(4)], partition)
     source = transport(spark, kafka, topic)
-    source.open(source.initial)
-    batch = next(source.batches(until_drained=True))
+    source.open_at(source.initial)
+    batch = next(source.read_batches(until_drained=True))
     for position, left in (
         (source.initial, 8),
         (f'{{"{topic}":{{"0":3}}}}', 5),
         (f'{{"{topic}":{{"0":3,"1":1}}}}', 4),
         (batch.position, 0),
     ):
-        assert to_dataframe(spark, source.after(batch.tables[0], position)).count() == left
+        assert to_dataframe(spark, source.select_after(batch.tables[0], position)).count() == left
 
 
 def test_a_new_partition_is_read_from_its_first_event(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
@@ -149,7 +149,7 @@ def test_events_that_retention_deleted_are_an_error(spark: SparkSession, kafka: 
     assert [value for _, value in events] == [b"4", b"5", b"6", b"7", b"8", b"9"]
     kafka.send(topic, [("k", str(number)) for number in range(10, 14)])
     kafka.drop_before(topic, 0, 12)
-    for act in (source.check, lambda position: read(spark, source, position)):
+    for act in (source.check_source, lambda position: read(spark, source, position)):
         with pytest.raises(SourceError, match=rf"topic {topic}, partition 0\n(?s:.*)offset 10\n(?s:.*)from 12 on"):
             act(batch.position)
     [(_, events)] = read(spark, transport(spark, kafka, topic, skips_lost=True), batch.position)
@@ -164,17 +164,17 @@ def test_a_topic_that_was_made_anew_is_an_error(spark: SparkSession, kafka: Kafk
     kafka.drop(topic)
     until_gone(source)
     with pytest.raises(SourceError, match=f"no topic {topic}"):
-        source.check(batch.position)
+        source.check_source(batch.position)
     kafka.create(topic)
     with pytest.raises(SourceError, match="made anew"):
-        source.check(batch.position)
+        source.check_source(batch.position)
 
 
 def until_gone(source: Kafka) -> None:
     """Waits for the end of a deletion, which a broker does later."""
     for _ in range(100):
         try:
-            source.check(None)
+            source.check_source(None)
         except SourceError:
             return
         time.sleep(0.1)
@@ -185,7 +185,7 @@ def test_a_user_and_a_password_are_told_to_both_clients(spark: SparkSession, kaf
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])
     source = transport(spark, kafka, topic, connection=KafkaConnection(kafka.guarded, USER, PASSWORD))
-    source.check(None)
+    source.check_source(None)
     assert len(read(spark, source)) == 1
 
 
@@ -196,7 +196,7 @@ def test_a_wrong_password_is_an_error_that_does_not_show_it(
     wrong = KafkaConnection(kafka.guarded, USER, "wrong-one")
     source = transport(spark, kafka, topic, connection=wrong, limits=limits)
     with pytest.raises(SourceError, match="Authentication failed") as refused:
-        source.check(None)
+        source.check_source(None)
     assert "wrong-one" not in str(refused.value)
 
 
@@ -204,32 +204,32 @@ def test_a_server_that_does_not_answer_is_named(spark: SparkSession, kafka: Kafk
     limits = TransportThresholds(answer_seconds=1)
     source = transport(spark, kafka, topic, connection=KafkaConnection("127.0.0.1:9"), limits=limits)
     with pytest.raises(SourceError, match=r"doesn't answer(?s:.*)127\.0\.0\.1:9"):
-        source.check(None)
+        source.check_source(None)
 
 
 def test_a_topic_without_new_events_confirms_the_position(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])
     source = transport(spark, kafka, topic, limits=TransportThresholds(idle_seconds=0))
-    source.open(source.initial)
-    batches = source.batches(until_drained=False)
+    source.open_at(source.initial)
+    batches = source.read_batches(until_drained=False)
     first, second = next(batches), next(batches)
     assert (first.count, second.count, second.position) == (1, 0, first.position)
     assert (first.behind, second.behind) == (0, 0)
     assert first.caught_up is not None
     assert second.caught_up is not None
     assert first.caught_up < second.caught_up
-    source.close()
+    source.close_source()
 
 
 def test_closing_ends_the_wait_for_events(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])
     source = transport(spark, kafka, topic)
-    source.open(source.initial)
-    batches = source.batches(until_drained=False)
+    source.open_at(source.initial)
+    batches = source.read_batches(until_drained=False)
     next(batches)
-    source.close()
+    source.close_source()
     assert list(batches) == []
 
 

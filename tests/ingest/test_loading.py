@@ -60,18 +60,18 @@ def loaded(
 ) -> tuple[DebeziumTransport, Reading, Reading]:
     """The rows of a load and the events that it gives after them, in `more` batches before it is to finish."""
     transport = DebeziumTransport(source.connection)
-    load = transport.load([f"{source.at}.{table}" for table in tables], position)
+    load = transport.load_tables([f"{source.at}.{table}" for table in tables], position)
     rows, events = Reading(), Reading()
     if not more:
-        load.finish()
-    for batch in load.batches():
+        load.finish_load()
+    for batch in load.read_batches():
         if not rows.batches or rows.batches[-1].is_snapshot:
             rows.batches.append(batch)
             continue
         known = (events.batches or rows.batches)[-1].position
-        events.batches.append(replace(batch, tables=tuple(load.after(of, known) for of in batch.tables)))
+        events.batches.append(replace(batch, tables=tuple(load.select_after(of, known) for of in batch.tables)))
         if len(events.batches) == more:
-            load.finish()
+            load.finish_load()
     assert [batch.is_snapshot for batch in rows.batches] == [True] * (len(rows.batches) - 1) + [False]
     return transport, rows, events
 
@@ -102,15 +102,15 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
     assert sum(of.count for of in loads[0][1].batches) > 1
     for transport, rows, later in loads:
         end: Batch = [*rows.batches, *later.batches][-1]
-        transport.open(transport.join([f"{source.at}.b"], position, end))
+        transport.open_at(transport.join_tables([f"{source.at}.b"], position, end))
         try:
             rest = drained(transport, acknowledge=False)
             new = [
-                [transport.after(of, end.position) if of.table.endswith(".b") else of for of in batch.tables]
+                [transport.select_after(of, end.position) if of.table.endswith(".b") else of for of in batch.tables]
                 for batch in rest.batches
             ]
         finally:
-            transport.close()
+            transport.close_source()
         again = next((i for i, batch in enumerate(rest.batches) if batch.comes_again), None)
         assert (again is None) == isinstance(source.server, PostgreSQLServer)
         kept = [replace(batch, tables=tuple(of)) for batch, of in zip(rest.batches, new, strict=True)]
@@ -148,7 +148,7 @@ def test_the_catalog_has_the_tables_of_a_database_with_their_keys(
         "create table {at}.keyless (x int)",
         "create view {at}.v as select 1 as x",
     )
-    found = [of for of in DebeziumTransport(source.connection).catalog() if of.schema == source.at]
+    found = [of for of in DebeziumTransport(source.connection).list_catalog() if of.schema == source.at]
     keys = {"a": ("id",), "b": ("id",), "keyless": (), "nothing": ("id",), "pair": ("b", "a")}
     assert {of.name: of.key for of in found} == keys
     of = source.connection

@@ -122,7 +122,7 @@ def test_a_source_without_changes_is_confirmed_while_it_is_followed(connection: 
     with opened(connection, thresholds=replace(SMALL, idle_seconds=0.5)) as transport:
         drained(transport)
         asked = datetime.now(timezone.utc)
-        batches = transport.batches(until_drained=False)
+        batches = transport.read_batches(until_drained=False)
         found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
     assert found.count == 0
 
@@ -130,7 +130,7 @@ def test_a_source_without_changes_is_confirmed_while_it_is_followed(connection: 
 def test_a_position_without_definitions_is_refused(connection: DebeziumConnection) -> None:
     reading = drain(connection)
     with pytest.raises(SourceError, match=r"definitions of tables[\s\S]*arctic ingest --resync"):
-        DebeziumTransport(connection).check(reading.batches[-1].position)
+        DebeziumTransport(connection).check_source(reading.batches[-1].position)
 
 
 def test_events_are_left_out_up_to_a_tables_own_position(
@@ -143,7 +143,9 @@ def test_events_are_left_out_up_to_a_tables_own_position(
         reading = drained(transport)
     with opened(connection, position) as transport:
         again = [of for batch in drained(transport).batches for of in batch.tables]
-        counts = [sum(transport.after(of, batch.position).events.num_rows for of in again) for batch in reading.batches]
+        counts = [
+            sum(transport.select_after(of, batch.position).events.num_rows for of in again) for batch in reading.batches
+        ]
     behind = [sum(batch.count for batch in reading.batches[: i + 1]) for i in range(len(reading.batches))]
     assert counts == [250 - count for count in behind]
 
@@ -159,7 +161,7 @@ def test_reading_goes_on_when_a_server_comes_back(
     with opened(connection, thresholds=replace(SMALL, reconnect_poll_seconds=0.1)) as transport:
         drained(transport)
         mariadb.sql(f"insert into {at}.a select seq, repeat('n', 5000) from seq_1_to_{ROWS}")
-        first = next(batch for batch in transport.batches(until_drained=False) if batch.count)
+        first = next(batch for batch in transport.read_batches(until_drained=False) if batch.count)
         mariadb.restart()
         mariadb.sql(f"insert into {at}.a values ({ROWS + 1}, 'after')")
         rest = drained(transport)
@@ -177,7 +179,9 @@ def test_a_server_that_is_silent_is_taken_for_lost(
     with opened(connection, thresholds=impatient) as transport:
         drained(transport)
         with mariadb.frozen():
-            reader = threading.Thread(target=lambda: found.extend(of for of in transport.batches(False) if of.count))
+            reader = threading.Thread(
+                target=lambda: found.extend(of for of in transport.read_batches(False) if of.count)
+            )
             reader.start()
             until = time.monotonic() + 120
             while "no sign of life" not in caplog.text and time.monotonic() < until:
@@ -205,8 +209,8 @@ def test_statements_that_only_mariadb_has_do_not_stop_the_reading(
 def test_columns_that_only_mariadb_has_are_named(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
     mariadb.sql(f"create table {connection.slot}.c (id int primary key, u uuid)")
     with pytest.raises(SourceError, match=rf"{connection.slot}\.c\.u \(uuid\)"):
-        DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\..*",))).check(None)
-    DebeziumTransport(connection).check(None)
+        DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\..*",))).check_source(None)
+    DebeziumTransport(connection).check_source(None)
 
 
 def test_a_purged_log_is_an_error_and_no_silent_snapshot(
@@ -215,7 +219,7 @@ def test_a_purged_log_is_an_error_and_no_silent_snapshot(
     position = drain(connection).position
     mariadb.sql("flush binary logs")
     mariadb.purge_logs()
-    for attempt in (DebeziumTransport(connection).check, DebeziumTransport(connection).open):
+    for attempt in (DebeziumTransport(connection).check_source, DebeziumTransport(connection).open_at):
         with pytest.raises(SourceError, match=r"purged its binary log binlog\.\d+[\s\S]*arctic ingest --resync"):
             attempt(position)
 
@@ -234,7 +238,7 @@ def test_what_hinders_is_told_before_anything_is_made(
 ) -> None:
     broken = replace(connection, **change)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=expected) as told:
-        DebeziumTransport(broken).check(None)
+        DebeziumTransport(broken).check_source(None)
     assert f"{broken.host}:{broken.port}" in str(told.value)
     assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
 
@@ -242,7 +246,7 @@ def test_what_hinders_is_told_before_anything_is_made(
 def test_a_missing_right_is_named(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
     mariadb.sql(f"revoke replication slave on *.* from {connection.user}@'127.0.0.1'")
     with pytest.raises(SourceError, match=r"lacks the right REPLICATION SLAVE[\s\S]*grant REPLICATION SLAVE on"):
-        DebeziumTransport(connection).check(None)
+        DebeziumTransport(connection).check_source(None)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +260,7 @@ def test_a_setting_that_loses_values_is_told(
     mariadb.sql(f"set global {setting} = '{value}'")
     try:
         with pytest.raises(SourceError, match=rf"{setting} is {value}, {expected}[\s\S]*set global {setting}"):
-            DebeziumTransport(connection).check(None)
+            DebeziumTransport(connection).check_source(None)
     finally:
         mariadb.sql(f"set global {setting} = '{before}'")
 
@@ -282,14 +286,14 @@ def test_what_the_log_would_leave_out_is_named(
     mariadb.sql(*[statement.format(s=connection.slot) for statement in statements], database=connection.slot)
     reader = replace(connection, tables=(rf"{connection.slot}\.t",))
     with pytest.raises(SourceError, match=expected.replace("{s}", connection.slot)):
-        DebeziumTransport(reader).check(None)
+        DebeziumTransport(reader).check_source(None)
 
 
 def test_cascades_are_accepted_where_the_user_says_so(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:
     statements, _ = CHANGED_ELSEWHERE["cascade"]
     mariadb.sql(*[statement.format(s=connection.slot) for statement in statements], database=connection.slot)
     accepting = {"arctic.mysql.cascades": "ignore"}
-    DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\.t",), properties=accepting)).check(None)
+    DebeziumTransport(replace(connection, tables=(rf"{connection.slot}\.t",), properties=accepting)).check_source(None)
 
 
 def test_generated_and_invisible_columns_are_followed(mariadb: MariaDBServer, connection: DebeziumConnection) -> None:

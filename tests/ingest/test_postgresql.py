@@ -134,7 +134,7 @@ def test_events_are_left_out_up_to_a_tables_own_position(
         again = [of for batch in drained(transport, False).batches for of in batch.tables]
 
         def left(position: str) -> int:
-            return sum(transport.after(of, position).events.num_rows for of in again)
+            return sum(transport.select_after(of, position).events.num_rows for of in again)
 
         counts = [left(batch.position) for batch in reading.batches]
         assert left(position) == left(transport.initial) == 250
@@ -210,7 +210,7 @@ def test_a_source_without_changes_is_confirmed_while_it_is_followed(
         drained(transport)
         asked = datetime.now(timezone.utc)
         end = int(postgresql.sql("select pg_current_wal_lsn() - '0/0'::pg_lsn"))
-        batches = transport.batches(until_drained=False)
+        batches = transport.read_batches(until_drained=False)
         found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
     assert found.count == 0
     assert _lsn(found.position) >= end
@@ -233,7 +233,7 @@ def test_reading_goes_on_when_a_server_comes_back(
     with opened(connection, thresholds=replace(SMALL, reconnect_poll_seconds=0.1)) as transport:
         drained(transport)
         postgresql.copy(f"{at}.a", [f"{i}\t{LONG}" for i in range(ROWS)])
-        first = next(batch for batch in transport.batches(until_drained=False) if batch.count)
+        first = next(batch for batch in transport.read_batches(until_drained=False) if batch.count)
         postgresql.restart()
         postgresql.sql(f"insert into {at}.a values ({ROWS}, 'after')")
         rest = drained(transport)
@@ -246,13 +246,15 @@ def test_reading_goes_on_when_a_server_comes_back(
 
 def test_close_ends_a_reader_that_waits(connection: DebeziumConnection) -> None:
     transport = DebeziumTransport(connection)
-    transport.open(transport.initial)
+    transport.open_at(transport.initial)
     drained(transport)
     found: list[int] = []
-    reader = threading.Thread(target=lambda: found.extend(of.count for of in transport.batches(until_drained=False)))
+    reader = threading.Thread(
+        target=lambda: found.extend(of.count for of in transport.read_batches(until_drained=False))
+    )
     reader.start()
-    transport.close()
-    transport.close()
+    transport.close_source()
+    transport.close_source()
     reader.join(60)
     assert not reader.is_alive()
 
@@ -263,7 +265,7 @@ def test_close_does_not_wait_for_batches_that_nobody_takes(
     postgresql.sql(f"insert into {connection.slot}.a select g, 'n' from generate_series(1, 5000) g")
     started = threading.Event()
     with opened(connection, thresholds=SMALL) as transport:
-        next(transport.batches(until_drained=False))
+        next(transport.read_batches(until_drained=False))
         started.set()
     assert started.is_set()
     assert drain(connection, transport.initial).ids == list(range(1, 5001))
@@ -294,7 +296,7 @@ def test_what_hinders_is_told_before_anything_is_made(
 ) -> None:
     broken = replace(reader, **change)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match=expected) as told:
-        DebeziumTransport(broken).check(None)
+        DebeziumTransport(broken).check_source(None)
     assert f"{broken.host}:{broken.port}" in str(told.value)
     assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
 
@@ -316,7 +318,7 @@ def test_nothing_is_printed_and_no_log_has_the_password(
     drain(reader)
     postgresql.sql(f"alter role {reader.user} password 'another'")
     with pytest.raises(SourceError):
-        DebeziumTransport(reader).check(None)
+        DebeziumTransport(reader).check_source(None)
     assert capfd.readouterr() == ("", "")
     assert PASSWORD not in caplog.text
     assert PASSWORD not in Path("/proc/self/cmdline").read_text()
@@ -325,7 +327,7 @@ def test_nothing_is_printed_and_no_log_has_the_password(
 def test_a_table_that_does_not_exist_is_named(connection: DebeziumConnection) -> None:
     broken = replace(connection, tables=(f"{connection.slot}.aa",))
     with pytest.raises(SourceError, match=rf"there is no table {connection.slot}\.aa"):
-        DebeziumTransport(broken).check(None)
+        DebeziumTransport(broken).check_source(None)
 
 
 def test_a_server_without_logical_log_is_told_what_to_set() -> None:
@@ -333,7 +335,7 @@ def test_a_server_without_logical_log_is_told_what_to_set() -> None:
     try:
         connection = DebeziumConnection("postgresql", "127.0.0.1", server.port, "shop", "postgres", "-", ("public.a",))
         with pytest.raises(SourceError, match=r"wal_level is replica, expected logical[\s\S]*alter system"):
-            DebeziumTransport(connection).check(None)
+            DebeziumTransport(connection).check_source(None)
     finally:
         server.remove()
 
@@ -348,16 +350,16 @@ def test_a_partitioned_table_is_read_where_its_changes_come_under_its_name(
         f"insert into {at}.p values (1, 1)",
     )
     with pytest.raises(SourceError, match=rf"{at}\.p\.\s+what to do: [\s\S]*publish.via.partition.root: true"):
-        DebeziumTransport(replace(connection, tables=(f"{at}.p",))).check(None)
+        DebeziumTransport(replace(connection, tables=(f"{at}.p",))).check_source(None)
     settings = {"publish.via.partition.root": "true"}
     whole = replace(connection, tables=(f"{at}.p",), properties=settings)
-    assert [of.name for of in DebeziumTransport(whole).catalog() if of.schema == at] == ["a", "b", "p"]
+    assert [of.name for of in DebeziumTransport(whole).list_catalog() if of.schema == at] == ["a", "b", "p"]
     first = drain(whole)
     postgresql.sql(f"insert into {at}.p values (2, 2)")
     assert (first.ids, drain(whole, first.position).events[0][0]) == ([1], f"{at}.p")
     postgresql.sql(f"alter publication {at} set (publish_via_partition_root = false)")
     with pytest.raises(SourceError, match=rf"alter publication {at} set \(publish_via_partition_root = true\)"):
-        DebeziumTransport(whole).check(first.position)
+        DebeziumTransport(whole).check_source(first.position)
 
 
 def test_a_table_that_others_inherit_from_is_read_alone(
@@ -372,7 +374,7 @@ def test_a_table_that_others_inherit_from_is_read_alone(
     )
     inherited = replace(connection, tables=(f"{at}.p",))
     with pytest.raises(SourceError, match=rf"a snapshot of {at}\.p has the rows of {at}\.c too"):
-        DebeziumTransport(inherited).check(None)
+        DebeziumTransport(inherited).check_source(None)
     selects = "snapshot.select.statement.overrides"
     settings = {selects: f"{at}.p", f"{selects}.{at}.p": f"select * from only {at}.p"}
     alone = replace(inherited, properties=settings)
@@ -384,7 +386,7 @@ def test_a_table_that_others_inherit_from_is_read_alone(
 def test_a_slot_of_others_is_not_taken(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
     postgresql.sql(f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')")
     with pytest.raises(SourceError, match=rf"slot {connection.slot} exists, but this source was never ingested"):
-        DebeziumTransport(connection).check(None)
+        DebeziumTransport(connection).check_source(None)
     assert postgresql.sql(f"select 1 from pg_replication_slots where slot_name = '{connection.slot}'") == "1"
 
 
@@ -393,7 +395,7 @@ def test_a_lost_slot_is_an_error_and_no_silent_snapshot(
 ) -> None:
     position = drain(connection).position
     postgresql.sql(f"select pg_drop_replication_slot('{connection.slot}')")
-    for attempt in (DebeziumTransport(connection).check, DebeziumTransport(connection).open):
+    for attempt in (DebeziumTransport(connection).check_source, DebeziumTransport(connection).open_at):
         with pytest.raises(SourceError, match=rf"slot {connection.slot} is gone[\s\S]*arctic ingest --resync"):
             attempt(position)
 
@@ -406,7 +408,7 @@ def test_a_slot_that_was_made_anew_is_an_error(postgresql: PostgreSQLServer, con
         f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')",
     )
     with pytest.raises(SourceError, match=r"made anew, or another reader moved it[\s\S]*arctic ingest --resync"):
-        DebeziumTransport(connection).open(position)
+        DebeziumTransport(connection).open_at(position)
 
 
 def test_a_snapshot_that_did_not_finish_is_made_again(
@@ -415,10 +417,10 @@ def test_a_snapshot_that_did_not_finish_is_made_again(
     at = connection.slot
     postgresql.sql(f"insert into {at}.a select g, 'n' from generate_series(1, 1000) g")
     with opened(connection, thresholds=SMALL) as transport:
-        batch = next(transport.batches(until_drained=True))
-        transport.acknowledge(batch)
+        batch = next(transport.read_batches(until_drained=True))
+        transport.acknowledge_batch(batch)
     assert batch.is_snapshot
-    assert transport.snapshots(batch.position)
+    assert transport.begins_with_snapshot(batch.position)
     postgresql.sql(f"delete from {at}.a where id > 10")
     assert drain(connection, batch.position).ids == list(range(1, 11))
 
@@ -428,4 +430,4 @@ def test_a_second_reader_of_a_slot_is_told_of_the_first(connection: DebeziumConn
     with opened(connection) as transport:
         position = drained(transport).position
         with pytest.raises(SourceError, match=rf"slot {connection.slot} is in use by process \d+"):
-            DebeziumTransport(connection, impatient).open(position)
+            DebeziumTransport(connection, impatient).open_at(position)

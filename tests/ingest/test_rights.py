@@ -97,7 +97,7 @@ def follow_advice(connection: DebeziumConnection, run: Callable[[str], str]) -> 
 
 def failure(connection: DebeziumConnection) -> str | None:
     try:
-        DebeziumTransport(connection).check(None)
+        DebeziumTransport(connection).check_source(None)
     except SourceError as error:
         return str(error)
     return None
@@ -106,18 +106,20 @@ def failure(connection: DebeziumConnection) -> str | None:
 def loaded(connection: DebeziumConnection, reading: Reading, table: str) -> str:
     """The position after one of the tables was loaded again beside the stream."""
     transport = DebeziumTransport(connection)
-    transport.follow([pattern.replace("\\", "") for pattern in connection.tables if pattern.replace("\\", "") != table])
-    load = transport.load([table], reading.position)
+    transport.follow_tables(
+        [pattern.replace("\\", "") for pattern in connection.tables if pattern.replace("\\", "") != table]
+    )
+    load = transport.load_tables([table], reading.position)
     rows: list[int] = []
-    load.finish()
+    load.finish_load()
     last = None
-    for batch in load.batches():
+    for batch in load.read_batches():
         rows += Reading([batch]).ids
         last = batch
-    load.close()
+    load.close_source()
     assert rows == [3]
     assert last is not None
-    return transport.join([table], reading.position, last)
+    return transport.join_tables([table], reading.position, last)
 
 
 def test_a_missing_right_in_postgresql_is_named_with_its_statement(postgresql: PostgreSQLServer) -> None:

@@ -81,9 +81,9 @@ def test_the_last_transaction_does_not_wait_for_another_one(source: Source, conn
     """Nothing else happens until its events have come."""
     position = drain(connection).position
     with opened(connection, position) as transport:
-        giving_up = threading.Timer(60, transport.close)
+        giving_up = threading.Timer(60, transport.close_source)
         giving_up.start()
-        batches = transport.batches(until_drained=False)
+        batches = transport.read_batches(until_drained=False)
         for number in range(1, 3):
             transactions(source, number, 1)
             assert next((batch.count for batch in batches if batch.count), 0) == 10

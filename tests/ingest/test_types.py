@@ -275,7 +275,7 @@ def test_long_values_that_would_become_nulls_are_refused(postgresql: PostgreSQLS
     with pytest.raises(
         SourceError, match=rf"{slot}\.t\.c0 \(timestamp[\s\S]*alter table {slot}\.t replica identity full"
     ):
-        DebeziumTransport(connection).check(None)
+        DebeziumTransport(connection).check_source(None)
     postgresql.sql(f"alter table {slot}.t replica identity full")
     position = drain(connection).position
     postgresql.sql(f"update {slot}.t set n = 2")
@@ -290,6 +290,6 @@ def test_a_column_that_can_not_be_read_exactly_is_named(postgresql: PostgreSQLSe
     postgresql.sql(f"create schema {slot}", f"create table {slot}.t (id int primary key, c {kind})")
     connection = connection_to(postgresql, slot)
     with pytest.raises(SourceError, match=rf"can't be read exactly: {slot}\.t\.c [\s\S]*column.exclude.list"):
-        DebeziumTransport(connection).check(None)
+        DebeziumTransport(connection).check_source(None)
     excluding = DebeziumConnection(**{**vars(connection), "properties": {"column.exclude.list": rf"{slot}\.t\.c"}})
-    DebeziumTransport(excluding).check(None)
+    DebeziumTransport(excluding).check_source(None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.job.batch_work import BatchWork
 from arctic_runtime.ingest.job.ingestion import Ingestion
@@ -59,16 +59,16 @@ class Replay:
     snapshot: int = 0
     initial = "0"
 
-    def check(self, position: str | None) -> None:
+    def check_source(self, position: str | None) -> None:
         pass
 
-    def open(self, position: str) -> None:
-        self.opened = "0" if self.snapshots(position) else position
+    def open_at(self, position: str) -> None:
+        self.opened = "0" if self.begins_with_snapshot(position) else position
 
-    def snapshots(self, position: str) -> bool:
+    def begins_with_snapshot(self, position: str) -> bool:
         return int(position) < self.snapshot
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         for place in range(int(self.opened), len(self.log)):
             tables = tuple(self._events(part, place) for part in self.log[place])
             count = sum(len(part.texts) for part in self.log[place])
@@ -84,15 +84,15 @@ class Replay:
         }
         return TableEvents(part.table, part.schema, pa.table(columns))
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
         origins = events.events[ORIGIN].to_pylist()
-        kept = [int(origin.split(":")[0]) >= int(position) or self.snapshots(position) for origin in origins]
+        kept = [int(origin.split(":")[0]) >= int(position) or self.begins_with_snapshot(position) for origin in origins]
         return replace(events, events=events.events.filter(pa.array(kept, pa.bool_())))
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge_batch(self, batch: Batch) -> None:
         self.acknowledged.append(batch.position)
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         pass
 
 
@@ -108,7 +108,7 @@ class Load:
     over: threading.Event = field(default_factory=threading.Event)
     finishing: threading.Event = field(default_factory=threading.Event)
 
-    def batches(self) -> Generator[Batch]:
+    def read_batches(self) -> Generator[Batch]:
         yield self.half(False)
         while not (self.over.is_set() or self.finishing.is_set() or self.replay.is_ready.wait(0.01)):
             pass
@@ -120,16 +120,16 @@ class Load:
         while not (self.over.is_set() or self.finishing.wait(0.01)):
             yield Batch((), str(len(self.replay.log)), 0, caught_up=datetime.now(timezone.utc))
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        return self.replay.after(events, position)
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        return self.replay.select_after(events, position)
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge_batch(self, batch: Batch) -> None:
         pass
 
-    def finish(self) -> None:
+    def finish_load(self) -> None:
         self.finishing.set()
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self.over.set()
 
 
@@ -149,31 +149,31 @@ class Loading(Replay):
     paused: threading.Event = field(default_factory=threading.Event)
     closed: threading.Event = field(default_factory=threading.Event)
 
-    def catalog(self) -> list[CatalogTable]:
+    def list_catalog(self) -> list[CatalogTable]:
         return [CatalogTable("public", table, ("id",)) for table in self.tables]
 
-    def open(self, position: str) -> None:
-        super().open(position)
+    def open_at(self, position: str) -> None:
+        super().open_at(position)
         self.paused.clear()
         self.closed.clear()
 
-    def follow(self, tables: Collection[str]) -> None:
+    def follow_tables(self, tables: Collection[str]) -> None:
         self.followed.append(tables)
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         if not until_drained:
             yield Batch((), self.opened, 0)
-        for batch in super().batches(until_drained):
+        for batch in super().read_batches(until_drained):
             if self.paused.is_set():
                 return
             yield replace(batch, tables=tuple(of for of in batch.tables if of.table in self.followed[-1]))
         while not (until_drained or self.closed.is_set() or self.paused.wait(0.01)):
             pass
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self.closed.set()
 
-    def load(self, tables: Collection[str], position: str) -> Load:
+    def load_tables(self, tables: Collection[str], position: str) -> Load:
         self.loaded += tables
         parts = [self.rows[table] for table in tables]
 
@@ -190,10 +190,10 @@ class Loading(Replay):
         tables = tuple(self._events(of, place) for of in self.log[place] if of.table in self.loaded)
         return Batch(tables, str(place + 1), len(tables))
 
-    def join(self, tables: Collection[str], position: str, end: Batch) -> str:
+    def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         return position
 
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         self.paused.set()
 
 
@@ -217,5 +217,9 @@ def ingestion_of(
     begin: Callable[[BatchWork], None] = lambda _: None,
 ) -> Ingestion:
     return Ingestion(
-        source, Connection(transport, debezium()), lake.reader, lake.environment.new_session, Listeners(report, begin)
+        source,
+        Connection(transport, build_debezium_format()),
+        lake.reader,
+        lake.environment.new_session,
+        Listeners(report, begin),
     )

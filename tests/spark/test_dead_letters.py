@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from arctic_runtime.catalog.lease import Held, find_newest_lease
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.ingest.dead_letters.replay import Replayed, replay_dead_letters
-from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, debezium
+from arctic_runtime.ingest.formats.debezium import UNAVAILABLE, build_debezium_format
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.run_summary import find_last_run
@@ -45,7 +45,7 @@ def batch(*texts: str | bytes) -> list[Part]:
 
 
 def replay_dead(lake: Warehouse, source: IngestSource, form: Format | None = None) -> list[Replayed]:
-    return list(replay_dead_letters(source, form or debezium(), lake.reader, lake.environment.new_session))
+    return list(replay_dead_letters(source, form or build_debezium_format(), lake.reader, lake.environment.new_session))
 
 
 def fates(done: list[Replayed]) -> tuple[int, int, int, int]:
@@ -105,7 +105,7 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
     source = orders(lake)
     ingest(lake, source, Replay([batch(put("c", 1, "a", LARGE))]))
     often = lake.under(ingest={"lease_renewal_seconds": 0.1}).reader
-    replayed = replay_dead_letters(orders(lake, "bigint"), debezium(), often, lake.environment.new_session)
+    replayed = replay_dead_letters(orders(lake, "bigint"), build_debezium_format(), often, lake.environment.new_session)
     assert next(replayed).applied == 1
     ledger = often.load_table(source.dead_letter_table.schema, source.dead_letter_table.name)
     ends = {found.until for _ in range(2) if (found := next_lease(ledger)) is not None}
@@ -160,7 +160,7 @@ def test_dead_letters_that_are_mended_one_after_the_other_keep_their_order(lake:
     mended = orders(lake, "bigint")
     assert fates(replay_dead(lake, mended)) == (4, 2, 0, 2)
     assert rows(lake) == {(1, "last", LARGE), (2, "middle", LARGE)}
-    known = debezium()
+    known = build_debezium_format()
     form = replace(known, events=replace(known.events, changes={**known.events.changes, "x": "update"}))
     assert fates(replay_dead(lake, mended, form)) == (2, 1, 1, 0)
     assert rows(lake) == {(1, "last", LARGE), (2, "last", 1)}

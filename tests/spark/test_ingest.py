@@ -98,9 +98,9 @@ class Failing(Replay):
     broken: int | None = None
     lost: str = ""
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         yield Batch((), self.opened, 0)
-        for batch in super().batches(until_drained):
+        for batch in super().read_batches(until_drained):
             if self.lost:
                 yield Batch((), batch.position, 0, failure=self.lost)
             if int(batch.position) == self.broken:
@@ -512,13 +512,13 @@ class Idle(Replay):
         self.closed = threading.Event()
         self.is_over = is_over
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         until = time.monotonic() + 60
         while not self.closed.wait(0.1) and not self.is_over():
             assert time.monotonic() < until
-        yield from super().batches(until_drained)
+        yield from super().read_batches(until_drained)
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self.closed.set()
 
 
@@ -580,7 +580,7 @@ def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> 
 
     class Overtaken(Replay):
         def batches(self, until_drained: bool) -> Iterator[Batch]:
-            for one in super().batches(until_drained):
+            for one in super().read_batches(until_drained):
                 if one.position == "2":
                     ingest(lake.under(ingest={"lease_seconds": 0}), source, Replay([batch, later, later]))
                 yield one
@@ -609,7 +609,7 @@ def test_a_process_that_is_overtaken_in_the_middle_of_a_batch_writes_nothing_twi
             if not self.overtaken:
                 self.overtaken = True
                 ingest(lake, source, Replay(log))
-            return super().after(events, position)
+            return super().select_after(events, position)
 
     slow = lake.under(ingest={"lease_seconds": 0, "lease_renewal_seconds": 3600})
     ingest(slow, source, Overtaken(log[:2]))
@@ -910,10 +910,10 @@ def test_without_snapshots_a_resync_is_refused(lake: Warehouse) -> None:
 def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None:
     class Rewound(Replay):
         def batches(self, until_drained: bool) -> Iterator[Batch]:
-            yield from super().batches(until_drained)
+            yield from super().read_batches(until_drained)
             yield Batch((), "1", 0, comes_again=True)
             self.opened = "1"
-            yield from super().batches(until_drained)
+            yield from super().read_batches(until_drained)
 
     log = [[priced("c", "a", 1)], [priced("u", "a", 2)], [priced("u", "a", 3)]]
     ingest(lake, source_of(lake, "items"), Rewound(log))

@@ -15,7 +15,7 @@ import pytest
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CommitConflict, ConfigError, DataError, SourceError
 from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import Batch
@@ -153,7 +153,7 @@ def test_a_process_that_lost_its_lease_loads_no_row_a_second_time(lake: Warehous
 
     class Overtaken(Replay):
         def batches(self, until_drained: bool) -> Iterator[Batch]:
-            for one in super().batches(until_drained):
+            for one in super().read_batches(until_drained):
                 if one.position == "2":
                     ingest(lake.under(ingest={"lease_seconds": 0}), source, Replay(whole, snapshot=3))
                 yield one
@@ -250,7 +250,9 @@ def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(l
             raise Died(name)
         return action()
 
-    replayed = partial(replay_dead_letters, declared("bigint"), debezium(), lake.reader, lake.environment.new_session)
+    replayed = partial(
+        replay_dead_letters, declared("bigint"), build_debezium_format(), lake.reader, lake.environment.new_session
+    )
     with set_failpoint(dying), pytest.raises(Died):
         list(replayed())
     (done,) = replayed()

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.ingest.formats.declared import source_schema
+from arctic_runtime.ingest.formats.declared import build_source_schema
 from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
-from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column
+from arctic_runtime.ingest.formats.mysql_types import Rendering, build_mysql_column
 
 _NO_ROWS = (
     "CREATE",
@@ -63,30 +63,30 @@ CANAL = EventFormat(
 RENDERING = Rendering(tool="Canal", bytes="latin1", enum="enum_index", set="set_bits", json="plain", timestamp=None)
 
 
-def canal(zone: str | None = None) -> Format:
+def build_canal_format(zone: str | None = None) -> Format:
     """Canal's format; `zone` is the time zone of the Canal server, without which timestamps are refused."""
-    rendering = rendering_in(zone)
+    rendering = get_rendering(zone)
     return Format(
         events=CANAL if zone is None else replace(CANAL, zone=zone),
-        declare=partial(declare, rendering),
-        tell=partial(tell, rendering),
+        declare=partial(declare_schema, rendering),
+        tell=partial(read_schema, rendering),
     )
 
 
-def rendering_in(zone: str | None) -> Rendering:
+def get_rendering(zone: str | None) -> Rendering:
     return RENDERING if zone is None else replace(RENDERING, timestamp="zoneless_timestamp")
 
 
-def declare(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
+def declare_schema(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
     """The schema of columns that are declared by their MySQL types."""
-    return source_schema((mysql_column(name, text, rendering) for name, text in columns.items()), key)
+    return build_source_schema((build_mysql_column(name, text, rendering) for name, text in columns.items()), key)
 
 
-def tell(rendering: Rendering, event: str, key: str | None, declared: Declared) -> SourceSchema | None:
+def read_schema(rendering: Rendering, event: str, key: str | None, declared: Declared) -> SourceSchema | None:
     """The schema that an event of rows has; None for any other."""
     message = json.loads(event)
     types = message.get("mysqlType")
     if not isinstance(types, Mapping) or not types:
         return None
     texts = {name: declared.get(name, text or "") for name, text in types.items()}
-    return declare(rendering, texts, message.get("pkNames") or ())
+    return declare_schema(rendering, texts, message.get("pkNames") or ())

@@ -31,7 +31,7 @@ SOURCE_LENGTH, SOURCE_SCALE = "__debezium.source.column.length", "__debezium.sou
 _PRECISION = "connect.decimal.precision"
 
 
-def source_schema(
+def build_source_schema(
     table: str,
     value: ConnectSchema,
     key: ConnectSchema | None,
@@ -45,18 +45,18 @@ def source_schema(
     kept exactly.
     """
     wrong: list[str] = []
-    fields = _row(table, value)["fields"]
-    columns = tuple(chosen.get(field["field"]) or _column(field, decimals, wrong) for field in fields)
+    fields = _get_row_schema(table, value)["fields"]
+    columns = tuple(chosen.get(field["field"]) or _build_column(field, decimals, wrong) for field in fields)
     if wrong:
         raise ConfigError(
             f"table {table} has columns that can't be ingested:\n"
-            + "\n".join(f"  - {of}" for of in wrong)
+            + "\n".join(f"  - {refusal}" for refusal in wrong)
             + "\n  what to do: exclude these columns, with the Debezium property `column.exclude.list`"
         )
     return SourceSchema(columns, tuple(field["field"] for field in key["fields"]) if key else ())
 
 
-def _row(table: str, value: ConnectSchema) -> ConnectSchema:
+def _get_row_schema(table: str, value: ConnectSchema) -> ConnectSchema:
     """The schema of a row inside the schema of an envelope."""
     for field in value.get("fields", ()):
         if field.get("field") in ("after", "before") and field.get("type") == "struct":
@@ -69,19 +69,19 @@ def _row(table: str, value: ConnectSchema) -> ConnectSchema:
     )
 
 
-def _column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) -> SourceColumn:
+def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) -> SourceColumn:
     name = field["field"]
     try:
         if field["type"] == "array" and field.get("name") not in _LOGICAL:
-            kind, element = _shape(_element(field), decimals)
+            kind, element = _build_shape(_get_element_schema(field), decimals)
             return SourceColumn(name, f"array<{kind}>", "array", element=element)
-        return SourceColumn(name, *_shape(field, decimals), padded_to=_width(field))
+        return SourceColumn(name, *_build_shape(field, decimals), padded_to=_get_width(field))
     except _Refused as refused:
         wrong.append(f"column {name}: {refused}")
         return SourceColumn(name, "string")
 
 
-def _element(field: ConnectSchema) -> ConnectSchema:
+def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
     """The schema of a list's elements, with what the list tells of the column in the database (`_numeric` there)."""
     items = field["items"]
     parameters = dict(field.get("parameters", {}))
@@ -90,7 +90,7 @@ def _element(field: ConnectSchema) -> ConnectSchema:
     return {**items, "parameters": {**parameters, **items.get("parameters", {})}}
 
 
-def _width(field: ConnectSchema) -> int | None:
+def _get_width(field: ConnectSchema) -> int | None:
     """The bytes of a column of bits, whose values come without zero bytes at their end."""
     length = field.get("parameters", {}).get("length") if field.get("name") == _BITS else None
     return None if length is None else (int(length) + 7) // 8
@@ -100,32 +100,33 @@ class _Refused(Exception):
     """A type without an exact counterpart; the text says what was found and why it can't be kept."""
 
 
-def _shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
+def _build_shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
     logical = schema.get("name")
     if logical == _DECIMAL:
-        return _decimal(schema, decimals)
+        return _shape_decimal(schema, decimals)
     rule = _LOGICAL.get(logical) if logical else None
     if rule is None:
         rule = _PLAIN.get(schema["type"])
     if rule is None:
-        raise _Refused(f"{_described(schema)} has no counterpart")
+        raise _Refused(f"{_describe_schema(schema)} has no counterpart")
     return rule(schema) if callable(rule) else rule
 
 
-def _decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
+def _shape_decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
     parameters = schema.get("parameters", {})
-    digits = parameters.get(_PRECISION) or _DIGITS.get(_source_type(schema))
-    if (kind := _decimal_type(digits, parameters.get("scale", "0"))) is not None:
+    digits = parameters.get(_PRECISION) or _DIGITS.get(_get_source_type(schema))
+    if (kind := _choose_decimal_type(digits, parameters.get("scale", "0"))) is not None:
         return kind, encoding
     if encoding != "plain":
         raise _Refused(
-            f"{_described(schema)} has {digits or 'an unknown number of'} digits, at most {MOST_DIGITS} are kept in a "
+            f"{_describe_schema(schema)} has {digits or 'an unknown number of'} digits, "
+            f"at most {MOST_DIGITS} are kept in a "
             "decimal, and its values are bytes; the converter option `decimal.format: NUMERIC` keeps them as text"
         )
     return "string", "plain"
 
 
-def _decimal_type(digits: str | int | None, scale: str | None) -> str | None:
+def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | None:
     """The type of decimals with so many digits, and so many after the point; None where no type holds them."""
     if digits is None or scale is None:
         return None
@@ -134,44 +135,44 @@ def _decimal_type(digits: str | int | None, scale: str | None) -> str | None:
     return f"decimal({whole},{scale})" if 0 < whole <= MOST_DIGITS and int(scale) >= 0 else None
 
 
-def _text(schema: ConnectSchema) -> Shape:
+def _shape_text(schema: ConnectSchema) -> Shape:
     """Texts; decimals come as such too (`decimal.handling.mode: string`), which has NaN and all digits."""
-    source = _source_type(schema)
+    source = _get_source_type(schema)
     if source.split(" ")[0] not in _DECIMALS:
         return "string", "plain"
     if source == "MONEY":
         return f"decimal({_DIGITS[source]},2)", "plain"
     parameters = schema.get("parameters", {})
-    kind = _decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE))
+    kind = _choose_decimal_type(parameters.get(SOURCE_LENGTH), parameters.get(SOURCE_SCALE))
     return ("string", "decimal_text") if kind is None else (kind, "plain")
 
 
-def _bits(schema: ConnectSchema) -> Shape:
-    source = _source_type(schema)
+def _shape_bits(schema: ConnectSchema) -> Shape:
+    source = _get_source_type(schema)
     if source == "VARBIT" or source.startswith("_"):
         raise _Refused(f"values of {source.removeprefix('_').lower()} lose their length on the way")
     return "binary", "base64"
 
 
-def _bytes(schema: ConnectSchema) -> Shape:
+def _shape_bytes(schema: ConnectSchema) -> Shape:
     """Binary columns; Debezium sends values of types that it does not know as bytes too, in no defined format."""
-    source = _source_type(schema)
+    source = _get_source_type(schema)
     if source and source.partition("(")[0] not in _BINARY:
         raise _Refused(f"the database type {source.lower()} is not known to Debezium")
     return "binary", "base64"
 
 
-def _array(schema: ConnectSchema) -> Shape:
-    raise _Refused(f"{_described(schema)}: lists inside of lists are not supported")
+def _refuse_nested_array(schema: ConnectSchema) -> Shape:
+    raise _Refused(f"{_describe_schema(schema)}: lists inside of lists are not supported")
 
 
-def _source_type(schema: ConnectSchema) -> str:
+def _get_source_type(schema: ConnectSchema) -> str:
     """The type in the database in upper case; empty where the schema does not tell."""
     return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
 
 
-def _described(schema: ConnectSchema) -> str:
-    name, source = schema.get("name"), _source_type(schema)
+def _describe_schema(schema: ConnectSchema) -> str:
+    name, source = schema.get("name"), _get_source_type(schema)
     connect = f"{schema['type']} {name}" if name else str(schema["type"])
     return f"{source.lower()} ({connect})" if source else connect
 
@@ -199,9 +200,9 @@ _PLAIN: Mapping[str, _Rule] = {
     "float64": ("double", "plain"),
     "double": ("double", "plain"),
     "boolean": ("boolean", "plain"),
-    "string": _text,
-    "bytes": _bytes,
-    "array": _array,
+    "string": _shape_text,
+    "bytes": _shape_bytes,
+    "array": _refuse_nested_array,
     "map": ("string", "json"),
     "struct": ("string", "json"),
 }
@@ -237,7 +238,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.EnumSet": ("string", "plain"),
     f"{_DEBEZIUM}.data.Tsvector": ("string", "plain"),
     f"{_DEBEZIUM}.data.Ltree": ("string", "plain"),
-    _BITS: _bits,
+    _BITS: _shape_bits,
     f"{_DEBEZIUM}.data.VariableScaleDecimal": ("string", "variable_decimal"),
     f"{_DEBEZIUM}.data.geometry.Point": ("string", "json"),
     f"{_DEBEZIUM}.data.geometry.Geometry": ("string", "json"),

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.ingest.formats.connect_schema import source_schema
-from arctic_runtime.ingest.formats.declared import AS_TEXT, declared_column, declared_schema
-from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, inside
+from arctic_runtime.ingest.formats.connect_schema import build_source_schema
+from arctic_runtime.ingest.formats.declared import AS_TEXT, build_declared_column, build_declared_schema
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, nest_in_envelope
 from arctic_runtime.model.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -50,15 +50,17 @@ ENCODINGS = {
 precision, so it has to be declared."""
 
 
-def debezium(with_schema: bool = False) -> Format:
+def build_debezium_format(with_schema: bool = False) -> Format:
     """Debezium's format; `with_schema` where each event is an object of `schema` and `payload`."""
-    declare = partial(declared_schema, encodings=ENCODINGS)
+    declare = partial(build_declared_schema, encodings=ENCODINGS)
     if not with_schema:
         return Format(events=DEBEZIUM, declare=declare)
-    return Format(events=replace(inside(DEBEZIUM, "payload"), schema=(("schema",),)), declare=declare, tell=tell)
+    return Format(
+        events=replace(nest_in_envelope(DEBEZIUM, "payload"), schema=(("schema",),)), declare=declare, tell=read_schema
+    )
 
 
-def tell(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
+def read_schema(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
     """The schema that Kafka Connect's JSON converter wrote beside an event and its key; None without any."""
     message = json.loads(event)
     schema = message.get("schema")
@@ -66,5 +68,5 @@ def tell(event: str, key: str | None, declared: Declared) -> SourceSchema | None
         return None
     of_key = json.loads(key).get("schema") if key else None
     table = ((message.get("payload") or {}).get("source") or {}).get("table") or schema.get("name")
-    chosen = {name: declared_column(name, text, ENCODINGS) for name, text in declared.items()}
-    return source_schema(str(table), schema, of_key, "base64_decimal", chosen)
+    chosen = {name: build_declared_column(name, text, ENCODINGS) for name, text in declared.items()}
+    return build_source_schema(str(table), schema, of_key, "base64_decimal", chosen)

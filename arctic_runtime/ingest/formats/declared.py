@@ -60,29 +60,31 @@ AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
 """The encoding of each family where none is declared, in JSON that people and most programs write."""
 
 
-def declared_schema(columns: Declared, key: Sequence[str], encodings: Mapping[str, Encoding] = AS_TEXT) -> SourceSchema:
+def build_declared_schema(
+    columns: Declared, key: Sequence[str], encodings: Mapping[str, Encoding] = AS_TEXT
+) -> SourceSchema:
     """The schema of declared columns, each a Spark type and, after `as`, an encoding; else that of `encodings`.
 
     Raises ConfigError where a type or an encoding is unknown, they don't fit, or the key names no column.
     """
-    return source_schema((declared_column(name, text, encodings) for name, text in columns.items()), key)
+    return build_source_schema((build_declared_column(name, text, encodings) for name, text in columns.items()), key)
 
 
-def declared_column(name: str, text: str, encodings: Mapping[str, Encoding] = AS_TEXT) -> SourceColumn:
+def build_declared_column(name: str, text: str, encodings: Mapping[str, Encoding] = AS_TEXT) -> SourceColumn:
     declaration = _DECLARATION.fullmatch(text)
     written = _SPACE.sub("", declaration["type"]).lower() if declaration else ""
     type_ = _WIDER.get(written, written)
     family = next((name for name, pattern in FAMILIES.items() if pattern.fullmatch(type_)), None)
     if declaration is None or family is None:
-        raise _refusal(name, text, f"one of the types {', '.join(FAMILIES)}")
+        raise _build_refusal(name, text, f"one of the types {', '.join(FAMILIES)}")
     encoding = (declaration["encoding"] or encodings.get(family, "")).lower()
     fitting = [name for name, families in FITTING.items() if family in families]
     if encoding not in fitting:
-        raise _refusal(name, text, f"{type_} as {' or '.join(fitting)}")
+        raise _build_refusal(name, text, f"{type_} as {' or '.join(fitting)}")
     return SourceColumn(name, type_, cast(Encoding, encoding))
 
 
-def source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
+def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
     """A schema whose names are unique and whose key is there; raises ConfigError where they are not."""
     schema = SourceSchema(tuple(columns), tuple(key))
     names = [column.name for column in schema.columns]
@@ -99,7 +101,7 @@ def source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> Source
     return schema
 
 
-def _refusal(name: str, text: str, expected: str) -> ConfigError:
+def _build_refusal(name: str, text: str, expected: str) -> ConfigError:
     return ConfigError(
         f"The declared type of column {name} can't be used.\n  expected: {expected}\n  found: {text!r}\n"
         "  what to do: correct it, or declare `string`, which keeps the text of the events"

@@ -166,22 +166,22 @@ class Format:
     tell: Callable[[str, str | None, Declared], SourceSchema | None] | None = None
 
 
-def inside(events: EventFormat, envelope: str) -> EventFormat:
+def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:
     """The same events in a field of a larger object, as `payload` of messages that carry their schema; `schema` stays
     as it is, since such messages tell it beside that field."""
 
-    def moved(path: Path | None) -> Path | None:
+    def prefix_path(path: Path | None) -> Path | None:
         return None if path is None else (envelope, *path)
 
     return replace(
         events,
         row=(envelope, *events.row),
-        before=moved(events.before),
-        operation=moved(events.operation),
-        time=moved(events.time),
-        table=moved(events.table),
-        namespace=moved(events.namespace),
+        before=prefix_path(events.before),
+        operation=prefix_path(events.operation),
+        time=prefix_path(events.time),
+        table=prefix_path(events.table),
+        namespace=prefix_path(events.namespace),
         order=tuple((envelope, *path) for path in events.order),
-        transaction=moved(events.transaction),
-        log_place=moved(events.log_place),
+        transaction=prefix_path(events.transaction),
+        log_place=prefix_path(events.log_place),
     )

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arctic_runtime.ingest.formats.declared import source_schema
+from arctic_runtime.ingest.formats.declared import build_source_schema
 from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema
-from arctic_runtime.ingest.formats.mysql_types import Rendering, mysql_column
+from arctic_runtime.ingest.formats.mysql_types import Rendering, build_mysql_column
 
 _NO_ROWS = (
     "bootstrap-start",
@@ -72,10 +72,10 @@ RENDERING = Rendering(
 )
 
 
-def maxwell() -> Format:
-    return Format(events=MAXWELL, declare=declare)
+def build_maxwell_format() -> Format:
+    return Format(events=MAXWELL, declare=declare_schema)
 
 
-def declare(columns: Declared, key: Sequence[str]) -> SourceSchema:
+def declare_schema(columns: Declared, key: Sequence[str]) -> SourceSchema:
     """The schema of columns that are declared by their MySQL types."""
-    return source_schema((mysql_column(name, text, RENDERING) for name, text in columns.items()), key)
+    return build_source_schema((build_mysql_column(name, text, RENDERING) for name, text in columns.items()), key)

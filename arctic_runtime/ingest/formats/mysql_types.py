@@ -76,7 +76,7 @@ class MysqlType:
             quoted = _LABEL.match(self.arguments, at)
             if quoted is None:
                 return ()
-            labels.append(_ESCAPED.sub(_unescaped, quoted["label"]))
+            labels.append(_ESCAPED.sub(_unescape_character, quoted["label"]))
             at = quoted.end()
         return tuple(labels)
 
@@ -108,7 +108,7 @@ def read_mysql_type(text: str) -> MysqlType | None:
     after = (read["rest"] or "").lower().split()
     # `varchar(9) character set latin1 collate latin1_bin` is a varchar in an event.
     words = before[: next((at for at, word in enumerate(before) if word in _ATTRIBUTES and at), len(before))]
-    words = words[: _charset_at(words)]
+    words = words[: _find_charset(words)]
     name = " ".join(words)
     if name == "serial":
         return MysqlType("bigint", is_unsigned=True)
@@ -116,7 +116,7 @@ def read_mysql_type(text: str) -> MysqlType | None:
     return MysqlType(_ALIASES.get(name, name), (read["arguments"] or "").strip(), is_unsigned)
 
 
-def mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
+def build_mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
     """A column from the text of its MySQL type, or from `string`.
 
     Raises ConfigError where the type is unknown, or its values can't be read exactly from what the tool writes.
@@ -154,102 +154,102 @@ _Column = Callable[[MysqlType, Rendering], SourceColumn]
 """Makes a column, without its name yet; raises _Inexact."""
 
 
-def _column(
+def _build_column(
     type_: str, encoding: Encoding = "plain", labels: tuple[str, ...] = (), padded_to: int | None = None
 ) -> SourceColumn:
     return SourceColumn("", type_, encoding, labels, padded_to)
 
 
-def _always(type_: str, encoding: Encoding = "plain") -> _Column:
-    def column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
-        return _column(type_, encoding)
+def _build_fixed(type_: str, encoding: Encoding = "plain") -> _Column:
+    def build_fixed_column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+        return _build_column(type_, encoding)
 
-    return column
-
-
-def _integer(signed: str, unsigned: str) -> _Column:
-    def column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
-        return _column(unsigned if kind.is_unsigned else signed)
-
-    return column
+    return build_fixed_column
 
 
-def _decimal(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+def _build_integer(signed: str, unsigned: str) -> _Column:
+    def build_integer_column(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+        return _build_column(unsigned if kind.is_unsigned else signed)
+
+    return build_integer_column
+
+
+def _build_decimal(kind: MysqlType, rendering: Rendering) -> SourceColumn:
     precision, scale = (*kind.numbers, *(10, 0)[len(kind.numbers) :])[:2]
     if precision > WIDEST_DECIMAL:
         raise _Inexact(f"a decimal of at most {WIDEST_DECIMAL} digits")
-    return _column(f"decimal({precision},{scale})")
+    return _build_column(f"decimal({precision},{scale})")
 
 
-def _bit(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+def _build_bit(kind: MysqlType, rendering: Rendering) -> SourceColumn:
     width = kind.numbers[0] if kind.numbers else 1
     if width > rendering.widest_bit:
         raise _Inexact(f"at most bit({rendering.widest_bit}), since {rendering.tool} may write wider ones wrong")
     if width == 1:
-        return _column("boolean", "zero_one")
-    return _column("bigint" if width < 64 else "decimal(20,0)")
+        return _build_column("boolean", "zero_one")
+    return _build_column("bigint" if width < 64 else "decimal(20,0)")
 
 
-def _bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
-    return _column("binary", rendering.bytes)
+def _build_bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _build_column("binary", rendering.bytes)
 
 
-def _fixed_bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
-    return _column("binary", rendering.bytes, padded_to=kind.numbers[0] if kind.numbers else 1)
+def _build_fixed_bytes(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _build_column("binary", rendering.bytes, padded_to=kind.numbers[0] if kind.numbers else 1)
 
 
-def _timestamp(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+def _build_timestamp(kind: MysqlType, rendering: Rendering) -> SourceColumn:
     if rendering.timestamp is None:
         raise _Inexact(
             "a known time zone, since the texts of timestamps have none",
             f"set `zone` to the time zone of the {rendering.tool} server, such as UTC or +08:00",
         )
-    return _column("timestamp", rendering.timestamp)
+    return _build_column("timestamp", rendering.timestamp)
 
 
-def _labelled(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+def _build_enum(kind: MysqlType, rendering: Rendering) -> SourceColumn:
     encoding = rendering.enum if kind.name == "enum" else rendering.set
     if encoding not in ("enum_index", "set_bits"):
-        return _column("string", encoding)
+        return _build_column("string", encoding)
     if not kind.labels:
         raise _Inexact("the labels of the column, such as enum('a','b')")
-    return _column("string", encoding, kind.labels)
+    return _build_column("string", encoding, kind.labels)
 
 
-def _json(kind: MysqlType, rendering: Rendering) -> SourceColumn:
-    return _column("string", rendering.json)
+def _build_json(kind: MysqlType, rendering: Rendering) -> SourceColumn:
+    return _build_column("string", rendering.json)
 
 
 # Iceberg has no integers of less than 32 bits.
 _COLUMNS: Mapping[str, _Column] = {
-    "tinyint": _integer("int", "int"),
-    "smallint": _integer("int", "int"),
-    "mediumint": _integer("int", "int"),
-    "int": _integer("int", "bigint"),
-    "bigint": _integer("bigint", "decimal(20,0)"),
-    "float": _always("float"),
-    "double": _always("double"),
-    "decimal": _decimal,
-    "bit": _bit,
-    "date": _always("date", "date_text"),
-    "datetime": _always("timestamp_ntz", "local_timestamp"),
-    "timestamp": _timestamp,
-    "time": _always("string"),
-    "year": _always("int"),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _always("string")),
-    "binary": _fixed_bytes,
-    **dict.fromkeys(("varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _bytes),
-    "enum": _labelled,
-    "set": _labelled,
-    "json": _json,
-    **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _bytes),
-    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _bytes),
+    "tinyint": _build_integer("int", "int"),
+    "smallint": _build_integer("int", "int"),
+    "mediumint": _build_integer("int", "int"),
+    "int": _build_integer("int", "bigint"),
+    "bigint": _build_integer("bigint", "decimal(20,0)"),
+    "float": _build_fixed("float"),
+    "double": _build_fixed("double"),
+    "decimal": _build_decimal,
+    "bit": _build_bit,
+    "date": _build_fixed("date", "date_text"),
+    "datetime": _build_fixed("timestamp_ntz", "local_timestamp"),
+    "timestamp": _build_timestamp,
+    "time": _build_fixed("string"),
+    "year": _build_fixed("int"),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _build_fixed("string")),
+    "binary": _build_fixed_bytes,
+    **dict.fromkeys(("varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _build_bytes),
+    "enum": _build_enum,
+    "set": _build_enum,
+    "json": _build_json,
+    **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _build_bytes),
+    **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _build_bytes),
 }
 MYSQL_TYPES = tuple(_COLUMNS)
 """The types that are read, without aliases."""
 
 
-def _charset_at(words: list[str]) -> int:
+def _find_charset(words: list[str]) -> int:
     """Where `character set …`, `charset …` or `collate …` begins after the name of a type."""
     starts = (
         at
@@ -259,6 +259,6 @@ def _charset_at(words: list[str]) -> int:
     return next(starts, len(words))
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescape_character(escape: re.Match[str]) -> str:
     character = escape[1]
     return "'" if character is None else _ESCAPES.get(character, character)

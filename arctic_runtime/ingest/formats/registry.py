@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.canal import canal
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.canal import build_canal_format
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
-from arctic_runtime.ingest.formats.maxwell import maxwell
-from arctic_runtime.ingest.formats.rows import rows
+from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
+from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config_readers import get_reader, read_names, read_text
 
@@ -65,18 +65,18 @@ def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
 FORMATS: Mapping[str, FormatEntry] = {
     "debezium": FormatEntry(
         "Debezium's change events in JSON, with or without their schema",
-        debezium,
+        build_debezium_format,
         {"with_schema": Option("whether each event has its schema beside its payload", read_flag)},
     ),
     "canal": FormatEntry(
         "Canal's flat messages",
-        canal,
+        build_canal_format,
         {"zone": Option("time zone of the Canal server, needed for columns of the type timestamp", _read_zone)},
     ),
-    "maxwell": FormatEntry("Maxwell's events", maxwell),
+    "maxwell": FormatEntry("Maxwell's events", build_maxwell_format),
     "rows": FormatEntry(
         "one JSON object for each row, with or without a column that tells the operation",
-        rows,
+        build_rows_format,
         {
             "operation": Option("column that tells the operation; without it each row is an upsert", read_text),
             "operations": Option("texts of that column by what they mean, such as {delete: [D]}", _read_operations),
@@ -92,16 +92,16 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
     """The format of a name with a user's options; raises ConfigError where either can't be used."""
     entry = FORMATS.get(name)
     if entry is None:
-        raise _unknown("format", name, FORMATS)
-    given = {}
+        raise _build_unknown_error("format", name, FORMATS)
+    values_given = {}
     for key, value in options.items():
         if key not in entry.options:
-            raise _unknown(f"option of the format {name}", key, entry.options)
-        given[key] = entry.options[key].read(key, value)
-    return entry.make(**given)
+            raise _build_unknown_error(f"option of the format {name}", key, entry.options)
+        values_given[key] = entry.options[key].read(key, value)
+    return entry.make(**values_given)
 
 
-def _unknown(what: str, name: str, known: Mapping[str, object]) -> ConfigError:
+def _build_unknown_error(what: str, name: str, known: Mapping[str, object]) -> ConfigError:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known) or 'none'}"
     return ConfigError(f"Unknown {what}: {name} ({hint})")

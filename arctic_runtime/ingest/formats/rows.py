@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.declared import declared_schema
+from arctic_runtime.ingest.formats.declared import build_declared_schema
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, Format, TimeUnit
 
 OPERATIONS: Mapping[str, Change] = MappingProxyType(
@@ -22,7 +22,7 @@ OPERATIONS: Mapping[str, Change] = MappingProxyType(
 """What the texts in the column of the operation mean where nothing else is configured."""
 
 
-def rows(
+def build_rows_format(
     operation: str | None = None,
     operations: Mapping[str, Change] = OPERATIONS,
     time: str | None = None,
@@ -48,4 +48,4 @@ def rows(
         order=tuple((column,) for column in order),
         is_row_of_delete=True,
     )
-    return Format(events=events, declare=declared_schema)
+    return Format(events=events, declare=build_declared_schema)

@@ -58,13 +58,13 @@ class BackgroundLoad:
         """
         assert self._work is not None
         self._finishing.set()
-        self._load.finish()
+        self._load.finish_load()
         return self._work.result()
 
     def stop_load(self) -> None:
         """Ends the load after the batch under way."""
         self._stopping.set()
-        self._load.close()
+        self._load.close_source()
 
     def _run_load(self) -> Batch | None:
         try:
@@ -77,7 +77,7 @@ class BackgroundLoad:
     def _write_batches(self) -> Batch | None:
         last: Batch | None = None
         newest = self._begin_snapshot()
-        with closing(self._load.batches()) as batches:
+        with closing(self._load.read_batches()) as batches:
             for batch in batches:
                 started = time.monotonic()
                 self._listeners.begin(batch, len(self.tables))
@@ -87,7 +87,7 @@ class BackgroundLoad:
                     continue
                 results = self._write_batch(batch, last is None, newest)
                 last = last if batch.is_snapshot else batch
-                self._load.acknowledge(batch)
+                self._load.acknowledge_batch(batch)
                 self._listeners.report(results, batch, time.monotonic() - started)
                 if self._stopping.is_set():
                     break
@@ -102,7 +102,7 @@ class BackgroundLoad:
 
     def _write_batch(self, batch: Batch, is_snapshot: bool, newest: int) -> tuple[TableResult, ...]:
         if not is_snapshot:
-            return self._writer.write_batch(batch, WriteMode(self._load.after))
+            return self._writer.write_batch(batch, WriteMode(self._load.select_after))
         results = self._writer.collect_batch(batch)
         if not batch.is_snapshot:
             self._writer.dead_letters.drop_dead_letters(self.tables, newest)

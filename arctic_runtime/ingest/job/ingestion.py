@@ -111,7 +111,7 @@ class Ingestion:
         load = self._load
         if load is not None:
             load.stop_load()
-        self._transport.close()
+        self._transport.close_source()
 
     def _check_waits(self) -> None:
         """Raises TablesWait if tables wait to be loaded again; all others have the events of the source."""
@@ -145,10 +145,10 @@ class Ingestion:
                         self._merges.wait_for_merge()
                     if self._load is None or self._stopping.is_set():
                         return
-                    self._transport.close()
+                    self._transport.close_source()
                     progress = self._join_loaded(progress)
         finally:
-            self._transport.close()
+            self._transport.close_source()
 
     @contextmanager
     def _stop_load_at_end(self) -> Iterator[None]:
@@ -166,13 +166,13 @@ class Ingestion:
         """
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
-        if (resync and not self._transport.snapshots(initial)) or (tables and not can_load):
+        if (resync and not self._transport.begins_with_snapshot(initial)) or (tables and not can_load):
             raise _WrongUse(
                 f"source {self.source.name}: a {self.source.connector} source gives no snapshot to resync by"
             )
         progress = self._dead_letters.read_progress()
         if not resync:
-            self._transport.check(progress.position)
+            self._transport.check_source(progress.position)
         is_first = resync or progress.position is None
         self._tables.discover_tables(Progress(initial) if is_first else progress)
         self._check_names(tables)
@@ -180,7 +180,7 @@ class Ingestion:
             # From here on, objects at the source under this source's names are known to be its own.
             progress = Progress(initial, tables=frozenset(self._tables.writers), failure=progress.failure)
             self._dead_letters.save_progress(progress)
-        if self._transport.snapshots(str(progress.position)):
+        if self._transport.begins_with_snapshot(str(progress.position)):
             return self._begin_snapshot(progress)
         self._check_dead_letters()
         requested = self._tables.find_by_model(tables) | self._tables.list_requested(self._dead_letters)
@@ -207,10 +207,10 @@ class Ingestion:
         """Writes batches to the end, or until tables that were loaded are to join; returns the progress after them."""
         self._stream.invalidate_positions()
         begun = _current_time()
-        self._transport.open(str(progress.position))
+        self._transport.open_at(str(progress.position))
         if self._stopping.is_set() or (self._load is not None and self._load.is_due):
             return progress
-        for batch in self._transport.batches(once):
+        for batch in self._transport.read_batches(once):
             started = time.monotonic()
             self._lease.renew_lease()
             if batch.failure:
@@ -235,7 +235,7 @@ class Ingestion:
         self._reporter.announce_batch(batch, self._tables.names, len(self._stream.tables))
         if batch.comes_again:
             self._stream.invalidate_positions()
-        mode = WriteMode(self._transport.after, shown=progress.as_of)
+        mode = WriteMode(self._transport.select_after, shown=progress.as_of)
         results = self._state.write_batch(self._stream, batch, mode)
         self._state = find_next_state(self._state, batch)
         progress, known = self._drop_unfollowed(progress, results), progress
@@ -244,7 +244,7 @@ class Ingestion:
         self._dead_letters.save_progress(now)
         if progress is not known:
             self._follow_tables(now, now.tables or frozenset())
-        self._transport.acknowledge(batch)
+        self._transport.acknowledge_batch(batch)
         self._latest = now
         self._reporter.report_batch(BatchReport(results, batch.count, time.monotonic() - started, now, batch.behind))
         if any(result.dead for result in results):
@@ -282,7 +282,7 @@ class Ingestion:
         can_load = isinstance(self._transport, LoadsTables)
         self._stream = replace(writer, ignored=frozenset(progress.waits), can_wait=can_load)
         if isinstance(self._transport, LoadsTables):
-            self._transport.follow(tables)
+            self._transport.follow_tables(tables)
         return progress
 
     def _load_more(self, progress: Progress) -> None:
@@ -306,10 +306,10 @@ class Ingestion:
             raise SourceError(describe_waits(progress.waits, sorted(progress.waits)))
         progress = self._follow_tables(progress, stream, loaded)
         if tables and isinstance(self._transport, LoadsTables):
-            load = self._transport.load(sorted(tables), str(progress.position))
+            load = self._transport.load_tables(sorted(tables), str(progress.position))
             writer = self._create_writer(tables, self._writes_of_loads)
             self._latest = progress
-            listeners = LoadListeners(self._announce_load, self._report_load, self._transport.pause)
+            listeners = LoadListeners(self._announce_load, self._report_load, self._transport.pause_reading)
             self._load = BackgroundLoad(load, writer, listeners, self._reader.thresholds.ingest.join_seconds)
             self._load.start_load(self._loads)
         return progress
@@ -331,7 +331,7 @@ class Ingestion:
         self._load = None
         if end is None:
             return progress
-        position = self._transport.join(sorted(tables), str(progress.position), end)
+        position = self._transport.join_tables(sorted(tables), str(progress.position), end)
         streamed = (progress.tables or frozenset()) | tables
         progress = self._follow_tables(replace(progress, position=position), streamed)
         self._merges.add_tables(self._tables.writers[name].table.name for name in tables)

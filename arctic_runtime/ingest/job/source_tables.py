@@ -55,8 +55,8 @@ class SourceTables:
         self._look_at = time.monotonic() + self._reader.thresholds.ingest.look_seconds
         if not self._source.include:
             return
-        names = {table.full_name for table in transport.catalog()}
-        if not self._connection.transport.snapshots(str(progress.position)):
+        names = {table.full_name for table in transport.list_catalog()}
+        if not self._connection.transport.begins_with_snapshot(str(progress.position)):
             # There may still be events of a table that was dropped.
             names |= progress.tables or frozenset()
         included = self._source.list_included_tables(names)

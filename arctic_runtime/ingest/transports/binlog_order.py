@@ -13,31 +13,33 @@ _BEGIN = ("file", "pos", "gtids")
 class BinlogOrder:
     """Goes on at the begin of a transaction, or after the last one."""
 
-    def position(self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position) -> Position:
+    def build_position(
+        self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
+    ) -> Position:
         begin = begin_of(offset)
-        newest = max((of.source for of in last.values()), key=place, default=before.seen)
-        is_inside = newest is not None and place(newest) >= place(begin)
+        newest = max((event.source for event in last.values()), key=get_log_position, default=before.seen)
+        is_inside = newest is not None and get_log_position(newest) >= get_log_position(begin)
         seen = {key: newest[key] for key in ("file", "pos", "row")} if newest is not None and is_inside else None
         return Position(partition, begin, seen, [begin["file"], begin["pos"]])
 
     def is_same(self, source: Source, other: Source) -> bool:
-        return place(source) == place(other)
+        return get_log_position(source) == get_log_position(other)
 
-    def counted(self, position: Position, table: str, source: Source) -> int:
+    def count_events_at(self, position: Position, table: str, source: Source) -> int:
         return 0
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
         if position.seen is not None:
-            return place(source) > place(position.seen)
-        return place(source) >= place(position.offset)
+            return get_log_position(source) > get_log_position(position.seen)
+        return get_log_position(source) >= get_log_position(position.offset)
 
     def is_past(self, position: Position, other: Position) -> bool:
         if other.seen is None:
-            return place(position.offset) >= place(other.offset)
-        return place(position.offset) > place(other.seen)
+            return get_log_position(position.offset) >= get_log_position(other.offset)
+        return get_log_position(position.offset) > get_log_position(other.seen)
 
     def has_come_to(self, position: Position, offset: Source) -> bool:
-        return place(position.offset) >= place(offset)
+        return get_log_position(position.offset) >= get_log_position(offset)
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
         return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
@@ -48,11 +50,11 @@ def begin_of(offset: Source) -> Source:
     return {key: offset[key] for key in _BEGIN if key in offset}
 
 
-def place(source: Source) -> tuple[int, int, int]:
+def get_log_position(source: Source) -> tuple[int, int, int]:
     """The number of the log's file, the place of the event in it, and the row of the event."""
-    return file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
+    return parse_file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
 
 
-def file_number(file: str) -> int:
+def parse_file_number(file: str) -> int:
     """The number at the end of the name of a log's file, which grows from file to file."""
     return int(file.rpartition(".")[2])

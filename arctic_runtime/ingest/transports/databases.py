@@ -19,7 +19,7 @@ SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceS
 }
 
 
-def server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
+def connect_server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
     """The server of a connection; raises ConfigError for an unknown connector."""
     make = SERVERS.get(connection.connector)
     if make is None:

@@ -40,36 +40,42 @@ Definition = Mapping[str, Defined]
 """The columns of a table at some time by name, in their order."""
 
 
-def definitions(history: str, schema: str, table: str) -> list[Definition]:
+def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
     """The columns of a table after each statement that defined it, oldest first."""
-    found: list[Definition] = []
+    defined_columns: list[Definition] = []
     numbers = 0
-    for ddl, change in _changes(history, schema, table):
-        before: Definition = found[-1] if found else {}
+    for ddl, change in _list_changes(history, schema, table):
+        before: Definition = defined_columns[-1] if defined_columns else {}
         columns = [] if change["type"] == "DROP" else change["table"]["columns"]
-        statement = _read(ddl)
-        kept = {statement.renamed.get(name, name): of for name, of in before.items()}
-        new = {column["name"] for column in columns} - set(kept)
-        is_clear = statement.is_plain and not (statement.moves and new and set(kept) - {of["name"] for of in columns})
+        statement = _parse_statement(ddl)
+        earlier_columns = {
+            statement.renamed.get(name, name): column_definition for name, column_definition in before.items()
+        }
+        new = {column["name"] for column in columns} - set(earlier_columns)
+        is_clear = statement.is_plain and not (
+            statement.moves
+            and new
+            and set(earlier_columns) - {column_definition["name"] for column_definition in columns}
+        )
         now: dict[str, Defined] = {}
-        for column in sorted(columns, key=lambda of: int(of["position"])):
+        for column in sorted(columns, key=lambda column_definition: int(column_definition["position"])):
             numbers += 1
-            older = _older_rows(column) if is_clear else UNKNOWN_IN_OLDER_ROWS
-            now[column["name"]] = kept.get(column["name"]) or Defined(numbers, older)
-        found.append(now)
-    return found
+            older = _get_older_rows_value(column) if is_clear else UNKNOWN_IN_OLDER_ROWS
+            now[column["name"]] = earlier_columns.get(column["name"]) or Defined(numbers, older)
+        defined_columns.append(now)
+    return defined_columns
 
 
-def defined(found: Sequence[Definition], names: Sequence[str]) -> Definition:
+def find_definition(known_definitions: Sequence[Definition], names: Sequence[str]) -> Definition:
     """The newest definition that has columns of these names in their order; none where there is no such."""
-    for definition in reversed(found):
+    for definition in reversed(known_definitions):
         left = iter(definition)
         if all(name in left for name in names):
             return definition
     return {}
 
 
-def _changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each statement about a table, with what Debezium made of it."""
     for line in history.splitlines():
         record = json.loads(line)
@@ -90,16 +96,16 @@ class _Statement:
     is_plain: bool
 
 
-def _read(ddl: str) -> _Statement:
+def _parse_statement(ddl: str) -> _Statement:
     try:
         tokens = sqlglot.tokenize(ddl, dialect="mysql")
     except SqlglotError:
         return _Statement({}, True, False)
-    words = [_word(token) for token in tokens]
+    words = [_get_word(token) for token in tokens]
     defaults = [place for place, word in enumerate(words) if word == "DEFAULT"]
     is_plain = words[:1] == ["ALTER"] and not {"AS", "GENERATED"}.intersection(words)
     is_plain = is_plain and all(_is_constant(tokens[place + 1 :]) for place in defaults)
-    renamed = dict(pair for place in range(len(tokens)) if (pair := _pair(tokens[place:])) is not None)
+    renamed = dict(pair for place in range(len(tokens)) if (pair := _parse_rename(tokens[place:])) is not None)
     return _Statement(renamed, bool({"CHANGE", "RENAME"}.intersection(words)), is_plain)
 
 
@@ -109,12 +115,12 @@ def _is_constant(tokens: Sequence[Token]) -> bool:
     if not signed:
         return True
     is_literal = signed[0].token_type in (TokenType.NUMBER, TokenType.STRING)
-    return is_literal or _word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
+    return is_literal or _get_word(signed[0]) in ("NULL", "TRUE", "FALSE", ",", ";")
 
 
-def _pair(tokens: Sequence[Token]) -> tuple[str, str] | None:
+def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
     """Old and new name where `change a b` or `rename column a to b` begins."""
-    words = [_word(token) for token in tokens[:6]]
+    words = [_get_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
         start += 2 if words[start : start + 2] == ["IF", "EXISTS"] else 0
@@ -125,11 +131,11 @@ def _pair(tokens: Sequence[Token]) -> tuple[str, str] | None:
     return (tokens[start].text, tokens[start + 2].text) if words[start + 1 : start + 2] == ["TO"] else None
 
 
-def _word(token: Token) -> str:
+def _get_word(token: Token) -> str:
     return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
 
 
-def _older_rows(column: Mapping[str, Any]) -> OlderRows:
+def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
     """What a statement that adds a column gives to rows that are there; one that is not null gets some value anyway."""
     default = column.get("defaultValueExpression")
     if column.get("generated") or column.get("autoIncremented"):

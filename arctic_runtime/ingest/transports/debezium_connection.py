@@ -66,15 +66,15 @@ class DebeziumConnection:
         """The number among the replicas of a server, which no other replica may have."""
         return _OWN_IDS + crc32(self.slot.encode()) % _OWN_IDS if self.server_id is None else self.server_id
 
-    def reads(self, table: str) -> bool:
+    def is_read(self, table: str) -> bool:
         """Whether a table, with its schema, is among those that are read."""
         return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
 
-    def reads_column(self, table: str, column: str) -> bool:
+    def is_column_read(self, table: str, column: str) -> bool:
         """Whether a column of a table is read: of a table that is, and not excluded."""
         excluded = self.properties.get("column.exclude.list", "").split(",")
-        return self.reads(table) and not any(
-            re.fullmatch(of.strip(), f"{table}.{column}", re.IGNORECASE) for of in excluded
+        return self.is_read(table) and not any(
+            re.fullmatch(pattern.strip(), f"{table}.{column}", re.IGNORECASE) for pattern in excluded
         )
 
     @property
@@ -82,20 +82,24 @@ class DebeziumConnection:
         """The name of the publication in PostgreSQL."""
         return self.properties.get("publication.name", self.slot)
 
-    def of_tables(self, tables: Collection[str]) -> DebeziumConnection:
+    def select_tables(self, tables: Collection[str]) -> DebeziumConnection:
         """The connection with these tables and no others, by their names."""
         return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
 
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
         """The connection with more tables, by their names."""
-        more = [re.escape(table) for table in tables if not self.reads(table)]
+        more = [re.escape(table) for table in tables if not self.is_read(table)]
         return replace(self, tables=(*self.tables, *more))
 
-    def without_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        left = tuple(of for of in self.tables if not any(re.fullmatch(of, table, re.IGNORECASE) for table in tables))
+    def exclude_tables(self, tables: Collection[str]) -> DebeziumConnection:
+        left = tuple(
+            pattern
+            for pattern in self.tables
+            if not any(re.fullmatch(pattern, table, re.IGNORECASE) for table in tables)
+        )
         return replace(self, tables=left)
 
-    def beside(self, tables: Collection[str]) -> DebeziumConnection:
+    def for_load(self, tables: Collection[str]) -> DebeziumConnection:
         """The connection of another reader, of some tables from a snapshot on, who leaves nothing at the server."""
         # Definitions of tables are taken on by the stream's reader, which knows those of one server by its name.
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
@@ -103,9 +107,9 @@ class DebeziumConnection:
             # The server drops a temporary slot when its reader ends.
             own |= {"slot.drop.on.stop": "true", "publication.name": self.publication, **_AS_PUBLISHED}
         slot = f"{self.slot[:_SLOT_LENGTH]}_load"
-        return replace(self.of_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
+        return replace(self.select_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
 
-    def masked(self, text: str) -> str:
+    def mask_password(self, text: str) -> str:
         """A text without the password, should it be in it."""
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
         return text.replace(self.password, MASK) if is_hidden else text
@@ -188,18 +192,24 @@ _TLS_OF_MYSQL = {
 """Properties of Debezium, and what the driver for MySQL calls them."""
 
 
-def driver_settings(connection: DebeziumConnection) -> dict[str, str]:
+def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
     """How the database's driver encrypts a connection, as the properties of Debezium say."""
-    given = connection.properties
+    connection_properties = connection.properties
     if connection.connector == "postgresql":
-        return {key.removeprefix("database."): of for key, of in given.items() if key.startswith("database.ssl")}
-    found = {theirs: given[key] for key, theirs in _TLS_OF_MYSQL.items() if key in given}
-    found = {key: f"file:{of}" if key.endswith("Url") else of for key, of in found.items()}
-    mode = given.get("database.ssl.mode")
-    return found if mode is None else {**found, "sslMode": mode.upper()}
+        return {
+            key.removeprefix("database."): setting
+            for key, setting in connection_properties.items()
+            if key.startswith("database.ssl")
+        }
+    tls_settings = {
+        theirs: connection_properties[key] for key, theirs in _TLS_OF_MYSQL.items() if key in connection_properties
+    }
+    tls_settings = {key: f"file:{setting}" if key.endswith("Url") else setting for key, setting in tls_settings.items()}
+    mode = connection_properties.get("database.ssl.mode")
+    return tls_settings if mode is None else {**tls_settings, "sslMode": mode.upper()}
 
 
-def engine_properties(
+def build_engine_properties(
     connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
 ) -> dict[str, str]:
     """All properties of an engine, with those that its server asks for; raises ConfigError for an unknown connector."""
@@ -215,7 +225,7 @@ def engine_properties(
         "folder": str(folder),
         "server_id": str(connection.replica_id),
     }
-    own = {key: _filled(value, fields) for key, value in known.properties.items()}
+    own = {key: _fill_template(value, fields) for key, value in known.properties.items()}
     return {
         **_ENGINE,
         "name": connection.slot,
@@ -235,17 +245,17 @@ def engine_properties(
         **of_server,
         **connection.properties,
         **_AS_PUBLISHED,
-        **_selects(of_server, connection.properties),
+        **_merge_selects(of_server, connection.properties),
     }
 
 
-def _selects(*properties: Mapping[str, str]) -> dict[str, str]:
+def _merge_selects(*properties: Mapping[str, str]) -> dict[str, str]:
     """The tables with queries of their own of all properties, which each name their own tables."""
-    tables = [of[SNAPSHOT_SELECTS] for of in properties if of.get(SNAPSHOT_SELECTS)]
+    tables = [property_set[SNAPSHOT_SELECTS] for property_set in properties if property_set.get(SNAPSHOT_SELECTS)]
     return {SNAPSHOT_SELECTS: ",".join(tables)} if tables else {}
 
 
-def _filled(value: str, fields: Mapping[str, str]) -> str:
+def _fill_template(value: str, fields: Mapping[str, str]) -> str:
     for name, text in fields.items():
         value = value.replace(f"{{{name}}}", text)
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.source import PORTS, IngestSource
 from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, read_password, read_properties
 from arctic_runtime.ingest.transports.debezium import DebeziumTransport
@@ -19,7 +19,7 @@ _KEYS = ("host", "port", "database", "user", "password", "password_env", "slot",
 
 
 def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
-    return Connection(DebeziumTransport(_read_connection(source), reader.thresholds.debezium), debezium())
+    return Connection(DebeziumTransport(_read_connection(source), reader.thresholds.debezium), build_debezium_format())
 
 
 def _describe(source: IngestSource) -> str:
@@ -29,7 +29,7 @@ def _describe(source: IngestSource) -> str:
 
 
 def _list_tables(source: IngestSource) -> list[CatalogTable]:
-    return DebeziumTransport(_read_connection(source)).catalog()
+    return DebeziumTransport(_read_connection(source)).list_catalog()
 
 
 def _read_connection(source: IngestSource) -> DebeziumConnection:

@@ -21,9 +21,9 @@ import jpype
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arctic_runtime.ingest.transports.debezium_metrics import leave_out_events, private
+from arctic_runtime.ingest.transports.debezium_metrics import leave_out_events, read_private_field
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
-from arctic_runtime.ingest.transports.jvm import java, start_jvm
+from arctic_runtime.ingest.transports.jvm import load_java_class, start_jvm
 from arctic_runtime.thresholds import DebeziumThresholds
 
 LOG = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Records:
     @property
     def bytes(self) -> int:
         """The size of the JSON of all events."""
-        return sum(int(of.payload.nbytes) for of in self.events)
+        return sum(int(event_part.payload.nbytes) for event_part in self.events)
 
 
 class EngineEnded(Exception):
@@ -101,31 +101,37 @@ class Engine:
         self._changed = threading.Condition()
         self._closed = False
         self._ended: EngineEnded | None = None
-        self._engine = self._build(properties)
-        self._thread = _java_thread(self._engine)
+        self._engine = self._build_engine(properties)
+        self._thread = _start_java_thread(self._engine)
 
-    def _build(self, properties: Mapping[str, str]) -> Any:
-        settings = java("java.util.Properties")()
+    def _build_engine(self, properties: Mapping[str, str]) -> Any:
+        settings = load_java_class("java.util.Properties")()
         for key, value in properties.items():
             settings.setProperty(key, value)
         package = "io.debezium.engine"
-        consumer = {"handleBatch": self._handle, "supportsTombstoneEvents": lambda: False}
-        builder = java(f"{package}.DebeziumEngine").create(java(f"{package}.format.Json")).using(settings)
+        consumer = {"handleBatch": self._handle_records, "supportsTombstoneEvents": lambda: False}
+        builder = (
+            load_java_class(f"{package}.DebeziumEngine")
+            .create(load_java_class(f"{package}.format.Json"))
+            .using(settings)
+        )
         builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
-        builder = builder.using(self._calls.commit_policy(java(f"{package}.spi.OffsetCommitPolicy")))
-        builder = builder.using(jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._callbacks()))
-        completion = {"handle": self._complete}
+        builder = builder.using(self._calls.commit_policy(load_java_class(f"{package}.spi.OffsetCommitPolicy")))
+        builder = builder.using(
+            jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._build_callbacks())
+        )
+        completion = {"handle": self._handle_completion}
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
 
-    def _callbacks(self) -> dict[str, Callable[[], None]]:
+    def _build_callbacks(self) -> dict[str, Callable[[], None]]:
         """What is done as the engine comes to its states."""
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
-        return {**dict.fromkeys(states, _nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
+        return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
 
-    def start(self) -> None:
+    def start_engine(self) -> None:
         self._thread.start()
 
-    def take(self) -> Records | None:
+    def take_records(self) -> Records | None:
         """The next batch; None where none comes in time. Raises EngineEnded after the last batch of an ended engine."""
         with self._changed:
             self._changed.wait_for(
@@ -142,21 +148,21 @@ class Engine:
             raise self._ended or EngineEnded("its thread ended without a word, as it does without memory")
         return None
 
-    def tables(self) -> dict[str, RecordSchema]:
+    def list_tables(self) -> dict[str, RecordSchema]:
         """The tables that are read, by schema and name, with the schemas that their events have now.
 
         Known when a snapshot has ended. Debezium shows them in no event of a table without rows.
         """
-        (task,) = private(self._engine, "tasks")
-        schema = private(task.connectTask(), "schema")
-        found = {}
+        (task,) = read_private_field(self._engine, "tasks")
+        schema = read_private_field(task.connectTask(), "schema")
+        schemas = {}
         for table in schema.tableIds():
-            of = schema.schemaFor(table)
-            key = None if of.keySchema() is None else self._calls.schema_json(of.keySchema())
-            value = self._calls.schema_json(of.getEnvelopeSchema().schema())
+            table_schema = schema.schemaFor(table)
+            key = None if table_schema.keySchema() is None else self._calls.write_schema_json(table_schema.keySchema())
+            value = self._calls.write_schema_json(table_schema.getEnvelopeSchema().schema())
             name = f"{table.schema() or table.catalog()}.{table.table()}"
-            found[name] = RecordSchema(value, key, key is not None)
-        return found
+            schemas[name] = RecordSchema(value, key, key is not None)
+        return schemas
 
     @property
     def has_waiting(self) -> bool:
@@ -167,47 +173,47 @@ class Engine:
     def is_closed(self) -> bool:
         return self._closed
 
-    def acknowledge(self, receipt: Receipt) -> None:
+    def acknowledge_receipt(self, receipt: Receipt) -> None:
         """Lets the source forget everything up to the end of a batch, at the engine's next poll."""
         if not self._closed and self._ended is None:
             receipt.committer.markProcessed(receipt.last)
             receipt.committer.markBatchFinished()
 
-    def close(self) -> None:
+    def stop_engine(self) -> None:
         """Stops the engine; what does not stop in time is left to end by itself."""
         seconds = self._thresholds.close_seconds
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         until = time.monotonic() + seconds
-        while self._thread.isAlive() and time.monotonic() < until and not self._asked_to_close(until):
+        while self._thread.isAlive() and time.monotonic() < until and not self._request_close(until):
             time.sleep(self._thresholds.close_poll_seconds)
-        self._thread.join(_millis(until))
+        self._thread.join(_count_millis_until(until))
         if self._thread.isAlive():
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
-    def _asked_to_close(self, until: float) -> bool:
+    def _request_close(self, until: float) -> bool:
         """Asks the engine to stop, in a thread of Java's: it may take long. False while it starts, when it refuses."""
-        task = java("java.util.concurrent.FutureTask")(self._calls.closing(self._engine))
-        _java_thread(task).start()
+        task = load_java_class("java.util.concurrent.FutureTask")(self._calls.build_close_call(self._engine))
+        _start_java_thread(task).start()
         try:
-            task.get(_millis(until), java("java.util.concurrent.TimeUnit").MILLISECONDS)
+            task.get(_count_millis_until(until), load_java_class("java.util.concurrent.TimeUnit").MILLISECONDS)
         except jpype.JException as error:
             return "starting" not in str(error)
         return True
 
-    def _complete(self, _: bool, message: Any, error: Any) -> None:
+    def _handle_completion(self, _: bool, message: Any, error: Any) -> None:
         with self._changed:
             if self._ended is None:
                 self._ended = EngineEnded(str(message), error)
             self._changed.notify_all()
 
-    def _handle(self, records: Any, committer: Any) -> None:
+    def _handle_records(self, records: Any, committer: Any) -> None:
         """Called by Java, in one thread: returns when there is room for another batch."""
         if self._closed:
             return
         try:
-            batch = self._calls.read(records, committer)
+            batch = self._calls.read_records(records, committer)
         except Exception as error:
             with self._changed:
                 self._ended = EngineEnded(f"events can't be read: {error}", error)
@@ -216,75 +222,86 @@ class Engine:
         with self._changed:
             self._waiting.append(batch)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting_bytes() < self._thresholds.waiting_bytes or self._closed)
+            self._changed.wait_for(lambda: self._sum_waiting_bytes() < self._thresholds.waiting_bytes or self._closed)
 
-    def _waiting_bytes(self) -> int:
-        return sum(of.bytes for of in self._waiting)
+    def _sum_waiting_bytes(self) -> int:
+        return sum(records.bytes for records in self._waiting)
 
 
-def _java_thread(work: Any) -> Any:
+def _start_java_thread(work: Any) -> Any:
     """A thread of Java's for a Runnable: one of Python's that is in Java when Python ends brings the process down."""
-    thread = java("java.lang.Thread")(work, "debezium")
+    thread = load_java_class("java.lang.Thread")(work, "debezium")
     thread.setDaemon(True)
     return thread
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Does nothing."""
 
 
-def _millis(until: float) -> int:
+def _count_millis_until(until: float) -> int:
     """The time until a moment, at least one: for Java none is for ever."""
     return max(1, round((until - time.monotonic()) * 1000))
 
 
 def write_offsets(file: Path, name: str, position: Position) -> None:
     """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine goes on."""
-    key, value = position.stored(name)
-    offsets = java("java.util.HashMap")()
-    offsets.put(_java_bytes(key), _java_bytes(value))
-    stream = java("java.io.ObjectOutputStream")(java("java.io.FileOutputStream")(str(file)))
+    key, value = position.to_stored_offset(name)
+    offsets = load_java_class("java.util.HashMap")()
+    offsets.put(_to_java_bytes(key), _to_java_bytes(value))
+    stream = load_java_class("java.io.ObjectOutputStream")(load_java_class("java.io.FileOutputStream")(str(file)))
     try:
         stream.writeObject(offsets)
     finally:
         stream.close()
 
 
-def _java_bytes(text: str) -> Any:
-    return java("java.lang.String")(text).getBytes(java("java.nio.charset.StandardCharsets").UTF_8)
+def _to_java_bytes(text: str) -> Any:
+    return load_java_class("java.lang.String")(text).getBytes(
+        load_java_class("java.nio.charset.StandardCharsets").UTF_8
+    )
 
 
 class _Calls:
     """What is asked of Java for each batch, prepared once. Streams run over records in Java alone."""
 
     def __init__(self) -> None:
-        handles, kinds = java("java.lang.invoke.MethodHandles").publicLookup(), java("java.lang.invoke.MethodType")
-        as_interface = java("java.lang.invoke.MethodHandleProxies").asInterfaceInstance
+        handles, kinds = (
+            load_java_class("java.lang.invoke.MethodHandles").publicLookup(),
+            load_java_class("java.lang.invoke.MethodType"),
+        )
+        as_interface = load_java_class("java.lang.invoke.MethodHandleProxies").asInterfaceInstance
         self._handles, self._kinds, self._as_interface = handles, kinds, as_interface
-        function, collectors = java("java.util.function.Function"), java("java.util.stream.Collectors")
-        record, identity = java("org.apache.kafka.connect.source.SourceRecord"), java("java.util.IdentityHashMap")
-        schema = java("org.apache.kafka.connect.data.Schema")
-        anything = java("java.lang.Object")
-        self._integer = java("java.lang.Integer")
+        function, collectors = (
+            load_java_class("java.util.function.Function"),
+            load_java_class("java.util.stream.Collectors"),
+        )
+        record, identity = (
+            load_java_class("org.apache.kafka.connect.source.SourceRecord"),
+            load_java_class("java.util.IdentityHashMap"),
+        )
+        schema = load_java_class("org.apache.kafka.connect.data.Schema")
+        anything = load_java_class("java.lang.Object")
+        self._integer = load_java_class("java.lang.Integer")
 
-        def method(owner: Any, name: str, result: Any) -> Any:
+        def bind_method(owner: Any, name: str, result: Any) -> Any:
             return as_interface(function, handles.findVirtual(owner, name, kinds.methodType(result)))
 
-        value = method(java("io.debezium.engine.ChangeEvent"), "value", anything)
-        source = method(java("io.debezium.embedded.EmbeddedEngineChangeEvent"), "sourceRecord", record)
-        schema_of = source.andThen(method(record, "valueSchema", schema))
-        empty = handles.findConstructor(identity, kinds.methodType(java("java.lang.Void").TYPE))
-        supplier = as_interface(java("java.util.function.Supplier"), empty)
+        value = bind_method(load_java_class("io.debezium.engine.ChangeEvent"), "value", anything)
+        source = bind_method(load_java_class("io.debezium.embedded.EmbeddedEngineChangeEvent"), "sourceRecord", record)
+        schema_of = source.andThen(bind_method(record, "valueSchema", schema))
+        empty = handles.findConstructor(identity, kinds.methodType(load_java_class("java.lang.Void").TYPE))
+        supplier = as_interface(load_java_class("java.util.function.Supplier"), empty)
         texts = collectors.mapping(value, collectors.joining("\n"))
         self._by_schema = collectors.groupingBy(schema_of, supplier, texts)
         self._ids = identity()
         number = as_interface(function, handles.bind(self._ids, "get", kinds.methodType(anything, anything)))
         self._id = schema_of.andThen(number)
         int_value = handles.findVirtual(self._integer, "intValue", kinds.methodType(jpype.JInt))
-        self._as_int = as_interface(java("java.util.function.ToIntFunction"), int_value)
-        self._utf8 = java("java.nio.charset.StandardCharsets").UTF_8
-        self._json = java("org.apache.kafka.connect.json.JsonConverter")()
-        settings = java("java.util.HashMap")()
+        self._as_int = as_interface(load_java_class("java.util.function.ToIntFunction"), int_value)
+        self._utf8 = load_java_class("java.nio.charset.StandardCharsets").UTF_8
+        self._json = load_java_class("org.apache.kafka.connect.json.JsonConverter")()
+        settings = load_java_class("java.util.HashMap")()
         settings.put("schemas.enable", "false")
         self._json.configure(settings, False)
         self._schemas: list[RecordSchema] = []
@@ -294,61 +311,65 @@ class _Calls:
 
         Debezium asks after empty polls too, without records; a commit then would cross one of `acknowledge`.
         """
-        combine, number, yes = java("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
-        sign = self._handles.findStatic(java("java.lang.Long"), "signum", self._kinds.methodType(jpype.JInt, number))
+        combine, number, yes = load_java_class("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
+        sign = self._handles.findStatic(
+            load_java_class("java.lang.Long"), "signum", self._kinds.methodType(jpype.JInt, number)
+        )
         is_any = combine.explicitCastArguments(sign, self._kinds.methodType(yes, number))
-        return self._as_interface(policy, combine.dropArguments(is_any, 1, java("java.time.Duration").class_))
+        return self._as_interface(
+            policy, combine.dropArguments(is_any, 1, load_java_class("java.time.Duration").class_)
+        )
 
-    def closing(self, engine: Any) -> Any:
+    def build_close_call(self, engine: Any) -> Any:
         """The close of an engine as a Callable."""
-        nothing = self._kinds.methodType(java("java.lang.Void").TYPE)
-        close = self._handles.findVirtual(java("java.io.Closeable"), "close", nothing).bindTo(engine)
-        return self._as_interface(java("java.util.concurrent.Callable"), close)
+        nothing = self._kinds.methodType(load_java_class("java.lang.Void").TYPE)
+        close = self._handles.findVirtual(load_java_class("java.io.Closeable"), "close", nothing).bindTo(engine)
+        return self._as_interface(load_java_class("java.util.concurrent.Callable"), close)
 
-    def read(self, records: Any, committer: Any) -> Records:
+    def read_records(self, records: Any, committer: Any) -> Records:
         texts = [(entry.getKey(), entry.getValue()) for entry in records.stream().collect(self._by_schema).entrySet()]
-        ids = [self._known(schema, records) for schema, _ in texts]
-        groups = zip(texts, ids, self._places(ids, records), strict=True)
+        ids = [self._get_schema_number(schema, records) for schema, _ in texts]
+        groups = zip(texts, ids, self._list_positions(ids, records), strict=True)
         events = [
-            SchemaEvents(number, self._schemas[number], self._lines(text), places)
+            SchemaEvents(number, self._schemas[number], self._split_lines(text), places)
             for (schema, text), number, places in groups
             if str(schema.name()).endswith(ENVELOPE)
         ]
-        events.sort(key=lambda of: of.places[0].as_py())
+        events.sort(key=lambda event_part: event_part.places[0].as_py())
         last = records.get(records.size() - 1)
         record = last.sourceRecord()
-        partition, offset = self._parts(record.sourcePartition()), self._parts(record.sourceOffset())
-        first = self._parts(records.get(0).sourceRecord().sourceOffset())
+        partition, offset = self._read_parts(record.sourcePartition()), self._read_parts(record.sourceOffset())
+        first = self._read_parts(records.get(0).sourceRecord().sourceOffset())
         return Records(tuple(events), partition, first, offset, Receipt(last, committer))
 
-    def _parts(self, of: Any) -> Source:
+    def _read_parts(self, java_map: Any) -> Source:
         """A map without a schema by way of the JSON that Kafka Connect keeps of it."""
-        parts: Source = json.loads(bytes(self._json.fromConnectData("", None, of)))
+        parts: Source = json.loads(bytes(self._json.fromConnectData("", None, java_map)))
         return parts
 
-    def _places(self, ids: list[int], records: Any) -> list[pa.Array]:
+    def _list_positions(self, ids: list[int], records: Any) -> list[pa.Array]:
         """For each schema the places of its events among all records."""
         if len(ids) == 1:
             return [pa.array(range(records.size()), pa.int64())]
-        found = records.stream().map(self._id).mapToInt(self._as_int).toArray()
-        numbers = pa.Array.from_buffers(pa.int32(), len(found), [None, pa.py_buffer(memoryview(found))])
+        schema_ids = records.stream().map(self._id).mapToInt(self._as_int).toArray()
+        numbers = pa.Array.from_buffers(pa.int32(), len(schema_ids), [None, pa.py_buffer(memoryview(schema_ids))])
         return [pc.indices_nonzero(pc.equal(numbers, number)).cast(pa.int64()) for number in ids]
 
-    def _lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
+    def _split_lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
         """The lines of a text, cut without an object for each."""
         data = pa.py_buffer(memoryview(text.getBytes(self._utf8)))
         ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
         whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]).view(pa.large_string())
         return pc.split_pattern(whole, "\n").values
 
-    def _known(self, schema: Any, records: Any) -> int:
+    def _get_schema_number(self, schema: Any, records: Any) -> int:
         """The number of a schema, whose text is read only when it comes for the first time."""
-        given = self._ids.get(schema)
-        if given is None:
-            given = self._integer(len(self._schemas))
-            self._ids.put(schema, given)
-            self._schemas.append(RecordSchema(self.schema_json(schema), None, None))
-        number = int(given)
+        known_number = self._ids.get(schema)
+        if known_number is None:
+            known_number = self._integer(len(self._schemas))
+            self._ids.put(schema, known_number)
+            self._schemas.append(RecordSchema(self.write_schema_json(schema), None, None))
+        number = int(known_number)
         if self._schemas[number].has_key is None and str(schema.name()).endswith(ENVELOPE):
             self._schemas[number] = self._with_key(self._schemas[number], schema, records)
         return number
@@ -360,11 +381,11 @@ class _Calls:
             if not schema.equals(record.valueSchema()):
                 continue
             if record.keySchema() is not None:
-                return RecordSchema(known.value, self.schema_json(record.keySchema()), True)
+                return RecordSchema(known.value, self.write_schema_json(record.keySchema()), True)
             if str(record.value().getString("op")) != "t":
                 return RecordSchema(known.value, None, False)
         return known
 
-    def schema_json(self, schema: Any) -> str:
+    def write_schema_json(self, schema: Any) -> str:
         """A schema as JsonConverter writes it."""
         return str(self._json.asJsonSchema(schema).toString())

@@ -33,7 +33,7 @@ class DebeziumLoad:
         self._finishing = threading.Event()
         self._closed = threading.Event()
 
-    def batches(self) -> Generator[Batch]:
+    def read_batches(self) -> Generator[Batch]:
         lost_at: float | None = None
         failure = ""
         while not self._closed.is_set():
@@ -52,28 +52,28 @@ class DebeziumLoad:
             self._closed.wait(self._thresholds.reconnect_poll_seconds)
             yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        return self._opened().after(events, position)
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        return self._opened().select_after(events, position)
 
-    def acknowledge(self, batch: Batch) -> None:
-        self._opened().acknowledge(batch)
+    def acknowledge_batch(self, batch: Batch) -> None:
+        self._opened().acknowledge_batch(batch)
 
-    def finish(self) -> None:
+    def finish_load(self) -> None:
         self._finishing.set()
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self._closed.set()
         if self._now is not None:
-            self._now.close()
+            self._now.close_source()
 
     def _read(self) -> Iterator[Batch]:
         self._now = reader = self._reader()
         try:
-            reader.open(INITIAL.text)
+            reader.open_at(INITIAL.text)
             if not self._closed.is_set():
-                yield from reader.loading(self._finishing)
+                yield from reader.read_load(self._finishing)
         finally:
-            reader.close()
+            reader.close_source()
 
     def _opened(self) -> DebeziumTransport:
         if self._now is None:

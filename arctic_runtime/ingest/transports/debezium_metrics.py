@@ -11,7 +11,7 @@ from typing import Any
 
 import jpype
 
-from arctic_runtime.ingest.transports.jvm import java
+from arctic_runtime.ingest.transports.jvm import load_java_class
 
 LOG = logging.getLogger(__name__)
 
@@ -27,31 +27,33 @@ def leave_out_events(engine: Any) -> None:
     keeps these metrics, and is slower.
     """
     try:
-        silent = _silent_provider()
-        for task in private(engine, "tasks"):
-            coordinator = private(task.connectTask(), "coordinator")
-            for metrics in (private(coordinator, name) for name in _METRICS):
-                for meter in (private(metrics, name) for name in _METERS if _field(metrics, name) is not None):
-                    _known_field(meter, "metadataProvider").set(meter, silent)
+        silent = _build_silent_provider()
+        for task in read_private_field(engine, "tasks"):
+            coordinator = read_private_field(task.connectTask(), "coordinator")
+            for metrics in (read_private_field(coordinator, name) for name in _METRICS):
+                for meter in (
+                    read_private_field(metrics, name) for name in _METERS if _find_field(metrics, name) is not None
+                ):
+                    _require_field(meter, "metadataProvider").set(meter, silent)
     except jpype.JException as error:
         LOG.debug("Debezium's metrics of single events stay: %s", error)
 
 
-def private(of: Any, name: str) -> Any:
+def read_private_field(java_object: Any, name: str) -> Any:
     """The value of a field that a Java object shows nobody; raises Java's NoSuchFieldException where it has none."""
-    return _known_field(of, name).get(of)
+    return _require_field(java_object, name).get(java_object)
 
 
-def _known_field(of: Any, name: str) -> Any:
-    found = _field(of, name)
-    if found is None:
-        raise java("java.lang.NoSuchFieldException")(f"{of.getClass().getName()}.{name}")
-    return found
+def _require_field(java_object: Any, name: str) -> Any:
+    field_found = _find_field(java_object, name)
+    if field_found is None:
+        raise load_java_class("java.lang.NoSuchFieldException")(f"{java_object.getClass().getName()}.{name}")
+    return field_found
 
 
-def _field(of: Any, name: str) -> Any:
+def _find_field(java_object: Any, name: str) -> Any:
     """A field of an object's class or of one above it; None where there is none."""
-    kind = of.getClass()
+    kind = java_object.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():
             if str(field.getName()) == name:
@@ -61,15 +63,17 @@ def _field(of: Any, name: str) -> Any:
     return None
 
 
-def _silent_provider() -> Any:
+def _build_silent_provider() -> Any:
     """A provider of what metrics tell about an event, which has nothing to tell. No code in Python runs for events."""
-    handles, kinds = java("java.lang.invoke.MethodHandles"), java("java.lang.invoke.MethodType")
-    anything, method = java("java.lang.Object").class_, java("java.lang.reflect.Method").class_
+    handles, kinds = load_java_class("java.lang.invoke.MethodHandles"), load_java_class("java.lang.invoke.MethodType")
+    anything, method = load_java_class("java.lang.Object").class_, load_java_class("java.lang.reflect.Method").class_
     nothing = handles.constant(anything, None)
-    arguments = kinds.methodType(anything, anything, method, java("java.lang.Object[]").class_).parameterArray()
-    handler = java("java.lang.reflect.InvocationHandler")
-    answer = java("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
+    arguments = kinds.methodType(
+        anything, anything, method, load_java_class("java.lang.Object[]").class_
+    ).parameterArray()
+    handler = load_java_class("java.lang.reflect.InvocationHandler")
+    answer = load_java_class("java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
         handler, handles.dropArguments(nothing, 0, arguments)
     )
-    provider = java(_PROVIDER).class_
-    return java("java.lang.reflect.Proxy").newProxyInstance(provider.getClassLoader(), [provider], answer)
+    provider = load_java_class(_PROVIDER).class_
+    return load_java_class("java.lang.reflect.Proxy").newProxyInstance(provider.getClassLoader(), [provider], answer)

@@ -61,21 +61,24 @@ class Position:
     @property
     def text(self) -> str:
         parts = {"partition": self.partition, "offset": self.offset, "seen": self.seen, "reached": self.reached}
-        return _compact({key: value for key, value in parts.items() if value is not None})
+        return _dump_json({key: value for key, value in parts.items() if value is not None})
 
     @property
     def progress(self) -> str | None:
         """The text with the history; None where there is none."""
         if self.history is None:
             return None
-        joining = [{"tables": of.tables, "offset": of.offset, "history": _packed(of.history)} for of in self.joining]
-        known = {**json.loads(self.text), "history": _packed(self.history)}
-        return _compact({**known, "joining": joining} if joining else known)
+        joining = [
+            {"tables": entry.tables, "offset": entry.offset, "history": _pack_history(entry.history)}
+            for entry in self.joining
+        ]
+        known = {**json.loads(self.text), "history": _pack_history(self.history)}
+        return _dump_json({**known, "joining": joining} if joining else known)
 
-    def stored(self, name: str) -> tuple[str, str]:
+    def to_stored_offset(self, name: str) -> tuple[str, str]:
         """The key and the value by which Kafka Connect stores the offset of the engine with a name."""
         partition = {key: name if key == "server" else value for key, value in self.partition.items()}
-        return _compact([name, partition]), _compact(self.offset)
+        return _dump_json([name, partition]), _dump_json(self.offset)
 
 
 INITIAL = Position({}, {"snapshot": "start"})
@@ -88,7 +91,9 @@ class LogOrder(Protocol):
     Several events may stand at one place of the log; their number among those of their table tells them apart.
     """
 
-    def position(self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position) -> Position:
+    def build_position(
+        self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
+    ) -> Position:
         """The position after records of the stream that follow on the position `before`.
 
         `offset` is the last record's. `last` has the newest event of each table among them.
@@ -97,7 +102,7 @@ class LogOrder(Protocol):
     def is_same(self, source: Source, other: Source) -> bool:
         """Whether two events stand at one place of the log."""
 
-    def counted(self, position: Position, table: str, source: Source) -> int:
+    def count_events_at(self, position: Position, table: str, source: Source) -> int:
         """How many events of a table at the place of an event a position has behind it, 0 where it stands elsewhere."""
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
@@ -123,9 +128,12 @@ def read_position(text: str) -> Position:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]
         if isinstance(partition, dict) and isinstance(offset, dict):
-            history = _unpacked(parts["history"]) if parts.get("history") else None
+            history = _unpack_history(parts["history"]) if parts.get("history") else None
             joining = tuple(
-                Joining(tuple(of["tables"]), of["offset"], _unpacked(of["history"])) for of in parts.get("joining", ())
+                Joining(
+                    tuple(joining_parts["tables"]), joining_parts["offset"], _unpack_history(joining_parts["history"])
+                )
+                for joining_parts in parts.get("joining", ())
             )
             return Position(partition, offset, parts.get("seen"), parts.get("reached"), history, joining)
     except (ValueError, TypeError, KeyError, zlib.error):
@@ -136,14 +144,14 @@ def read_position(text: str) -> Position:
     )
 
 
-def _packed(history: str) -> str:
+def _pack_history(history: str) -> str:
     return base64.b85encode(zlib.compress(history.encode(), 9)).decode()
 
 
-def _unpacked(text: str) -> str:
+def _unpack_history(text: str) -> str:
     return zlib.decompress(base64.b85decode(text)).decode()
 
 
-def _compact(of: Any) -> str:
+def _dump_json(value: Any) -> str:
     """JSON as Kafka Connect writes it, byte by byte."""
-    return json.dumps(of, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -41,9 +41,9 @@ class Folder:
         else:
             self._root, self._path = f"{parts.netloc}{parts.path}".rstrip("/"), parts.path.rstrip("/")
             self.location = location.rstrip("/")
-        self._files = _file_system(parts.scheme, parts.netloc, properties or {}, location)
+        self._files = _open_file_system(parts.scheme, parts.netloc, properties or {}, location)
 
-    def files(self) -> tuple[SourceFile, ...]:
+    def list_files(self) -> tuple[SourceFile, ...]:
         """All files, also in folders below, in the order of their paths.
 
         Those with a part of their path that begins with `.` or `_` are left out: writers give such names to files that
@@ -52,7 +52,7 @@ class Folder:
         from pyarrow.fs import FileSelector
 
         try:
-            found = self._files.get_file_info(FileSelector(self._root, recursive=True))
+            file_infos = self._files.get_file_info(FileSelector(self._root, recursive=True))
         except OSError as error:
             raise SourceError(
                 f"The files of a source can't be listed.\n  where: {self.location}\n  found: {error}\n"
@@ -61,23 +61,23 @@ class Folder:
         below = len(self._root) + 1
         files = [
             SourceFile(one.path[below:], one.size, one.mtime_ns // 1000)
-            for one in found
+            for one in file_infos
             if one.is_file and _is_finished(one.path[below:])
         ]
         if self.is_local:
             _check_names(files, self.location)
         return tuple(sorted(files))
 
-    def uri(self, path: str) -> str:
+    def to_uri(self, path: str) -> str:
         """The address of a file below the folder, as Hadoop takes it: without escapes."""
         return f"{self.location}/{path}"
 
-    def path(self, uri: str) -> str:
+    def to_path(self, uri: str) -> str:
         """The path below the folder of an address that Spark shows, with escapes."""
         return unquote(urlsplit(uri).path).removeprefix(f"{self._path}/")
 
 
-def _file_system(scheme: str, netloc: str, properties: Mapping[str, str], location: str) -> Any:
+def _open_file_system(scheme: str, netloc: str, properties: Mapping[str, str], location: str) -> Any:
     if scheme in ("", "file"):
         from pyarrow.fs import LocalFileSystem
 

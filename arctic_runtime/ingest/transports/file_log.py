@@ -30,10 +30,10 @@ was modified, in microseconds since 1970."""
 class FileLog(Protocol):
     """Which files each batch has; what `add` noted stays, whenever a process dies."""
 
-    def batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
+    def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
         """All batches by their numbers, each with its files in the order of their paths."""
 
-    def add(self, batch: int, files: Iterable[SourceFile]) -> None:
+    def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
         """Notes the files of a batch, before any of them is read."""
 
 
@@ -45,42 +45,42 @@ class FileTable:
         self._reader = reader
         self._spark = spark
 
-    def batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
+    def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
         """All batches, read without Spark; none where the table is not there yet."""
-        if not self._exists():
+        if not self._is_there():
             return {}
-        found: dict[int, set[SourceFile]] = {}
-        for row in self._load().scan().to_arrow().to_pylist():
+        files_by_batch: dict[int, set[SourceFile]] = {}
+        for row in self._load_table().scan().to_arrow().to_pylist():
             # An append whose answer was lost may have been sent twice.
-            found.setdefault(row["batch"], set()).add(SourceFile(row["path"], row["bytes"], row["modified"]))
-        return {batch: tuple(sorted(files)) for batch, files in sorted(found.items())}
+            files_by_batch.setdefault(row["batch"], set()).add(SourceFile(row["path"], row["bytes"], row["modified"]))
+        return {batch: tuple(sorted(files)) for batch, files in sorted(files_by_batch.items())}
 
-    def add(self, batch: int, files: Iterable[SourceFile]) -> None:
+    def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
         """Appends the files of a batch; raises CommitConflict where the catalog stays locked."""
-        if not self._exists():
-            writer = create_internal_writer(self._writer({}), "file log", KEPT_METADATA)
+        if not self._is_there():
+            writer = create_internal_writer(self._build_writer({}), "file log", KEPT_METADATA)
             perform_effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
-        writer = self._writer({batch: tuple(files)})
+        writer = self._build_writer({batch: tuple(files)})
         perform_effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
-        self._tidy()
+        self._expire_snapshots()
 
-    def _tidy(self) -> None:
-        snapshots = self._load().snapshots()
+    def _expire_snapshots(self) -> None:
+        snapshots = self._load_table().snapshots()
         if len(snapshots) <= self._reader.thresholds.transports.file_log_snapshots:
             return
         newest = str(snapshots[-1].snapshot_id)
-        writer = self._writer(self.batches())
+        writer = self._build_writer(self.list_batches())
         writer = writer.options(**{"isolation-level": "serializable", "validate-from-snapshot-id": newest})
         perform_effect("ingest.rewrite_file_log", lambda: writer.overwrite(F.lit(True)), f"rewrite {self.table}", SPARK)
         replaced = tuple(snapshot.snapshot_id for snapshot in snapshots)
         expire_snapshots(ExpireSnapshots(self.table, replaced), self._spark())
 
-    def _writer(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrameWriterV2:
+    def _build_writer(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrameWriterV2:
         rows = [(batch, file.path, file.bytes, file.modified) for batch, files in batches.items() for file in files]
         return self._spark().createDataFrame(rows, COLUMNS).coalesce(1).writeTo(quote_name(*self.table.parts))
 
-    def _load(self) -> Table:
+    def _load_table(self) -> Table:
         return self._reader.load_table(self.table.schema, self.table.name)
 
-    def _exists(self) -> bool:
+    def _is_there(self) -> bool:
         return self._reader.list_relations(self.table.schema).get(self.table.name) == "table"

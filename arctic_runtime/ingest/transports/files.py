@@ -84,78 +84,80 @@ class Files:
         self._kept = 0
         self._number = 0
 
-    def check(self, position: str | None) -> None:
+    def check_source(self, position: str | None) -> None:
         """Raises SourceError where the folder can't be listed, and CorruptState where the file log is gone."""
-        self._batches(0 if position is None else _number(position))
-        self._folder.files()
+        self._build_batches(0 if position is None else _parse_number(position))
+        self._folder.list_files()
 
-    def open(self, position: str) -> None:
+    def open_at(self, position: str) -> None:
         self._closed.clear()
-        self._kept = _number(position)
+        self._kept = _parse_number(position)
 
-    def snapshots(self, position: str) -> bool:  # noqa: ARG002 - the interface
+    def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
         """There are none: the first file is the beginning of everything."""
         return False
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
-        batches = self._batches(self._kept)
-        told = -math.inf
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
+        batches = self._build_batches(self._kept)
+        reported = -math.inf
         while not self._closed.is_set():
             now = datetime.now(timezone.utc)
-            batch = batches.next()
+            batch = batches.take_next()
             if batch is not None:
                 self._kept = self._number = batch.number
-                yield self._events(batch)
+                yield self._build_batch(batch)
             elif until_drained:
                 return
-            elif time.monotonic() - told > self._limits.idle_seconds:
-                told = time.monotonic()
-                yield Batch((), _position(self._kept), 0, caught_up=now)
+            elif time.monotonic() - reported > self._limits.idle_seconds:
+                reported = time.monotonic()
+                yield Batch((), _format_position(self._kept), 0, caught_up=now)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        return replace(events, events=_no_events()) if self._number <= _number(position) else events
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        return replace(events, events=_build_no_events()) if self._number <= _parse_number(position) else events
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge_batch(self, batch: Batch) -> None:
         """Nothing is to do: files stay, and whoever wants may remove those of batches that are kept."""
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self._closed.set()
 
-    def _batches(self, kept: int) -> FileBatches:
-        return FileBatches(self._folder, self._tables.values(), self._log, self._limits, kept)
+    def _build_batches(self, kept_number: int) -> FileBatches:
+        return FileBatches(self._folder, self._tables.values(), self._log, self._limits, kept_number)
 
-    def _table(self, file: SourceFile) -> str:
+    def _find_table(self, file: SourceFile) -> str:
         return next(table for table, pattern in self._tables.items() if fnmatchcase(file.path, pattern))
 
-    def _events(self, batch: FileBatch) -> Batch:
+    def _build_batch(self, batch: FileBatch) -> Batch:
         by_table: dict[str, list[SourceFile]] = {}
         for file in batch.files:
-            by_table.setdefault(self._table(file), []).append(file)
+            by_table.setdefault(self._find_table(file), []).append(file)
         tables, count = [], 0
         for table, own in by_table.items():
-            blocks = self._blocks(own)
+            blocks = self._count_blocks(own)
             count += sum(block.events for block in blocks)
-            tables.append(TableEvents(table, None, partial(_events, folder=self._folder, files=own, blocks=blocks)))
-        return Batch(tuple(tables), _position(batch.number), count)
+            tables.append(
+                TableEvents(table, None, partial(_read_events, folder=self._folder, files=own, blocks=blocks))
+            )
+        return Batch(tuple(tables), _format_position(batch.number), count)
 
-    def _blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
+    def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
         """The parts that tasks read, in the order of files and lines; raises SourceError where a file has changed."""
         from pyspark.sql import functions as F
 
-        grouped = _lines(self._spark(), self._folder, files).groupBy("uri", "block")
+        grouped = _read_lines(self._spark(), self._folder, files).groupBy("uri", "block")
         row, is_event = F.col("row"), _has_text(F.col("value"))
         counted = grouped.agg(F.min(row), F.count(row), F.count_if(is_event), F.max("file_bytes"))
         order = {file.path: place for place, file in enumerate(files)}
-        blocks = [_Block(self._folder.path(row[0]), *row) for row in counted.collect()]
+        blocks = [_Block(self._folder.to_path(row[0]), *row) for row in counted.collect()]
         bytes_read = {block.path: block.file_bytes for block in blocks}
         for file in files:
             check_unchanged(replace(file, bytes=bytes_read.get(file.path, 0)), file, self._folder.location)
         return tuple(sorted(blocks, key=lambda block: (order[block.path], block.start)))
 
 
-def _lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
+def _read_lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
     """All lines with their bytes as they are, the block that they are in, and their row in the partition of its task.
 
     Rows of a block stand in a row, in the order of the lines. Only the line feed separates lines: a carriage return
@@ -163,7 +165,7 @@ def _lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> 
     """
     from pyspark.sql import functions as F
 
-    uris = [_GLOB.sub(r"\\\1", folder.uri(file.path)) for file in files]
+    uris = [_GLOB.sub(r"\\\1", folder.to_uri(file.path)) for file in files]
     return (
         spark.read.option("lineSep", "\n")
         .text(uris)
@@ -184,7 +186,9 @@ def _has_text(line: Expression) -> Expression:
     return F.startswith(line, F.lit("{")) | (F.length(F.btrim(line, F.lit(" \t\r"))) > 0)
 
 
-def _events(spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]) -> DataFrame:
+def _read_events(
+    spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]
+) -> DataFrame:
     """The events of files whose blocks were counted before, in a session.
 
     Blocks tell how many lines come before them. Spark makes the same blocks of the same files; that it did is checked
@@ -198,7 +202,7 @@ def _events(spark: SparkSession, folder: Folder, files: Sequence[SourceFile], bl
         arrival += block.lines
         line[block.path] += block.lines
     places = F.broadcast(spark.createDataFrame(rows, _PLACES))
-    placed = _lines(spark, folder, files).join(places, ["uri", "block"], "left")
+    placed = _read_lines(spark, folder, files).join(places, ["uri", "block"], "left")
     inside = F.col("row") - F.col("first")
     is_placed = inside.between(F.lit(0), F.col("lines") - 1)
     message = F.concat(F.lit("A file changed while it was read: "), F.col("uri"))
@@ -214,15 +218,15 @@ def _events(spark: SparkSession, folder: Folder, files: Sequence[SourceFile], bl
     )
 
 
-def _no_events() -> pa.Table:
+def _build_no_events() -> pa.Table:
     return pa.table(
         {PAYLOAD: pa.array([], pa.binary()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
     )
 
 
-def _position(number: int) -> str:
+def _format_position(number: int) -> str:
     return json.dumps({"batch": number})
 
 
-def _number(position: str) -> int:
+def _parse_number(position: str) -> int:
     return int(json.loads(position)["batch"])

@@ -40,7 +40,7 @@ _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.
 _STARTING = threading.Lock()
 
 
-def heap_options(heap_bytes: int) -> tuple[str, ...]:
+def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
     """Half of the heap for new objects, which batches are until they leave Java; the rest grows as objects stay.
 
     So what is collected is collected before the heap has grown to its limit, and what is free goes back to the system.
@@ -59,14 +59,14 @@ def start_jvm(heap_bytes: int) -> None:
             return
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
-        options = (*_OPTIONS, *heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
+        options = (*_OPTIONS, *build_heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
         # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
         jpype.config.destroy_jvm = False
         jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
         _log_to_python()
 
 
-def java(name: str) -> Any:
+def load_java_class(name: str) -> Any:
     """A Java class by its full name."""
     return jpype.JClass(name)
 
@@ -83,30 +83,30 @@ _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 
 def _log_to_python() -> None:
     """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
-    levels = java("org.apache.logging.log4j.Level")
-    builder = java(
+    levels = load_java_class("org.apache.logging.log4j.Level")
+    builder = load_java_class(
         "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
     ).newConfigurationBuilder()
     builder.setStatusLevel(levels.OFF)
     builder.add(builder.newRootLogger(levels.WARN))
     builder.add(builder.newLogger(_METRICS, levels.OFF))
-    context = java("org.apache.logging.log4j.core.config.Configurator").initialize(builder.build())
+    context = load_java_class("org.apache.logging.log4j.core.config.Configurator").initialize(builder.build())
     root = context.getConfiguration().getRootLogger()
-    root.addAppender(_appender(), levels.WARN, None)
+    root.addAppender(_build_appender(), levels.WARN, None)
     context.updateLoggers()
-    atexit.register(_leave, root)
-    java("java.util.logging.LogManager").getLogManager().reset()
+    atexit.register(_stop_java_threads, root)
+    load_java_class("java.util.logging.LogManager").getLogManager().reset()
 
 
-def _leave(root: Any) -> None:
+def _stop_java_threads(root: Any) -> None:
     """Ends what calls Python from threads of Java's: one that does when Python ends brings the process down."""
     root.removeAppender("python")
-    java("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
+    load_java_class("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
 
 
-def _appender() -> Any:
+def _build_appender() -> Any:
     """An Appender of log4j that hands events to LOG."""
-    started = java("org.apache.logging.log4j.core.LifeCycle").State.STARTED
+    started = load_java_class("org.apache.logging.log4j.core.LifeCycle").State.STARTED
     answers = {
         "getName": "python",
         "getLayout": None,
@@ -120,17 +120,17 @@ def _appender() -> Any:
         "start": None,
         "stop": None,
     }
-    methods: dict[str, Callable[..., Any]] = {name: _answer(value) for name, value in answers.items()}
-    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": _log})
+    methods: dict[str, Callable[..., Any]] = {name: _build_constant_answer(value) for name, value in answers.items()}
+    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": _log_java_event})
 
 
-def _answer(value: Any) -> Callable[..., Any]:
+def _build_constant_answer(value: Any) -> Callable[..., Any]:
     return lambda *_: value
 
 
-def _log(event: Any) -> None:
+def _log_java_event(event: Any) -> None:
     with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
-        is_error = event.getLevel().isMoreSpecificThan(java("org.apache.logging.log4j.Level").ERROR)
+        is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
         message = str(event.getMessage().getFormattedMessage())
         is_known = name in _TELLERS or _OWN_SETTING in message

@@ -28,16 +28,16 @@ from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
 from arctic_runtime.ingest.transports.kafka_offsets import (
     Offsets,
     Range,
-    before,
-    begin,
-    behind,
-    decode,
-    encode,
-    moved,
+    advance_offsets,
+    choose_start,
+    count_events_left,
+    cut_ranges,
+    decode_offsets,
+    encode_offsets,
+    group_by_topic,
     next_ranges,
-    topics_of,
 )
-from arctic_runtime.ingest.transports.parts_of_events import told
+from arctic_runtime.ingest.transports.parts_of_events import extract_schema_parts
 from arctic_runtime.ingest.transports.topic_tables import TopicTable, check_topics, is_of
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.profile import JARS_SETTING
@@ -73,7 +73,7 @@ class Kafka:
     Raises ConfigError where tables share a topic whose events don't tell their table.
     """
 
-    initial = encode({})
+    initial = encode_offsets({})
 
     def __init__(
         self,
@@ -97,77 +97,85 @@ class Kafka:
         self._position: Offsets = {}
         self._schemas: dict[str, SourceSchema] = {}
 
-    def check(self, position: str | None) -> None:
+    def check_source(self, position: str | None) -> None:
         """Raises SourceError where Kafka doesn't answer or events are lost, ConfigError where Spark lacks its JARs."""
-        begin(decode(position or self.initial), self._source.kept(self._topics), self._skips_lost)
+        choose_start(decode_offsets(position or self.initial), self._source.list_kept(self._topics), self._skips_lost)
         check_jars(self._spark())
 
-    def open(self, position: str) -> None:
+    def open_at(self, position: str) -> None:
         self._closed.clear()
-        self._position = decode(position)
+        self._position = decode_offsets(position)
 
-    def snapshots(self, position: str) -> bool:  # noqa: ARG002 - the interface
+    def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
         """There are none: rows of a snapshot are events of a topic like others."""
         return False
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         ends: Offsets | None = None
-        told = -math.inf
+        reported = -math.inf
         asked = datetime.now(timezone.utc)
         while not self._closed.is_set():
             now = datetime.now(timezone.utc)
-            kept = self._source.kept(self._topics)
+            offsets_kept = self._source.list_kept(self._topics)
             if ends is None or not until_drained:
-                ends, asked = {partition: has.end for partition, has in kept.items()}, now
-            offsets = begin(self._position, kept, self._skips_lost)
-            ranges = self._of_one_schema(next_ranges(offsets, ends, self._limits.batch_events))
+                ends, asked = {partition: has.end for partition, has in offsets_kept.items()}, now
+            offsets = choose_start(self._position, offsets_kept, self._skips_lost)
+            ranges = self._cut_at_schema_change(next_ranges(offsets, ends, self._limits.batch_events))
             if ranges:
-                self._position = moved(offsets, ranges)
-                rest = behind(self._position, ends)
-                told = told if rest else time.monotonic()
+                self._position = advance_offsets(offsets, ranges)
+                rest = count_events_left(self._position, ends)
+                reported = reported if rest else time.monotonic()
                 caught_up = None if rest else asked
                 count = sum(map(len, ranges))
-                yield Batch(self._events(ranges), encode(self._position), count, caught_up=caught_up, behind=rest)
+                yield Batch(
+                    self._build_table_events(ranges),
+                    encode_offsets(self._position),
+                    count,
+                    caught_up=caught_up,
+                    behind=rest,
+                )
             elif until_drained:
                 return
-            elif time.monotonic() - told > self._limits.idle_seconds:
-                told = time.monotonic()
-                yield Batch((), encode(offsets), 0, caught_up=asked, behind=0)
+            elif time.monotonic() - reported > self._limits.idle_seconds:
+                reported = time.monotonic()
+                yield Batch((), encode_offsets(offsets), 0, caught_up=asked, behind=0)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        topic, offsets = self._tables[events.table].topic, decode(position)
-        reached = {number: offset for (of, number), offset in offsets.items() if of == topic}
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        topic, offsets = self._tables[events.table].topic, decode_offsets(position)
+        reached = {number: offset for (topic_name, number), offset in offsets.items() if topic_name == topic}
         read = events.events
         if not callable(read):
             raise TypeError(f"events of {events.table} were read by Spark and are {type(read).__name__}")
         return replace(events, events=lambda spark: read(spark).where(~_is_before(reached)))
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge_batch(self, batch: Batch) -> None:
         """Nothing is to do: Kafka deletes events by their age."""
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self._closed.set()
 
-    def _of_one_schema(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+    def _cut_at_schema_change(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
         """The ranges up to the first event of each partition that tells another schema of its table."""
         if self._form.tell is None:
             return ranges
         ends: dict[tuple[str, int], int] = {}
         for table, own in self._with_ranges(ranges):
-            found = self._told(table, own)
-            if found.schema is not None:
-                self._schemas[table.name] = found.schema
-            for number, offset in found.others.items():
+            schema_parts = self._find_schema(table, own)
+            if schema_parts.schema is not None:
+                self._schemas[table.name] = schema_parts.schema
+            for number, offset in schema_parts.others.items():
                 ends[table.topic, number] = min(offset, ends.get((table.topic, number), offset))
-        return before(ranges, ends)
+        return cut_ranges(ranges, ends)
 
-    def _told(self, table: TopicTable, ranges: Sequence[Range]) -> _Told:
+    def _find_schema(self, table: TopicTable, ranges: Sequence[Range]) -> _Told:
         from pyspark.sql import functions as F
 
         assert self._form.tell is not None
-        events = self._read(table, ranges, self._spark()).withColumn(_TOLD, told(self._form.events.schema))
+        events = self._read_table(table, ranges, self._spark()).withColumn(
+            _TOLD, extract_schema_parts(self._form.events.schema)
+        )
         payload, key = F.col(PAYLOAD).cast("string"), F.col(KEY).cast("string")
         grouped = events.where(F.col(_TOLD).isNotNull()).groupBy(_TOLD, PARTITION)
         rows: list[Row] = grouped.agg(
@@ -187,25 +195,25 @@ class Kafka:
         return _Told(schema, others)
 
     def _with_ranges(self, ranges: Sequence[Range]) -> list[tuple[TopicTable, tuple[Range, ...]]]:
-        by_topic = dict(topics_of(ranges))
+        by_topic = dict(group_by_topic(ranges))
         return [(table, by_topic[table.topic]) for table in self._tables.values() if table.topic in by_topic]
 
-    def _events(self, ranges: Sequence[Range]) -> tuple[TableEvents, ...]:
+    def _build_table_events(self, ranges: Sequence[Range]) -> tuple[TableEvents, ...]:
         return tuple(
-            TableEvents(table.name, self._schemas.get(table.name), partial(self._read, table, own))
+            TableEvents(table.name, self._schemas.get(table.name), partial(self._read_table, table, own))
             for table, own in self._with_ranges(ranges)
         )
 
-    def _read(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
+    def _read_table(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
         """The events of a table in ranges; PARTITION and OFFSET say where each comes from, KEY has its key."""
         from pyspark.sql import functions as F
 
         options = {
-            **self._connection.spark_options(),
+            **self._connection.build_spark_options(),
             "kafka.isolation.level": "read_committed",
-            "assign": json.dumps({table.topic: [of.partition[1] for of in ranges]}),
-            "startingOffsets": encode({of.partition: of.start for of in ranges}),
-            "endingOffsets": encode({of.partition: of.end for of in ranges}),
+            "assign": json.dumps({table.topic: [offset_range.partition[1] for offset_range in ranges]}),
+            "startingOffsets": encode_offsets({offset_range.partition: offset_range.start for offset_range in ranges}),
+            "endingOffsets": encode_offsets({offset_range.partition: offset_range.end for offset_range in ranges}),
         }
         read = spark.read.format("kafka").options(**options).load()
         if self._form.events.has_tombstones:
@@ -219,7 +227,7 @@ class Kafka:
             partition.cast("bigint").alias(PARTITION),
             offset.alias(OFFSET),
         )
-        sharing = [of for of in self._tables.values() if of.topic == table.topic]
+        sharing = [offset_range for offset_range in self._tables.values() if offset_range.topic == table.topic]
         return events if len(sharing) == 1 else events.where(is_of(table, sharing, self._form.events))
 
 

@@ -46,13 +46,12 @@ class KafkaConnection:
     def protocol(self) -> str:
         return f"{'SASL_' if self.user else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
-    def spark_options(self) -> dict[str, str]:
+    def build_spark_options(self) -> dict[str, str]:
         """Options of Spark's source."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
-            login = (
-                f"{_MODULES[self.mechanism]} required username={_quoted(self.user)} password={_quoted(self.password)};"
-            )
+            user, password = _quote_value(self.user), _quote_value(self.password)
+            login = f"{_MODULES[self.mechanism]} required username={user} password={password};"
             options |= {"sasl.mechanism": self.mechanism, "sasl.jaas.config": login}
         if self.ca_file:
             options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file}
@@ -60,7 +59,7 @@ class KafkaConnection:
             options |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": self.certificate_file}
         return {f"kafka.{key}": value for key, value in options.items()}
 
-    def client_options(self) -> dict[str, str]:
+    def build_client_options(self) -> dict[str, str]:
         """Settings of confluent-kafka's clients."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
@@ -72,7 +71,7 @@ class KafkaConnection:
         return options
 
 
-def _quoted(value: str) -> str:
+def _quote_value(value: str) -> str:
     """A value as a JAAS configuration takes it."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

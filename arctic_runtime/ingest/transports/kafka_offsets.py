@@ -34,7 +34,7 @@ class Range:
         return self.end - self.start
 
 
-def encode(offsets: Offsets) -> str:
+def encode_offsets(offsets: Offsets) -> str:
     """A position: JSON of topic → partition → the offset to read next, as Spark's source writes offsets."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
@@ -42,12 +42,16 @@ def encode(offsets: Offsets) -> str:
     return json.dumps(topics)
 
 
-def decode(position: str) -> dict[Partition, int]:
+def decode_offsets(position: str) -> dict[Partition, int]:
     topics: Mapping[str, Mapping[str, int]] = json.loads(position)
-    return {(topic, int(number)): offset for topic, of in topics.items() for number, offset in of.items()}
+    return {
+        (topic, int(number)): offset for topic, partitions in topics.items() for number, offset in partitions.items()
+    }
 
 
-def begin(position: Offsets, kept: Mapping[Partition, Kept], skips_lost: bool = False) -> dict[Partition, int]:
+def choose_start(
+    position: Offsets, offsets_kept: Mapping[Partition, Kept], skips_lost: bool = False
+) -> dict[Partition, int]:
     """The offset to read next of every partition that there is.
 
     A partition that a position doesn't know is read from its first event. Raises SourceError where events after the
@@ -55,15 +59,15 @@ def begin(position: Offsets, kept: Mapping[Partition, Kept], skips_lost: bool = 
     """
     known = {topic for topic, _ in position}
     offsets = {}
-    for partition, has in kept.items():
+    for partition, has in offsets_kept.items():
         # A partition that was added to a topic later has lost events if its first ones are gone.
         wanted = position.get(partition, 0 if partition[0] in known else has.first)
         if not has.first <= wanted <= has.end and not skips_lost:
-            raise _lost(partition, wanted, has)
+            raise _build_lost_error(partition, wanted, has)
         offsets[partition] = wanted if has.first <= wanted <= has.end else has.first
-    gone = sorted(set(position) - set(kept))
+    gone = sorted(set(position) - set(offsets_kept))
     if gone and not skips_lost:
-        raise _lost(gone[0], position[gone[0]], None)
+        raise _build_lost_error(gone[0], position[gone[0]], None)
     return offsets
 
 
@@ -78,40 +82,43 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
     )
 
 
-def before(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
+def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
     """Ranges that end earlier in some partitions; those without events left are gone."""
-    cut = (replace(of, end=min(of.end, ends.get(of.partition, of.end))) for of in ranges)
-    return tuple(of for of in cut if of.start < of.end)
+    cut = (
+        replace(offset_range, end=min(offset_range.end, ends.get(offset_range.partition, offset_range.end)))
+        for offset_range in ranges
+    )
+    return tuple(offset_range for offset_range in cut if offset_range.start < offset_range.end)
 
 
-def moved(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
+def advance_offsets(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
     """The offsets after ranges were read."""
-    return {**offsets, **{of.partition: of.end for of in ranges}}
+    return {**offsets, **{offset_range.partition: offset_range.end for offset_range in ranges}}
 
 
-def behind(offsets: Offsets, ends: Offsets) -> int:
+def count_events_left(offsets: Offsets, ends: Offsets) -> int:
     """How many events up to the ends are still to be read."""
     return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 
 
-def topics_of(ranges: Iterable[Range]) -> Iterator[tuple[str, tuple[Range, ...]]]:
+def group_by_topic(ranges: Iterable[Range]) -> Iterator[tuple[str, tuple[Range, ...]]]:
     by_topic: dict[str, list[Range]] = {}
-    for of in ranges:
-        by_topic.setdefault(of.partition[0], []).append(of)
+    for offset_range in ranges:
+        by_topic.setdefault(offset_range.partition[0], []).append(offset_range)
     return ((topic, tuple(own)) for topic, own in by_topic.items())
 
 
-def _lost(partition: Partition, wanted: int, kept: Kept | None) -> SourceError:
+def _build_lost_error(partition: Partition, wanted: int, partition_kept: Kept | None) -> SourceError:
     topic, number = partition
-    if kept is None:
-        found = "no such partition"
-    elif wanted < kept.first:
-        found = f"offsets from {kept.first} on: Kafka's retention has deleted what was before"
+    if partition_kept is None:
+        actual = "no such partition"
+    elif wanted < partition_kept.first:
+        actual = f"offsets from {partition_kept.first} on: Kafka's retention has deleted what was before"
     else:
-        found = f"offsets up to {kept.end}: the topic was deleted and made anew"
+        actual = f"offsets up to {partition_kept.end}: the topic was deleted and made anew"
     return SourceError(
         f"Kafka no longer has events that were not read yet.\n  where: topic {topic}, partition {number}\n"
-        f"  expected: offset {wanted}\n  found: {found}\n"
+        f"  expected: offset {wanted}\n  found: {actual}\n"
         "  what to do: run once with `on_data_loss: skip`, which goes on with the first event that is there, and let "
         "the source send all rows anew, for instance by a snapshot of Debezium"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from arctic_runtime.ingest.transports.jvm import java
+from arctic_runtime.ingest.transports.jvm import load_java_class
 
 _LOCK = threading.Lock()
 _DONE = threading.Event()
@@ -41,12 +41,12 @@ def let_debezium_read_mariadb() -> None:
     with _LOCK:
         if _DONE.is_set():
             return
-        handles = java("java.lang.invoke.MethodHandles")
-        loader = java("java.lang.ClassLoader").getSystemClassLoader()
-        pool = java("javassist.ClassPool").getDefault()
+        handles = load_java_class("java.lang.invoke.MethodHandles")
+        loader = load_java_class("java.lang.ClassLoader").getSystemClassLoader()
+        pool = load_java_class("javassist.ClassPool").getDefault()
         for name, method, first in _METHODS:
             changed = pool.get(name)
             changed.getDeclaredMethod(method).insertBefore(first)
-            neighbour = java("java.lang.Class").forName(_NEIGHBOURS[name], False, loader)
+            neighbour = load_java_class("java.lang.Class").forName(_NEIGHBOURS[name], False, loader)
             handles.privateLookupIn(neighbour, handles.lookup()).defineClass(changed.toBytecode())
         _DONE.set()

@@ -9,14 +9,14 @@ from typing import Any
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
-from arctic_runtime.ingest.transports.binlog_order import BinlogOrder, begin_of, file_number
-from arctic_runtime.ingest.transports.ddl_history import defined, definitions
+from arctic_runtime.ingest.transports.binlog_order import BinlogOrder, begin_of, parse_file_number
+from arctic_runtime.ingest.transports.ddl_history import find_definition, list_definitions
 from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium_position import Position, Source
-from arctic_runtime.ingest.transports.jvm import java
+from arctic_runtime.ingest.transports.jvm import load_java_class
 from arctic_runtime.ingest.transports.mariadb_in_debezium import let_debezium_read_mariadb
-from arctic_runtime.ingest.transports.mysql_tables import account, check_tables
-from arctic_runtime.ingest.transports.source_database import SourceDatabase, catalog_tables, causes
+from arctic_runtime.ingest.transports.mysql_tables import check_tables, get_account
+from arctic_runtime.ingest.transports.source_database import SourceDatabase, build_catalog_tables, list_causes
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -84,7 +84,7 @@ class MySQL:
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
         let_debezium_read_mariadb()
 
-    def check(self, position: Position | None) -> None:
+    def check_server(self, position: Position | None) -> None:
         is_snapshot = position is None or position.is_snapshot
         self._check_settings()
         self._check_rights((*_RIGHTS, *_RIGHTS_OF_SNAPSHOTS) if is_snapshot else _RIGHTS)
@@ -93,104 +93,108 @@ class MySQL:
             check_tables(self._connection, self._database)
         else:
             if position.history is None:
-                raise self._lost("the definitions of tables as of the last commit are not kept")
+                raise self._build_lost_error("the definitions of tables as of the last commit are not kept")
             self._check_log(position)
 
-    def prepare(self, position: Position) -> None:
-        self.check(position)
+    def prepare_server(self, position: Position) -> None:
+        self.check_server(position)
 
-    def publish(self, tables: Collection[str]) -> None:
+    def publish_tables(self, tables: Collection[str]) -> None:
         """Nothing: the log has the changes of all tables."""
 
-    def withdraw(self) -> None:
+    def withdraw_tables(self) -> None:
         """Nothing: the log has the changes of all tables."""
 
-    def mark(self) -> None:
+    def commit_marker(self) -> None:
         """Nothing: each event tells its own place in the log."""
 
-    def begin(self, first: Source) -> Source:
+    def get_stream_start(self, first: Source) -> Source:
         return begin_of(first)
 
-    def end(self) -> End:
-        file, place, *_ = self._database.rows(self._status())[0]
-        return file_number(str(file)), int(place or 0)
+    def get_log_end(self) -> End:
+        file, place, *_ = self._database.fetch_rows(self._get_status_statement())[0]
+        return parse_file_number(str(file)), int(place or 0)
 
-    def push(self) -> None:
+    def push_log_end(self) -> None:
         """Nothing: the server tells a reader that waits how far its log is, several times a second."""
 
-    def reached(self, position: Position, end: End) -> bool:
+    def has_reached(self, position: Position, end: End) -> bool:
         if position.is_snapshot or position.reached is None:
             return False
         file, place = position.reached
-        return (file_number(file), int(place)) >= end
+        return (parse_file_number(file), int(place)) >= end
 
-    def catalog(self) -> list[CatalogTable]:
-        return catalog_tables(self._database.rows(_CATALOG))
+    def list_catalog(self) -> list[CatalogTable]:
+        return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
-    def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
+    def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+        return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
-    def columns(
+    def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
-        known = defined(definitions(history or "", schema, table), [column.name for column in columns])
+        known = find_definition(list_definitions(history or "", schema, table), [column.name for column in columns])
         return tuple(
-            replace(of, number=known[of.name].number, older_rows=known[of.name].older_rows)
-            if of.name in known
-            else replace(of, older_rows=UNKNOWN_IN_OLDER_ROWS)
-            for of in columns
+            replace(
+                source_column, number=known[source_column.name].number, older_rows=known[source_column.name].older_rows
+            )
+            if source_column.name in known
+            else replace(source_column, older_rows=UNKNOWN_IN_OLDER_ROWS)
+            for source_column in columns
         )
 
-    def failure(self, error: Any, reason: str) -> SourceError:
+    def explain_failure(self, error: Any, reason: str) -> SourceError:
         if error is None:
-            return self._database.lost(reason)
-        unread = [cause for cause in causes(error) if hasattr(cause, "getErrors")]
+            return self._database.build_lost_error(reason)
+        unread = [cause for cause in list_causes(error) if hasattr(cause, "getErrors")]
         if unread:
-            what = _EXPECTED.sub("", "; ".join(str(of.getMessage()) for of in unread[0].getErrors()))
-            return self._error(f"Debezium can't read a statement of the server's log.\n  found: {what}\n  {_UNREAD}")
-        return self._database.failure(error)
+            what = _EXPECTED.sub("", "; ".join(str(java_error.getMessage()) for java_error in unread[0].getErrors()))
+            return self._build_error(
+                f"Debezium can't read a statement of the server's log.\n  found: {what}\n  {_UNREAD}"
+            )
+        return self._database.to_source_error(error)
 
-    def properties(self) -> Mapping[str, str]:
+    def build_properties(self) -> Mapping[str, str]:
         """The statements that Debezium passes over, those of MariaDB added that its parser for MySQL does not know."""
-        known = java("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
+        known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
         return {_FILTER: f"{known},{_NO_TABLES}"}
 
-    def close(self) -> None:
-        self._database.close()
+    def close_connection(self) -> None:
+        self._database.close_connection()
 
-    def _status(self) -> str:
+    def _get_status_statement(self) -> str:
         """The statement that tells where the log ends."""
-        version = str(self._database.one("select version()"))
+        version = str(self._database.fetch_one("select version()"))
         if "MariaDB" not in version and tuple(map(int, version.split(".")[:2])) >= _NEWEST_STATUS:
             return "show binary log status"
         return "show master status"
 
     def _check_settings(self) -> None:
         names = ", ".join(f"@@global.{name}" for name in _SETTINGS)
-        found = self._database.rows(f"select {names}")[0]
-        for (name, (expected, advice)), value in zip(_SETTINGS.items(), found, strict=True):
+        setting_values = self._database.fetch_rows(f"select {names}")[0]
+        for (name, (expected, advice)), value in zip(_SETTINGS.items(), setting_values, strict=True):
             if str(value).upper() != expected:
-                raise self._error(f"the server's {name} is {value}, expected {expected}.\n  what to do: {advice}")
+                raise self._build_error(f"the server's {name} is {value}, expected {expected}.\n  what to do: {advice}")
 
     def _check_rights(self, expected: Sequence[str]) -> None:
-        granted = " ".join(str(row[0]).upper() for row in self._database.rows("show grants"))
+        granted = " ".join(str(row[0]).upper() for row in self._database.fetch_rows("show grants"))
         missing = [right for right in expected if not _is_granted(right, granted)]
         if missing:
             rights = ", ".join(missing)
-            raise self._error(
+            raise self._build_error(
                 f"user {self._connection.user} lacks the right {rights}.\n"
-                f"  what to do: `grant {rights} on *.* to {account(self._database)}`"
+                f"  what to do: `grant {rights} on *.* to {get_account(self._database)}`"
             )
 
     def _check_columns(self) -> None:
         """Debezium's parser for MySQL stops at definitions of tables with types that only MariaDB has."""
         unknown = [
             f"{table}.{column} ({kind})"
-            for table, column, kind in self._database.rows(_MARIADB_TYPES)
-            if self._connection.reads(str(table))
+            for table, column, kind in self._database.fetch_rows(_MARIADB_TYPES)
+            if self._connection.is_read(str(table))
         ]
         if unknown:
-            raise self._error(
+            raise self._build_error(
                 f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}.\n"
                 "  what to do: make them binary(16) or char columns, or leave their tables out"
             )
@@ -199,23 +203,25 @@ class MySQL:
         """Raises SourceError where the server no longer has the log after a position, or it is another log."""
         if "gtids" in position.offset:
             known = (str(position.offset["gtids"]),)
-            if self._database.one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":
-                raise self._lost(f"the server purged transactions after {known[0]} from its binary log")
+            if self._database.fetch_one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":
+                raise self._build_lost_error(f"the server purged transactions after {known[0]} from its binary log")
             return
-        sizes = {str(row[0]): int(row[1] or 0) for row in self._database.rows("show binary logs")}
+        sizes = {str(row[0]): int(row[1] or 0) for row in self._database.fetch_rows("show binary logs")}
         file, place = str(position.offset["file"]), int(position.offset["pos"])
         if file not in sizes:
-            raise self._lost(f"the server purged its binary log {file}; the oldest that it has is {min(sizes)}")
+            raise self._build_lost_error(
+                f"the server purged its binary log {file}; the oldest that it has is {min(sizes)}"
+            )
         if place > sizes[file]:
-            raise self._lost(
+            raise self._build_lost_error(
                 f"the binary log {file} ends at {sizes[file]}, before the last commit at {place}: this is another "
                 "server, or its log was begun anew"
             )
 
-    def _lost(self, what: str) -> SourceError:
-        return self._error(f"{what}.\n  {_RESYNC}")
+    def _build_lost_error(self, what: str) -> SourceError:
+        return self._build_error(f"{what}.\n  {_RESYNC}")
 
-    def _error(self, text: str) -> SourceError:
+    def _build_error(self, text: str) -> SourceError:
         return SourceError(f"{self._connection.place}: {text}")
 
 

@@ -31,36 +31,37 @@ _CASCADE = re.compile(
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError where something is no table, may not be read, or changes without the log, with what to do."""
     tables = {
-        (str(schema), str(table)): (str(kind), str(engine)) for schema, table, kind, engine in database.rows(_KINDS)
+        (str(schema), str(table)): (str(kind), str(engine))
+        for schema, table, kind, engine in database.fetch_rows(_KINDS)
     }
     names = [".".join(table) for table in tables]
     for pattern in connection.tables:
         if not any(re.fullmatch(pattern, name, re.IGNORECASE) for name in names):
-            raise _error(
+            raise _build_error(
                 connection,
                 f"there is no table {pattern} that user {connection.user} sees{suggest_nearest(pattern, names)}",
-                f"if it is there, `grant select on {pattern.replace(chr(92), '')} to {account(database)}`",
+                f"if it is there, `grant select on {pattern.replace(chr(92), '')} to {get_account(database)}`",
             )
     for (schema, table), (kind, engine) in tables.items():
-        if connection.reads(f"{schema}.{table}"):
+        if connection.is_read(f"{schema}.{table}"):
             _check_kind(connection, f"{schema}.{table}", kind, engine)
             _check_definition(connection, database, schema, table)
 
 
-def account(database: SourceDatabase) -> str:
+def get_account(database: SourceDatabase) -> str:
     """The account that a connection is logged in by, as statements name it."""
-    user, _, host = str(database.one("select current_user()")).rpartition("@")
+    user, _, host = str(database.fetch_one("select current_user()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
 
 def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: str) -> None:
     if kind != "BASE TABLE":
         what = "a view" if kind == "VIEW" else f"a {kind.lower()} table"
-        raise _error(
+        raise _build_error(
             connection, f"{name} is {what}, of which the log has no rows", "ingest the tables below it instead"
         )
     if (why := _ENGINES.get(engine.upper())) is not None:
-        raise _error(
+        raise _build_error(
             connection,
             f"{name} has the engine {engine}, whose tables {why}, and the log does not have that",
             f"`alter table {name} engine = InnoDB`, or take the table out",
@@ -71,13 +72,13 @@ def _check_definition(connection: DebeziumConnection, database: SourceDatabase, 
     """Raises SourceError where the user may not read a table, or foreign keys change its rows."""
     name = f"{schema}.{table}"
     try:
-        definition = str(database.rows(f"show create table {_quote(schema)}.{_quote(table)}")[0][1])
+        definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])
     except RightMissing as error:
-        fix = f"`grant select on {name} to {account(database)}`"
-        raise _error(connection, f"user {connection.user} may not read {name}", fix) from error
+        fix = f"`grant select on {name} to {get_account(database)}`"
+        raise _build_error(connection, f"user {connection.user} may not read {name}", fix) from error
     keys = _CASCADE.findall(definition)
     if keys and connection.properties.get(CASCADES) != "ignore":
-        raise _error(
+        raise _build_error(
             connection,
             f"foreign keys change rows of {name}, and the log does not have these changes: {', '.join(keys)}",
             f"make them `on delete restrict on update restrict`, and let the application change these rows; or set "
@@ -85,9 +86,9 @@ def _check_definition(connection: DebeziumConnection, database: SourceDatabase, 
         )
 
 
-def _quote(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _error(connection: DebeziumConnection, found: str, fix: str) -> SourceError:
-    return SourceError(f"{connection.place}: {found}.\n  what to do: {fix}")
+def _build_error(connection: DebeziumConnection, actual: str, fix: str) -> SourceError:
+    return SourceError(f"{connection.place}: {actual}.\n  what to do: {fix}")

@@ -20,7 +20,7 @@ from arctic_runtime.ingest.transports.debezium_position import Position, Source
 from arctic_runtime.ingest.transports.postgresql_dates import DATE_COLUMNS, snapshot_selects
 from arctic_runtime.ingest.transports.postgresql_publication import VIA_ROOT, Publication
 from arctic_runtime.ingest.transports.postgresql_tables import check_kinds, check_tables, describe_generated
-from arctic_runtime.ingest.transports.source_database import Row, SourceDatabase, catalog_tables
+from arctic_runtime.ingest.transports.source_database import Row, SourceDatabase, build_catalog_tables
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 from arctic_runtime.thresholds import DebeziumThresholds
@@ -147,23 +147,23 @@ class PostgreSQL:
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
         self._publication = Publication(connection, self._database)
 
-    def check(self, position: Position | None) -> None:
+    def check_server(self, position: Position | None) -> None:
         """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
         self._check_setup()
         self._check_columns()
         self._check_unsent_values()
         self._check_partitions()
         self._check_inheritance()
-        slot = self._slot()
+        slot = self._find_slot()
         is_snapshot = position is None or position.is_snapshot
         if is_snapshot:
             check_kinds(self._connection, self._database)
         check_tables(self._connection, self._database, is_snapshot)
-        self._publication.check(is_snapshot)
+        self._publication.check_publication(is_snapshot)
         if position is None:
             self._warn_of_refused_updates()
             if slot is not None:
-                raise self._error(
+                raise self._build_error(
                     f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
                     "reader uses it, or the tables of an earlier ingestion were dropped.\n"
                     f"  what to do: drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose "
@@ -172,71 +172,71 @@ class PostgreSQL:
         elif not position.is_snapshot:
             self._check_slot(slot, position)
 
-    def prepare(self, position: Position) -> None:
+    def prepare_server(self, position: Position) -> None:
         """Checks, and makes the server ready to go on after a position.
 
         The slot of a snapshot that did not finish is dropped: with an old slot Debezium loses what is committed between
         the begin of the snapshot and the moment at which it looks where the log ends.
         """
-        self.check(position)
+        self.check_server(position)
         if position.is_snapshot:
             self.drop_slot()
-            self._publication.complete()
+            self._publication.complete_publication()
         else:
             self._wait_for_release()
 
-    def publish(self, tables: Collection[str]) -> None:
+    def publish_tables(self, tables: Collection[str]) -> None:
         """Adds tables to the publication, which has to be done before their snapshot begins.
 
         What is written to a table before that is not in the stream. A slot that is made after it waits for all
         transactions that ran then, so that a snapshot by it has what they wrote.
         """
-        self._publication.complete(tables)
+        self._publication.complete_publication(tables)
 
-    def withdraw(self) -> None:
-        self._publication.withdraw()
+    def withdraw_tables(self) -> None:
+        self._publication.withdraw_tables()
 
-    def mark(self) -> None:
+    def commit_marker(self) -> None:
         self._check_primary()
-        self._database.one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
+        self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
-    def begin(self, _: Source) -> Source:
+    def get_stream_start(self, _: Source) -> Source:
         """Where the stream begins after a snapshot: where its slot was made, since nothing is acknowledged yet."""
-        slot = self._slot()
+        slot = self._find_slot()
         if slot is None or slot[5] is None:
-            raise self._error(f"replication slot {self._connection.slot} was dropped during the snapshot")
+            raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")
         return {"lsn": int(slot[5])}
 
-    def end(self) -> int:
+    def get_log_end(self) -> int:
         """Where the log ends now, as a number of bytes."""
-        return int(self._database.one(_END) or 0)
+        return int(self._database.fetch_one(_END) or 0)
 
-    def push(self) -> None:
+    def push_log_end(self) -> None:
         """Writes a message into the log, in no table, so that the stream reaches its end even if nothing else comes.
 
         Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
         """
         self._check_primary()
-        self._database.one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
+        self._database.fetch_one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
-    def reached(self, position: Position, end: int) -> bool:
+    def has_reached(self, position: Position, end: int) -> bool:
         """Whether a position is behind all that was committed before the log's end was `end`."""
         return not position.is_snapshot and position.reached is not None and position.reached >= end
 
-    def catalog(self) -> list[CatalogTable]:
-        return catalog_tables(self._database.rows(_CATALOG))
+    def list_catalog(self) -> list[CatalogTable]:
+        return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
-    def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+    def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key, in order; none where it has none."""
-        return tuple(str(row[0]) for row in self._database.rows(_KEY, (schema, table)))
+        return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
-    def properties(self) -> Mapping[str, str]:
-        return snapshot_selects(self._database.rows(DATE_COLUMNS), self._connection)
+    def build_properties(self) -> Mapping[str, str]:
+        return snapshot_selects(self._database.fetch_rows(DATE_COLUMNS), self._connection)
 
-    def close(self) -> None:
-        self._database.close()
+    def close_connection(self) -> None:
+        self._database.close_connection()
 
-    def columns(
+    def list_columns(
         self,
         schema: str,
         table: str,
@@ -248,7 +248,7 @@ class PostgreSQL:
         Where all are sent and none was dropped they are told by their places, since the events may be older than the
         definition. Others are told by their names; one that the table does not have there stays without a number.
         """
-        rows = self._database.rows(_COLUMNS, (self._connection.publication, schema, table))
+        rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
         self._check_generated(f"{schema}.{table}", rows)
         chosen = {"column.include.list", "column.exclude.list"} & set(self._connection.properties)
         return match_columns(columns, rows, is_chosen=bool(chosen))
@@ -256,17 +256,17 @@ class PostgreSQL:
     def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
         """Raises SourceError where a column has become a generated one since ingestion began."""
         generated = [(table, row[1], None) for row in columns if row[8] == "t"]
-        if rows := [row for row in generated if self._connection.reads_column(table, str(row[1]))]:
-            raise self._error(describe_generated(rows))
+        if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
+            raise self._build_error(describe_generated(rows))
 
-    def failure(self, error: Any, reason: str) -> SourceError:
+    def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
-        return self._database.failure(error) if error is not None else self._database.lost(reason)
+        return self._database.to_source_error(error) if error is not None else self._database.build_lost_error(reason)
 
     def drop_slot(self) -> None:
         """Drops the replication slot if there is one; raises SourceError where a reader uses it."""
         if self._wait_for_release():
-            self._database.one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
+            self._database.fetch_one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
 
     def _wait_for_release(self) -> bool:
         """Waits until no reader uses the slot, since a server needs a moment to notice that one is gone.
@@ -274,49 +274,49 @@ class PostgreSQL:
         False where there is no slot; raises SourceError where the reader stays.
         """
         until = time.monotonic() + self._thresholds.release_seconds
-        while (slot := self._slot()) is not None:
+        while (slot := self._find_slot()) is not None:
             active, pid = slot[2], slot[3]
             if active == "f":
                 return True
             if time.monotonic() > until:
-                raise self._error(
+                raise self._build_error(
                     f"replication slot {self._connection.slot} is in use by process {pid} of the server.\n"
                     "  what to do: end the other ingestion, or choose another `slot`"
                 )
             time.sleep(self._thresholds.release_poll_seconds)
         return False
 
-    def _slot(self) -> tuple[str | None, ...] | None:
-        rows = self._database.rows(_SLOT, (self._connection.slot,))
+    def _find_slot(self) -> tuple[str | None, ...] | None:
+        rows = self._database.fetch_rows(_SLOT, (self._connection.slot,))
         return rows[0] if rows else None
 
     def _check_primary(self) -> None:
-        if self._database.one("select pg_is_in_recovery()::text") == "true":
-            raise self._error(
+        if self._database.fetch_one("select pg_is_in_recovery()::text") == "true":
+            raise self._build_error(
                 "the server is a standby, where no place of the log can be marked.\n"
                 "  what to do: read the primary, or run without --once and with the tables of the first run"
             )
 
     def _check_setup(self) -> None:
-        version, wal_level, may_replicate, _ = self._database.rows(_SETUP)[0]
+        version, wal_level, may_replicate, _ = self._database.fetch_rows(_SETUP)[0]
         if int(version or 0) < _OLDEST_VERSION:
-            raise self._error(f"this is PostgreSQL {version}, expected {_OLDEST_VERSION} or newer")
+            raise self._build_error(f"this is PostgreSQL {version}, expected {_OLDEST_VERSION} or newer")
         if wal_level != "logical":
-            raise self._error(
+            raise self._build_error(
                 f"the server's wal_level is {wal_level}, expected logical.\n"
                 "  what to do: `alter system set wal_level = logical`, then restart the server"
             )
         if may_replicate != "t":
-            raise self._error(
+            raise self._build_error(
                 f"user {self._connection.user} has no right to replicate.\n"
                 f"  what to do: `alter role {self._connection.user} replication`"
             )
 
     def _check_columns(self) -> None:
         """Debezium makes nulls of lists inside of lists, and loses some lists and the lengths of varying bits."""
-        inexact = [column for _, column in self._columns(_INEXACT_COLUMNS)]
+        inexact = [column for _, column in self._list_columns(_INEXACT_COLUMNS)]
         if inexact:
-            raise self._error(
+            raise self._build_error(
                 "columns with bits of any length, lists of bits, intervals, money, xml, names or points, or lists "
                 f"inside of lists can't be read exactly: {', '.join(inexact)}.\n"
                 "  what to do: exclude them, with the Debezium property `column.exclude.list`"
@@ -325,13 +325,13 @@ class PostgreSQL:
     def _check_partitions(self) -> None:
         """Changes come under the names of partitions, and would be left out, unless a publication says otherwise."""
         publication = self._connection.publication
-        is_there = self._database.one("select 1::text from pg_publication where pubname = ?", (publication,))
+        is_there = self._database.fetch_one("select 1::text from pg_publication where pubname = ?", (publication,))
         if not is_there and self._connection.properties.get(VIA_ROOT) == "true":
             return
-        found = [str(row[0]) for row in self._database.rows(_PARTITIONED, (publication,))]
-        partitioned = [table for table in found if self._connection.reads(table)]
+        published_tables = [str(row[0]) for row in self._database.fetch_rows(_PARTITIONED, (publication,))]
+        partitioned = [table for table in published_tables if self._connection.is_read(table)]
         if partitioned:
-            raise self._error(
+            raise self._build_error(
                 f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}.\n"
                 + (
                     f"  what to do: `alter publication {publication} set (publish_via_partition_root = true)`"
@@ -344,10 +344,10 @@ class PostgreSQL:
         """A snapshot has the rows of tables that inherit from one, whose changes come under their own names alone."""
         own = self._connection.properties
         others = own.get(SNAPSHOT_SELECTS)
-        for parent, children in self._database.rows(_INHERITED):
-            if self._connection.reads(str(parent)) and f"{SNAPSHOT_SELECTS}.{parent}" not in own:
+        for parent, children in self._database.fetch_rows(_INHERITED):
+            if self._connection.is_read(str(parent)) and f"{SNAPSHOT_SELECTS}.{parent}" not in own:
                 apart = f"{others},{parent}" if others else parent
-                raise self._error(
+                raise self._build_error(
                     f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
                     "would be left out.\n"
                     f"  what to do: set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
@@ -356,27 +356,29 @@ class PostgreSQL:
 
     def _check_unsent_values(self) -> None:
         """Of long values that an update leaves alone Debezium makes nulls, where a type has no mark for them."""
-        columns = self._columns(_UNTOLD_COLUMNS)
+        columns = self._list_columns(_UNTOLD_COLUMNS)
         if columns:
             tables = dict.fromkeys(f"alter table {table} replica identity full" for table, _ in columns)
-            raise self._error(
+            raise self._build_error(
                 "the server does not send long values of these columns with every update, and for their types Debezium "
                 f"does not tell that: {', '.join(column for _, column in columns)}.\n"
                 f"  what to do: `{'; '.join(tables)}`, or exclude the columns, with the Debezium property "
                 "`column.exclude.list`"
             )
 
-    def _columns(self, sql: str) -> list[tuple[str, str]]:
+    def _list_columns(self, sql: str) -> list[tuple[str, str]]:
         """The columns among those of a query that are read: the table of each, and its full name with its type."""
         return [
             (str(table), f"{table}.{column} ({kind})")
-            for table, column, kind in self._database.rows(sql)
-            if self._connection.reads_column(str(table), str(column))
+            for table, column, kind in self._database.fetch_rows(sql)
+            if self._connection.is_column_read(str(table), str(column))
         ]
 
     def _warn_of_refused_updates(self) -> None:
         """A table that is published without what tells its rows apart takes no more updates from anybody."""
-        names = [str(row[0]) for row in self._database.rows(_NO_IDENTITY) if self._connection.reads(str(row[0]))]
+        names = [
+            str(row[0]) for row in self._database.fetch_rows(_NO_IDENTITY) if self._connection.is_read(str(row[0]))
+        ]
         if names:
             LOG.warning(
                 "%s: while these tables are ingested, PostgreSQL refuses updates and deletes of them, since they have "
@@ -389,25 +391,29 @@ class PostgreSQL:
     def _check_slot(self, slot: tuple[str | None, ...] | None, position: Position) -> None:
         name = self._connection.slot
         if slot is None:
-            raise self._lost(f"replication slot {name} is gone, and with it the changes since the last commit")
+            raise self._build_lost_error(
+                f"replication slot {name} is gone, and with it the changes since the last commit"
+            )
         plugin, database, _, _, status, confirmed = slot
         if plugin != "pgoutput" or database != self._connection.database:
-            raise self._error(
+            raise self._build_error(
                 f"replication slot {name} is of plugin {plugin} and database {database}, expected pgoutput and "
                 f"{self._connection.database}.\n  what to do: choose another `slot`"
             )
         if status == "lost":
-            raise self._lost(f"the server removed the log that replication slot {name} needs (max_slot_wal_keep_size)")
+            raise self._build_lost_error(
+                f"the server removed the log that replication slot {name} needs (max_slot_wal_keep_size)"
+            )
         if confirmed is not None and position.reached is not None and int(confirmed) > position.reached:
-            raise self._lost(
+            raise self._build_lost_error(
                 f"replication slot {name} stands at {confirmed}, behind the last commit at {position.reached}: it was "
                 "made anew, or another reader moved it"
             )
 
-    def _lost(self, what: str) -> SourceError:
-        return self._error(f"{what}.\n  {_RESYNC}")
+    def _build_lost_error(self, what: str) -> SourceError:
+        return self._build_error(f"{what}.\n  {_RESYNC}")
 
-    def _error(self, text: str) -> SourceError:
+    def _build_error(self, text: str) -> SourceError:
         return SourceError(f"{self._connection.place}: {text}")
 
 
@@ -416,7 +422,7 @@ def match_columns(
 ) -> tuple[SourceColumn, ...]:
     """Columns of events with the numbers of a table's columns, rows of `_COLUMNS`.
 
-    Where it `is_chosen`, events lack some columns. See `PostgreSQL.columns`.
+    Where it `is_chosen`, events lack some columns. See `PostgreSQL.list_columns`.
     """
     if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
         return _match_by_name(columns, rows, is_whole=False)
@@ -434,25 +440,25 @@ def _match_by_name(
     Events that are `is_whole` lack none of the columns before one that they have: else names were given to others.
     """
     left = [row for row in rows if row[7] == "f"]
-    found = []
+    matched = []
     for column in columns:
         place = next((i for i, row in enumerate(left) if row[1] == column.name), None)
         if place is None or (is_whole and place > 0):
-            found.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
+            matched.append(replace(column, older_rows=UNKNOWN_IN_OLDER_ROWS))
         else:
-            found.append(_with_number(column, left[place]))
+            matched.append(_with_number(column, left[place]))
             left = left[place + 1 :]
-    return tuple(found)
+    return tuple(matched)
 
 
 def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
     """The column with what PostgreSQL knows of it. The schema of events does not tell a domain over decimals."""
     is_decimal = row[10] == "numeric" and column.type == "string"
     known = replace(column, encoding="decimal_text") if is_decimal else column
-    return replace(known, number=int(row[0] or 0), older_rows=_older_rows(row))
+    return replace(known, number=int(row[0] or 0), older_rows=_get_older_rows_value(row))
 
 
-def _older_rows(column: Sequence[str | None]) -> OlderRows:
+def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
     """What rows have in a column, a row of `_COLUMNS`, that were there before it was added.
 
     PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten

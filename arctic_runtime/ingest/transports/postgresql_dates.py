@@ -40,8 +40,8 @@ def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumC
     """
     tables: dict[str, list[tuple[bool, str, str | None]]] = {}
     for table, column, of_table, of_column, days in rows:
-        if connection.reads(str(table)):
-            is_read = connection.reads_column(str(table), str(column))
+        if connection.is_read(str(table)):
+            is_read = connection.is_column_read(str(table), str(column))
             tables.setdefault(str(of_table), []).append((is_read, str(of_column), days))
     selects = {}
     for table, columns in tables.items():

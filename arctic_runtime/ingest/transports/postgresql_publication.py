@@ -74,68 +74,68 @@ class Publication:
         self._connection = connection
         self._database = database
 
-    def check(self, is_snapshot: bool) -> None:
+    def check_publication(self, is_snapshot: bool) -> None:
         """Raises SourceError where changes of tables that are read would not come, with what to do. Changes nothing.
 
         Before a snapshot, ingestion may add what the publication lacks; later, changes are lost already.
         """
-        row, tables = self._row(), self._tables()
+        row, tables = self._read_row(), self._list_tables()
         missing = [table for table in tables if not table.is_published]
         after = "" if is_snapshot else ", then `arctic ingest --resync`, which reads the tables again"
         if row is not None:
             self._check_content(row, tables, after)
-        if tables and (row is None or missing) and not (is_snapshot and self._may_add(row, missing)):
-            raise self._lack(row, missing, after)
+        if tables and (row is None or missing) and not (is_snapshot and self._can_add(row, missing)):
+            raise self._build_lack_error(row, missing, after)
 
-    def complete(self, tables: Collection[str] | None = None) -> None:
+    def complete_publication(self, tables: Collection[str] | None = None) -> None:
         """Makes the publication, or adds tables to it: those that are read, or `tables`."""
-        row = self._row()
-        missing = [table for table in self._tables(tables) if not table.is_published]
+        row = self._read_row()
+        missing = [table for table in self._list_tables(tables) if not table.is_published]
         if row is not None and not missing:
             return
-        if not self._may_add(row, missing):
-            raise self._lack(row, missing)
+        if not self._can_add(row, missing):
+            raise self._build_lack_error(row, missing)
         # Both in one transaction, so that no publication of ingestion is without its mark.
         mark = f"; comment on publication {self._name} is '{MARK}'" if row is None else ""
-        self._database.rows(f"{self._addition(row, missing)}{mark}")
+        self._database.fetch_rows(f"{self._write_addition(row, missing)}{mark}")
 
-    def withdraw(self) -> None:
+    def withdraw_tables(self) -> None:
         """Takes tables that are not read any more out of a publication that ingestion made."""
-        if not self._is_kept(self._row()):
+        if not self._is_kept(self._read_row()):
             return
-        for table, quoted in self._database.rows(_PUBLISHED, (self._connection.publication,)):
-            if not self._connection.reads(str(table)):
-                self._database.rows(f"alter publication {self._name} drop table {quoted}")
+        for table, quoted in self._database.fetch_rows(_PUBLISHED, (self._connection.publication,)):
+            if not self._connection.is_read(str(table)):
+                self._database.fetch_rows(f"alter publication {self._name} drop table {quoted}")
 
     @cached_property
     def _name(self) -> str:
         """The publication's name in SQL."""
-        return str(self._database.one("select quote_ident(?)", (self._connection.publication,)))
+        return str(self._database.fetch_one("select quote_ident(?)", (self._connection.publication,)))
 
-    def _row(self) -> Row | None:
-        rows = self._database.rows(_PUBLICATION, (self._connection.publication,))
+    def _read_row(self) -> Row | None:
+        rows = self._database.fetch_rows(_PUBLICATION, (self._connection.publication,))
         return rows[0] if rows else None
 
-    def _tables(self, names: Collection[str] | None = None) -> list[_Table]:
-        rows = self._database.rows(_TABLES, (self._connection.publication,))
-        reads = self._connection.reads if names is None else names.__contains__
-        return [self._table(row) for row in rows if reads(str(row[0]))]
+    def _list_tables(self, names: Collection[str] | None = None) -> list[_Table]:
+        rows = self._database.fetch_rows(_TABLES, (self._connection.publication,))
+        reads = self._connection.is_read if names is None else names.__contains__
+        return [self._build_table(row) for row in rows if reads(str(row[0]))]
 
-    def _table(self, row: Row) -> _Table:
+    def _build_table(self, row: Row) -> _Table:
         name, quoted, is_owned, is_published, row_filter, unsent, root = row
-        read = [column for column in json.loads(unsent or "[]") if self._connection.reads_column(str(name), column)]
+        read = [column for column in json.loads(unsent or "[]") if self._connection.is_column_read(str(name), column)]
         return _Table(str(name), str(quoted), is_owned == "t", is_published == "t", row_filter, tuple(read), root)
 
     def _check_content(self, row: Row, tables: Sequence[_Table], after: str) -> None:
         """Raises SourceError where the publication leaves out operations, rows or columns of tables that it has."""
         if row[1]:
             fix = f"`alter publication {self._name} set (publish = 'insert, update, delete, truncate')`"
-            raise self._error(f"publication {self._name} publishes no {row[1]}", fix, after)
+            raise self._build_error(f"publication {self._name} publishes no {row[1]}", fix, after)
         for table in tables:
-            if (flaw := self._flaw(table)) is not None:
-                raise self._error(*flaw, after)
+            if (flaw := self._find_flaw(table)) is not None:
+                raise self._build_error(*flaw, after)
 
-    def _flaw(self, table: _Table) -> tuple[str, str] | None:
+    def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
         """What the publication leaves out of a table, and what to do; None if it has all of it, or lacks the table."""
         name = self._name
         if table.root is not None:
@@ -145,8 +145,8 @@ class Publication:
             f"`alter publication {name} drop table {table.quoted}; alter publication {name} add table {table.quoted}`"
         )
         if table.row_filter is not None:
-            found = f"publication {name} has only rows of {table.name} with {table.row_filter}, a snapshot has all"
-            return found, again
+            flaw = f"publication {name} has only rows of {table.name} with {table.row_filter}, a snapshot has all"
+            return flaw, again
         if table.is_published and table.unsent:
             exclude = "or exclude these columns, with the Debezium property `column.exclude.list`"
             return f"publication {name} lacks columns of {table.name}: {', '.join(table.unsent)}", f"{again}, {exclude}"
@@ -157,12 +157,12 @@ class Publication:
         is_left_alone = self._connection.properties.get(PUBLICATION_MODE) == "disabled"
         return not is_left_alone and (row is None or row[0] == MARK)
 
-    def _may_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
+    def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
         """Whether ingestion may bring the publication to have the tables, also by its rights in the database."""
-        is_allowed = row is not None or self._database.one(_MAY_CREATE) == "t"
+        is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
         return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
 
-    def _addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
+    def _write_addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
         """The statement that makes the publication, or adds tables to it."""
         tables = ", ".join(table.quoted for table in missing)
         if row is not None:
@@ -171,11 +171,13 @@ class Publication:
         options = " with (publish_via_partition_root = true)" if is_by_root else ""
         return f"create publication {self._name} for table {tables}{options}"
 
-    def _lack(self, row: Row | None, missing: Sequence[_Table], after: str = "") -> SourceError:
+    def _build_lack_error(self, row: Row | None, missing: Sequence[_Table], after: str = "") -> SourceError:
         tables = ", ".join(table.name for table in missing)
         what = f"there is no publication {self._name}" if row is None else f"publication {self._name} lacks {tables}"
         why = f", and user {self._connection.user} may not add them" if self._is_kept(row) and not after else ""
-        return self._error(f"{what}{why}", f"as the owner of the tables, `{self._addition(row, missing)}`", after)
+        return self._build_error(
+            f"{what}{why}", f"as the owner of the tables, `{self._write_addition(row, missing)}`", after
+        )
 
-    def _error(self, found: str, fix: str, after: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {found}.\n  what to do: {fix}{after}")
+    def _build_error(self, actual: str, fix: str, after: str) -> SourceError:
+        return SourceError(f"{self._connection.place}: {actual}.\n  what to do: {fix}{after}")

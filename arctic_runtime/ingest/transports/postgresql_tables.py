@@ -68,26 +68,27 @@ class _Rule:
     is_of_snapshot: bool = False
 
 
-def _name(row: Row) -> str:
+def _get_name(row: Row) -> str:
     return str(row[0]) if row[1] is None else f"{row[0]}.{row[1]}"
 
 
-def _names(rows: Sequence[Row]) -> str:
-    return ", ".join(_name(row) for row in rows)
+def _join_names(rows: Sequence[Row]) -> str:
+    return ", ".join(_get_name(row) for row in rows)
 
 
-def _advice(rows: Sequence[Row]) -> str:
+def _join_advice(rows: Sequence[Row]) -> str:
     return "; ".join(dict.fromkeys(str(row[2]) for row in rows))
 
 
-def _tables(rows: Sequence[Row]) -> str:
+def _join_tables(rows: Sequence[Row]) -> str:
     return ", ".join(dict.fromkeys(str(row[0]) for row in rows))
 
 
 def describe_generated(rows: Sequence[Row]) -> str:
-    patterns = ",".join(re.escape(_name(row)) for row in rows)
+    patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
-        f"the log does not have generated columns, so that they would keep the values of the snapshot: {_names(rows)}."
+        f"the log does not have generated columns, so that they would keep the values of the "
+        f"snapshot: {_join_names(rows)}."
         f"\n  what to do: leave them out, with the Debezium property `column.exclude.list: {patterns}`, and compute "
         "them in a model; or take out their tables and load these in another way"
     )
@@ -97,21 +98,23 @@ _RULES = (
     _Rule(_GENERATED, describe_generated),
     _Rule(
         _UNREADABLE,
-        lambda rows: f"the user may not read {_tables(rows)}.\n  what to do: as their owner, `{_advice(rows)}`",
+        lambda rows: (
+            f"the user may not read {_join_tables(rows)}.\n  what to do: as their owner, `{_join_advice(rows)}`"
+        ),
         is_of_snapshot=True,
     ),
     _Rule(
         _HIDDEN_ROWS,
         lambda rows: (
-            f"row-level security may hide rows of {_names(rows)} from a snapshot, and the log has the changes "
-            f"of all rows.\n  what to do: `{_advice(rows)}`, or take these tables out"
+            f"row-level security may hide rows of {_join_names(rows)} from a snapshot, and the log has the changes "
+            f"of all rows.\n  what to do: `{_join_advice(rows)}`, or take these tables out"
         ),
         is_of_snapshot=True,
     ),
     _Rule(
         _UNLOGGED_PARTITIONS,
         lambda rows: (
-            f"{_names(rows)} has partitions of which no change is logged: {_advice(rows)}.\n"
+            f"{_join_names(rows)} has partitions of which no change is logged: {_join_advice(rows)}.\n"
             "  what to do: ingest the other partitions under their own names"
         ),
     ),
@@ -119,7 +122,8 @@ _RULES = (
         _IDENTITY_WITHOUT_KEY,
         lambda rows: (
             f"the log does not say which row is deleted or gets another primary key, since the replica "
-            f"identity is an index without the primary key: {_names(rows)}.\n  what to do: `{_advice(rows)}`, or `full`"
+            f"identity is an index without the primary key: {_join_names(rows)}.\n"
+            f"  what to do: `{_join_advice(rows)}`, or `full`"
         ),
     ),
 )
@@ -130,14 +134,14 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
     for rule in _RULES:
         if rule.is_of_snapshot and not is_snapshot:
             continue
-        rows = [row for row in database.rows(rule.sql) if _is_read(connection, row)]
+        rows = [row for row in database.fetch_rows(rule.sql) if _is_read(connection, row)]
         if rows:
             raise SourceError(f"{connection.place}: {rule.describe(rows)}")
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
     """Raises SourceError where what is to be read is no table, or one whose changes are not logged."""
-    kinds = {str(row[0]): row[1] for row in database.rows(_KINDS)}
+    kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
         if not matches:
@@ -151,4 +155,4 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
 
 def _is_read(connection: DebeziumConnection, row: Row) -> bool:
     table, column, _ = row
-    return connection.reads(str(table)) if column is None else connection.reads_column(str(table), str(column))
+    return connection.is_read(str(table)) if column is None else connection.is_column_read(str(table), str(column))

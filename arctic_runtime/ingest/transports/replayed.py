@@ -31,13 +31,13 @@ def are_new(
         if last is not None and order.is_same(last, source):
             number += 1
         else:
-            number = 1 + (order.counted(start, table, source) if start is not None else 0)
+            number = 1 + (order.count_events_at(start, table, source) if start is not None else 0)
         last = source
         new.append(order.is_after(source, number, table, position))
     return new
 
 
-def newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
+def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
     """The last event of the stream among a table's events; None where all are rows of a snapshot."""
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
@@ -53,15 +53,15 @@ def newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
 
 def snapshot_rows(payloads: Sequence[Any]) -> int:
     """How many of a table's events are rows of a snapshot; these come before all others."""
-    return _count(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
+    return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
 
 
-def events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
+def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
     """How many of a table's events, all of the stream, come before a position at which a transaction begins."""
-    return _count(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
+    return _count_leading(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
 
 
-def _count(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
+def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
     """How many events are counted; these come before all others."""
     low, high = 0, len(payloads)
     while low < high:

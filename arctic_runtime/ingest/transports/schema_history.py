@@ -10,26 +10,30 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any
 
-from arctic_runtime.ingest.transports.binlog_order import place
+from arctic_runtime.ingest.transports.binlog_order import get_log_position
 from arctic_runtime.ingest.transports.debezium_position import Source
 
 _Record = dict[str, Any]
 
 
-def until(history: str, offset: Source) -> str:
+def select_until(history: str, offset: Source) -> str:
     """The records of statements that ended before a place of the log, or there."""
-    return _kept(history, lambda record: place({**record["position"], "row": 0}) <= place(offset))
+    return _select_records(
+        history, lambda record: get_log_position({**record["position"], "row": 0}) <= get_log_position(offset)
+    )
 
 
-def of_tables(history: str, tables: Collection[str]) -> str:
+def select_tables(history: str, tables: Collection[str]) -> str:
     """The records that define tables, given with their database (`shop.orders`)."""
-    return _kept(history, lambda record: any(_defined(of) in tables for of in record.get("tableChanges") or ()))
+    return _select_records(
+        history, lambda record: any(_get_defined_table(change) in tables for change in record.get("tableChanges") or ())
+    )
 
 
-def _kept(history: str, is_kept: Callable[[_Record], bool]) -> str:
+def _select_records(history: str, is_kept: Callable[[_Record], bool]) -> str:
     return "".join(f"{line}\n" for line in history.splitlines() if line and is_kept(json.loads(line)))
 
 
-def _defined(change: _Record) -> str | None:
+def _get_defined_table(change: _Record) -> str | None:
     """The table that a change defines; its id is quoted, such as `"shop"."orders"`."""
     return None if change["type"] == "DROP" else str(change["id"])[1:-1].replace('"."', ".")

@@ -8,8 +8,8 @@ from typing import Any
 import jpype
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, driver_settings
-from arctic_runtime.ingest.transports.jvm import java, start_jvm
+from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection, build_driver_settings
+from arctic_runtime.ingest.transports.jvm import load_java_class, start_jvm
 from arctic_runtime.ingest.transports.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
@@ -84,27 +84,27 @@ class SourceDatabase:
         self._connection = connection
         self._open: Any = None
 
-    def rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
+    def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
         """All rows of a query, every value as text; raises SourceError in plain words.
 
         A connection that was lost since the last query is made anew. A statement that is no query has no rows.
         """
         was_open = self._open is not None
         try:
-            return self._rows(sql, values)
+            return self._fetch_rows(sql, values)
         except jpype.JException as error:
-            self.close()
-            failure = self.failure(error)
+            self.close_connection()
+            failure = self.to_source_error(error)
         if was_open and isinstance(failure, ConnectionLost):
-            return self.rows(sql, values)
+            return self.fetch_rows(sql, values)
         raise failure
 
-    def one(self, sql: str, values: Sequence[str] = ()) -> str | None:
+    def fetch_one(self, sql: str, values: Sequence[str] = ()) -> str | None:
         """The first value of the first row; None where there is no row."""
-        rows = self.rows(sql, values)
+        rows = self.fetch_rows(sql, values)
         return rows[0][0] if rows else None
 
-    def close(self) -> None:
+    def close_connection(self) -> None:
         if self._open is not None:
             opened, self._open = self._open, None
             try:
@@ -112,33 +112,36 @@ class SourceDatabase:
             except jpype.JException:  # it is lost already
                 return
 
-    def failure(self, error: Any) -> SourceError:
+    def to_source_error(self, error: Any) -> SourceError:
         """A Java exception as an error in plain words, by the first SQL state in its chain of causes."""
-        for cause in causes(error):
+        for cause in list_causes(error):
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
             if code in _PLAIN_BY_CODE:
                 kind = RightMissing if code in _MISSING_RIGHTS else SourceError
-                return self._told(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
+                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
             if state:
                 plain = _PLAIN.get(state, f"the database answered with error {state}")
                 kind = ConnectionLost if state in _LOST else SourceError
-                return self._told(plain, str(cause.getMessage()), kind)
-            if any(isinstance(cause, java(name)) for name in _LOST_CLASSES):
-                return self._told("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
-        return self._told("reading stopped", ": ".join(str(of.getMessage() or of) for of in causes(error)))
+                return self._build_error(plain, str(cause.getMessage()), kind)
+            if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
+                return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
+        return self._build_error(
+            "reading stopped",
+            ": ".join(str(java_error.getMessage() or java_error) for java_error in list_causes(error)),
+        )
 
-    def lost(self, reason: str) -> SourceError:
+    def build_lost_error(self, reason: str) -> SourceError:
         """A connection that was lost for a reason that is no Java exception."""
-        return self._told("the connection was lost", reason, ConnectionLost)
+        return self._build_error("the connection was lost", reason, ConnectionLost)
 
-    def _told(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
-        of = self._connection
-        text = plain.format(user=of.user, database=of.database)
-        return kind(of.masked(f"{of.place}: {text}.\n  found: {detail.strip()}"))
+    def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
+        connection = self._connection
+        text = plain.format(user=connection.user, database=connection.database)
+        return kind(connection.mask_password(f"{connection.place}: {text}.\n  found: {detail.strip()}"))
 
-    def _rows(self, sql: str, values: Sequence[str]) -> list[Row]:
-        statement = self._connected().prepareStatement(sql)
+    def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
+        statement = self._connect().prepareStatement(sql)
         try:
             for place, value in enumerate(values, 1):
                 statement.setString(place, value)
@@ -148,25 +151,32 @@ class SourceDatabase:
             width = result.getMetaData().getColumnCount()
             rows: list[Row] = []
             while result.next():
-                found = [result.getString(column) for column in range(1, width + 1)]
-                rows.append(tuple(None if value is None else str(value) for value in found))
+                values_read = [result.getString(column) for column in range(1, width + 1)]
+                rows.append(tuple(None if value is None else str(value) for value in values_read))
             return rows
         finally:
             statement.close()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._open is None:
-            of = self._connection
-            driver, url = _DRIVERS[of.connector]
-            settings = java("java.util.Properties")()
-            own = {**_SETTINGS[of.connector], **driver_settings(of), "user": of.user, "password": of.password}
+            connection = self._connection
+            driver, url = _DRIVERS[connection.connector]
+            settings = load_java_class("java.util.Properties")()
+            own = {
+                **_SETTINGS[connection.connector],
+                **build_driver_settings(connection),
+                "user": connection.user,
+                "password": connection.password,
+            }
             for key, value in own.items():
                 settings.setProperty(key, value)
-            self._open = java(driver)().connect(url.format(host=of.host, port=of.port, database=of.database), settings)
+            self._open = load_java_class(driver)().connect(
+                url.format(host=connection.host, port=connection.port, database=connection.database), settings
+            )
         return self._open
 
 
-def catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
+def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
     """Tables from rows of schema, table and column of the primary key; null where there is none."""
     keys: dict[tuple[str, str], list[str]] = {}
     for schema, table, column in rows:
@@ -176,10 +186,10 @@ def catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
     return [CatalogTable(schema, table, tuple(key)) for (schema, table), key in keys.items()]
 
 
-def causes(error: Any) -> list[Any]:
+def list_causes(error: Any) -> list[Any]:
     """A Java exception and its causes, outermost first."""
-    found: list[Any] = []
-    while error is not None and error not in found:
-        found.append(error)
+    chain: list[Any] = []
+    while error is not None and error not in chain:
+        chain.append(error)
         error = error.getCause() if hasattr(error, "getCause") else None
-    return found
+    return chain

@@ -26,43 +26,43 @@ class SourceServer(Protocol):
     def gives_signs_of_life(self) -> bool:
         """Whether it sends something to a reader that waits, so that a silent one has lost it."""
 
-    def check(self, position: Position | None) -> None:
+    def check_server(self, position: Position | None) -> None:
         """Checks all that Debezium would fail of, or worse, go on without. Changes nothing.
 
         None stands for a source that was never ingested.
         """
 
-    def prepare(self, position: Position) -> None:
+    def prepare_server(self, position: Position) -> None:
         """Checks, and makes the server ready to go on after a position."""
 
-    def publish(self, tables: Collection[str]) -> None:
+    def publish_tables(self, tables: Collection[str]) -> None:
         """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
 
-    def withdraw(self) -> None:
+    def withdraw_tables(self) -> None:
         """Has the log of the stream leave out tables that are not read any more, where that is up to ingestion."""
 
-    def mark(self) -> None:
+    def commit_marker(self) -> None:
         """Commits a transaction that changes no table, so that the stream is known to be past all before it."""
 
-    def begin(self, first: Source) -> Source:
+    def get_stream_start(self, first: Source) -> Source:
         """Where the stream begins after a snapshot; `first` is the offset of a record of its end."""
 
-    def end(self) -> Any:
+    def get_log_end(self) -> Any:
         """Where the log ends now."""
 
-    def push(self) -> None:
+    def push_log_end(self) -> None:
         """Has the stream come to the end of the log where nothing else is written."""
 
-    def reached(self, position: Position, end: Any) -> bool:
+    def has_reached(self, position: Position, end: Any) -> bool:
         """Whether a position is behind all that was committed before the log ended at `end`."""
 
-    def catalog(self) -> list[CatalogTable]:
+    def list_catalog(self) -> list[CatalogTable]:
         """The tables of the database that can be read, but for those of the server itself."""
 
-    def primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+    def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
         """The columns of a table's primary key, in order; none where it has none."""
 
-    def columns(
+    def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
         """The columns of events with their numbers, and with what rows have in them that are older than a column.
@@ -70,11 +70,11 @@ class SourceServer(Protocol):
         `history` are the definitions of tables over time, where Debezium keeps them.
         """
 
-    def failure(self, error: Any, reason: str) -> SourceError:
+    def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
 
-    def properties(self) -> Mapping[str, str]:
+    def build_properties(self) -> Mapping[str, str]:
         """Properties of Debezium that depend on the server."""
 
-    def close(self) -> None:
+    def close_connection(self) -> None:
         """Ends the connection."""

@@ -29,7 +29,7 @@ def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
     for table in tables:
         by_topic.setdefault(table.topic, []).append(table)
     for topic, sharing in by_topic.items():
-        names = [_told_name(table, form) for table in sharing]
+        names = [_get_event_table_name(table, form) for table in sharing]
         twice = [name for name, count in Counter(names).items() if count > 1]
         if len(sharing) > 1 and (form.table is None or twice):
             raise ConfigError(
@@ -46,18 +46,18 @@ def is_of(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -
     """
     from pyspark.sql import functions as F
 
-    from arctic_runtime.ingest.transports.parts_of_events import part
+    from arctic_runtime.ingest.transports.parts_of_events import extract_part
 
     if form.table is None:
         return F.lit(table == sharing[0])
-    name = part(form.table)
+    name = extract_part(form.table)
     if form.namespace is not None and _has_namespace(table):
-        name = F.concat_ws(".", part(form.namespace), name)
-    is_own = name.eqNullSafe(F.lit(_told_name(table, form)))
-    return is_own | part(form.table).isNull() if table == sharing[0] else is_own
+        name = F.concat_ws(".", extract_part(form.namespace), name)
+    is_own = name.eqNullSafe(F.lit(_get_event_table_name(table, form)))
+    return is_own | extract_part(form.table).isNull() if table == sharing[0] else is_own
 
 
-def _told_name(table: TopicTable, form: EventFormat) -> str:
+def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
     """The name by which events tell a table: with its schema where they tell that too."""
     return table.name if form.namespace is not None else table.name.rpartition(".")[2]
 

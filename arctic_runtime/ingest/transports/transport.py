@@ -69,33 +69,33 @@ class Transport(Protocol):
 
     initial: str
 
-    def check(self, position: str | None) -> None:
+    def check_source(self, position: str | None) -> None:
         """Raises SourceError where `open` would fail or lose events; changes nothing at the source.
 
         None stands for a source that was never ingested: what others left there under this source's names, such as a
         replication slot, is not taken over then.
         """
 
-    def open(self, position: str) -> None:
+    def open_at(self, position: str) -> None:
         """Connects, and goes on after a position."""
 
-    def snapshots(self, position: str) -> bool:
+    def begins_with_snapshot(self, position: str) -> bool:
         """Whether `open` at a position begins with a snapshot of all rows, in the place of the events up to it."""
 
-    def batches(self, until_drained: bool) -> Iterator[Batch]:
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
         """Batches as they come; ends when `close` is called, or when nothing more is there if `until_drained`."""
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
         """The events of a batch that come after a position, which may lie before, in or after the batch.
 
         A table that was committed just before the process died gets events that it has already; the rows of a snapshot
         are never left out.
         """
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge_batch(self, batch: Batch) -> None:
         """Tells the source that everything up to the end of a batch is kept."""
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Ends the connection; can be called at any time, also twice."""
 
 
@@ -119,23 +119,23 @@ class TableLoad(Protocol):
     `finish` and `close` may be called by others.
     """
 
-    def batches(self) -> Generator[Batch]:
+    def read_batches(self) -> Generator[Batch]:
         """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
 
         That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
         `comes_again` has no events: the load begins anew. Raises SourceError where a table is not there.
         """
 
-    def after(self, events: TableEvents, position: str) -> TableEvents:
-        """As `Transport.after`."""
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        """As `Transport.select_after`."""
 
-    def acknowledge(self, batch: Batch) -> None:
-        """As `Transport.acknowledge`."""
+    def acknowledge_batch(self, batch: Batch) -> None:
+        """As `Transport.acknowledge_batch`."""
 
-    def finish(self) -> None:
+    def finish_load(self) -> None:
         """Has `batches` end when they have all that was committed at the source before this."""
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         """Ends `batches` at once; can be called at any time, also twice."""
 
 
@@ -143,24 +143,24 @@ class TableLoad(Protocol):
 class LoadsTables(Protocol):
     """A transport of a database: it knows all tables there, and loads some beside the stream of the others."""
 
-    def catalog(self) -> list[CatalogTable]:
+    def list_catalog(self) -> list[CatalogTable]:
         """The tables of the database that can be read, but for those of the server itself."""
 
-    def follow(self, tables: Collection[str]) -> None:
+    def follow_tables(self, tables: Collection[str]) -> None:
         """Has the next `open` read these tables and no others."""
 
-    def load(self, tables: Collection[str], position: str) -> TableLoad:
+    def load_tables(self, tables: Collection[str], position: str) -> TableLoad:
         """A load of tables that the stream, which stands at a position or comes from there, does not have.
 
         From here on, the source keeps what the load needs. Raises SourceError where it can't.
         """
 
-    def join(self, tables: Collection[str], position: str, end: Batch) -> str:
+    def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         """From where the next `open` reads tables too, whose load gave `end` as its last batch.
 
         The stream was closed at `position` before the load was told to finish. All tables' own positions leave out what
         comes again.
         """
 
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         """Ends `batches` before the next one, until `close`; can be called by another thread."""

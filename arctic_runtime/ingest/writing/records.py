@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EventsAfter = Callable[[TableEvents, str], TableEvents]
-"""Leaves out the events up to a position of their source: `Transport.after`."""
+"""Leaves out the events up to a position of their source: `Transport.select_after`."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.event_format import Path
-from arctic_runtime.ingest.transports.parts_of_events import told
+from arctic_runtime.ingest.transports.parts_of_events import extract_schema_parts
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX
 
@@ -35,7 +35,7 @@ def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun
     Events that tell none belong to the run that they come in: a truncation lies between the rows before and after it.
     """
     payload = F.col(PAYLOAD).cast("string")
-    telling = events.withColumn(_TOLD, told(paths)).where(F.col(_TOLD).isNotNull())
+    telling = events.withColumn(_TOLD, extract_schema_parts(paths)).where(F.col(_TOLD).isNotNull())
     grouped = telling.groupBy(_TOLD).agg(F.min(ARRIVAL), F.max(ARRIVAL), F.min_by(payload, ARRIVAL))
     rows_by_start = sorted(grouped.collect(), key=lambda row: row[1])
     if all(before[2] < after[1] for before, after in pairwise(rows_by_start)):

@@ -22,6 +22,6 @@ def engine(state: str) -> Engine:
 
 
 def test_a_thread_that_ended_without_a_word_ends_the_engine() -> None:
-    assert engine("RUNNABLE").take() is None
+    assert engine("RUNNABLE").take_records() is None
     with pytest.raises(EngineEnded, match="its thread ended without a word"):
-        engine("TERMINATED").take()
+        engine("TERMINATED").take_records()

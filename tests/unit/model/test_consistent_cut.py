@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position
-from arctic_runtime.ingest.transports.kafka_offsets import encode
+from arctic_runtime.ingest.transports.kafka_offsets import encode_offsets
 from arctic_runtime.model.consistent_cut import find_version_at
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS
 from arctic_runtime.model.state import Commit
@@ -30,7 +30,7 @@ def files(number: int) -> str:
 
 
 def kafka(*offsets: int) -> str:
-    return encode({("orders", number): at for number, at in enumerate(offsets)})
+    return encode_offsets({("orders", number): at for number, at in enumerate(offsets)})
 
 
 def commits(*positions: str | None, partial: tuple[int, ...] = ()) -> list[Commit]:

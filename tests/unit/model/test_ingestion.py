@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Position
-from arctic_runtime.ingest.transports.kafka_offsets import encode
+from arctic_runtime.ingest.transports.kafka_offsets import encode_offsets
 from arctic_runtime.model.ingestion import Failure, Progress, describe_position, strip_definitions
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
@@ -69,7 +69,10 @@ def test_a_source_without_changes_lags_since_it_was_last_looked_at() -> None:
         (BINLOG.progress, "b.000003:1234"),
         (Position({}, {"file": "b.000003", "pos": 4}).text, "b.000003:4"),
         (INITIAL.text, "a snapshot"),
-        (encode({("shop.orders", 0): 7, ("shop.orders", 1): 9, ("items", 0): 1}), "items 0:1, shop.orders 0:7 1:9"),
+        (
+            encode_offsets({("shop.orders", 0): 7, ("shop.orders", 1): 9, ("items", 0): 1}),
+            "items 0:1, shop.orders 0:7 1:9",
+        ),
         ('{"batch": 12}', "batch 12 of files"),
         ("3", "3"),
         ("of another kind", "of another kind"),
@@ -81,7 +84,7 @@ def test_a_position_is_shown_in_the_terms_of_its_source(position: str, shown: st
 
 
 def test_the_end_of_a_long_position_is_left_out() -> None:
-    shown = describe_position(encode({("topic", number): 0 for number in range(100)}))
+    shown = describe_position(encode_offsets({("topic", number): 0 for number in range(100)}))
     assert shown.startswith("topic 0:0 1:0 ")
     assert (len(shown), shown[-1]) == (80, "…")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.canal import CANAL, canal
+from arctic_runtime.ingest.formats.canal import CANAL, build_canal_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 
 UPDATE = {
@@ -38,7 +38,7 @@ _names = st.lists(
 
 
 def told(event: dict[str, object], zone: str | None = None, **declared: str) -> SourceSchema | None:
-    tell = canal(zone).tell
+    tell = build_canal_format(zone).tell
     assert tell is not None
     return tell(json.dumps(event), None, declared)
 
@@ -74,7 +74,7 @@ def test_timestamps_are_read_in_the_zone_of_the_server() -> None:
     schema = told({**UPDATE, "mysqlType": {"id": "int", "at": "timestamp(3)"}}, zone="+08:00")
     assert schema is not None
     assert schema.columns[1] == SourceColumn("at", "timestamp", "zoneless_timestamp")
-    assert canal("+08:00").events.zone == "+08:00"
+    assert build_canal_format("+08:00").events.zone == "+08:00"
 
 
 @pytest.mark.parametrize("kind", ["ALTER", "TRUNCATE", "QUERY"])

@@ -14,7 +14,7 @@ from arctic_runtime.ingest.formats.connect_schema import (
     SOURCE_LENGTH,
     SOURCE_SCALE,
     SOURCE_TYPE,
-    source_schema,
+    build_source_schema,
 )
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
 
@@ -36,7 +36,7 @@ def envelope(*fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def column(of: dict[str, Any], **options: Any) -> SourceColumn:
-    return source_schema("public.t", envelope(of), None, **options).columns[0]
+    return build_source_schema("public.t", envelope(of), None, **options).columns[0]
 
 
 def logical(kind: str, name: str, **parameters: str) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def test_bits_that_lose_their_length_are_refused(source: str) -> None:
 def test_the_key_names_its_columns_in_order() -> None:
     key = {"type": "struct", "fields": [{"type": "int32", "field": "c1"}, {"type": "int64", "field": "c0"}]}
     value = envelope({"type": "int64"}, {"type": "int32"})
-    assert source_schema("public.t", value, key).key == ("c1", "c0")
-    assert source_schema("public.t", value, None).key == ()
+    assert build_source_schema("public.t", value, key).key == ("c1", "c0")
+    assert build_source_schema("public.t", value, None).key == ()
 
 
 def test_all_columns_that_cannot_be_kept_are_named_at_once() -> None:
@@ -164,7 +164,7 @@ def test_all_columns_that_cannot_be_kept_are_named_at_once() -> None:
         {"type": "quaternion"},
     )
     with pytest.raises(ConfigError) as refused:
-        source_schema("public.t", value, None)
+        build_source_schema("public.t", value, None)
     text = str(refused.value)
     assert "table public.t" in text
     assert "column c1: the database type _money" in text
@@ -183,7 +183,7 @@ def test_decimals_as_bytes_without_a_decimal_that_holds_them_are_refused(found: 
 def test_an_unwrapped_event_is_refused() -> None:
     row = {"type": "struct", "name": "shop.public.t.Value", "fields": [{"type": "int32", "field": "id"}]}
     with pytest.raises(ConfigError, match=r"(?s)public\.t.*ExtractNewRecordState"):
-        source_schema("public.t", row, None)
+        build_source_schema("public.t", row, None)
 
 
 NAMES = st.sampled_from([None, "", f"{DEBEZIUM}.time.Date", f"{DEBEZIUM}.data.Json", f"{CONNECT}.Decimal", "x.y.Own"])
@@ -206,7 +206,7 @@ def test_any_schema_gives_types_that_spark_has_or_an_error_with_the_column(
 ) -> None:
     refused = ""
     try:
-        columns = source_schema("public.t", envelope(*fields), None, decimals).columns
+        columns = build_source_schema("public.t", envelope(*fields), None, decimals).columns
     except ConfigError as error:
         refused = str(error)
     if refused:

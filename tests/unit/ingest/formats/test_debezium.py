@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.formats.debezium import debezium
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
 
 DATE = {"field": "d", "type": "int32", "name": "io.debezium.time.Date"}
@@ -27,7 +27,7 @@ def decimal(name: str, digits: str) -> dict[str, Any]:
 
 
 def told(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | None:
-    tell = debezium(with_schema=True).tell
+    tell = build_debezium_format(with_schema=True).tell
     assert tell is not None
     return tell(text, key, declared)
 
@@ -57,4 +57,4 @@ def test_a_column_that_is_refused_can_be_declared() -> None:
 
 def test_events_without_a_schema_tell_none() -> None:
     assert told(json.dumps({"schema": None, "payload": {}})) is None
-    assert debezium().tell is None
+    assert build_debezium_format().tell is None

@@ -14,12 +14,12 @@ from arctic_runtime.ingest.formats.mysql_types import (
     WIDEST_DECIMAL,
     MysqlType,
     Rendering,
-    mysql_column,
+    build_mysql_column,
     read_mysql_type,
 )
 
 CANAL = canal.RENDERING
-CANAL_IN_UTC = canal.rendering_in("UTC")
+CANAL_IN_UTC = canal.get_rendering("UTC")
 MAXWELL = maxwell.RENDERING
 BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 LARGEST = {"int": 2**31 - 1, "bigint": 2**63 - 1, "decimal(20,0)": 10**20 - 1}
@@ -45,7 +45,7 @@ def test_labels_are_read_as_they_were_written(labels: tuple[str, ...], name: str
 @given(st.sampled_from(sorted(BITS)), st.booleans(), st.sampled_from(["", "(1)", "(11)"]), st.booleans())
 def test_integers_get_a_type_that_holds_their_largest_value(name: str, unsigned: bool, width: str, upper: bool) -> None:
     text = f"{name}{width}{' unsigned' if unsigned else ''}"
-    column = mysql_column("n", text.upper() if upper else text, CANAL)
+    column = build_mysql_column("n", text.upper() if upper else text, CANAL)
     assert column.encoding == "plain"
     assert 2 ** (BITS[name] - (not unsigned)) - 1 <= LARGEST[column.type]
 
@@ -55,10 +55,10 @@ def test_decimals_keep_their_digits_or_are_refused_by_name(precision: int, scale
     text = f"decimal({max(precision, scale)}, {scale})"
     if max(precision, scale) > WIDEST_DECIMAL:
         with pytest.raises(ConfigError, match=r"Column price .* Canal"):
-            mysql_column("price", text, CANAL)
+            build_mysql_column("price", text, CANAL)
     else:
         expected = SourceColumn("price", f"decimal({max(precision, scale)},{scale})")
-        assert mysql_column("price", text, CANAL) == expected
+        assert build_mysql_column("price", text, CANAL) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_types_are_the_same_in_every_format_and_encodings_are_the_tools(
     text: str, type_: str, of_canal: str, of_maxwell: str
 ) -> None:
     for rendering, encoding in ((CANAL_IN_UTC, of_canal), (MAXWELL, of_maxwell)):
-        column = mysql_column("c", text, rendering)
+        column = build_mysql_column("c", text, rendering)
         assert (column.name, column.type, column.encoding) == ("c", type_, encoding)
 
 
 @given(st.integers(1, 255))
 def test_fixed_binaries_get_back_the_zero_bytes_that_the_binlog_cuts_off(length: int) -> None:
-    assert mysql_column("b", f"binary({length})", CANAL).padded_to == length
-    assert mysql_column("b", f"varbinary({length})", CANAL).padded_to is None
+    assert build_mysql_column("b", f"binary({length})", CANAL).padded_to == length
+    assert build_mysql_column("b", f"varbinary({length})", CANAL).padded_to is None
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_fixed_binaries_get_back_the_zero_bytes_that_the_binlog_cuts_off(length:
 )
 def test_what_cannot_be_exact_is_refused_by_the_columns_name(text: str, rendering: Rendering, reason: str) -> None:
     with pytest.raises(ConfigError, match=rf"(?s)Column of_mine .*{reason}"):
-        mysql_column("of_mine", text, rendering)
+        build_mysql_column("of_mine", text, rendering)
 
 
 @pytest.mark.parametrize("rendering", [CANAL, MAXWELL], ids=lambda rendering: rendering.tool)
 @pytest.mark.parametrize("name", MYSQL_TYPES)
 def test_every_type_can_be_kept_as_text(name: str, rendering: Rendering) -> None:
     assert read_mysql_type(name) == MysqlType(name)
-    assert mysql_column("c", " String", rendering) == SourceColumn("c", "string")
+    assert build_mysql_column("c", " String", rendering) == SourceColumn("c", "string")

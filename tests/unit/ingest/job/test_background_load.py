@@ -61,22 +61,22 @@ class Load:
     error: Exception | None = None
     ending: threading.Event = field(default_factory=threading.Event)
 
-    def batches(self) -> Generator[Batch]:
+    def read_batches(self) -> Generator[Batch]:
         yield from self.given
         if self.error is not None:
             raise self.error
         assert self.ending.wait(10)
 
-    def after(self, events: TableEvents, _: str) -> TableEvents:
+    def select_after(self, events: TableEvents, _: str) -> TableEvents:
         return events
 
-    def acknowledge(self, _: Batch) -> None:
+    def acknowledge_batch(self, _: Batch) -> None:
         pass
 
-    def finish(self) -> None:
+    def finish_load(self) -> None:
         self.ending.set()
 
-    def close(self) -> None:
+    def close_source(self) -> None:
         self.ending.set()
 
 

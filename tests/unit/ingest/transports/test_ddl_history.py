@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS, OlderRows
-from arctic_runtime.ingest.transports.ddl_history import Definition, defined, definitions
+from arctic_runtime.ingest.transports.ddl_history import Definition, find_definition, list_definitions
 
 NULL, UNKNOWN = NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS
 Columns = Mapping[str, Mapping[str, Any]]
@@ -27,7 +27,7 @@ def line(ddl: str, columns: Columns | None, table: str = '"h"."t"') -> str:
 
 
 def after(ddl: str, columns: Columns) -> Definition:
-    return definitions("\n".join([line("create table t", FIRST), line(ddl, columns)]), "h", "t")[-1]
+    return list_definitions("\n".join([line("create table t", FIRST), line(ddl, columns)]), "h", "t")[-1]
 
 
 def numbers(definition: Definition) -> dict[str, int]:
@@ -60,9 +60,9 @@ def test_a_column_keeps_its_number_through_renames(ddl: str, names: list[str], e
 
 def test_a_column_that_is_made_anew_gets_another_number() -> None:
     lines = [line("create table t", FIRST), line("drop table t", None), line("create table t", FIRST)]
-    found = definitions("\n".join(lines), "h", "t")
+    found = list_definitions("\n".join(lines), "h", "t")
     assert [numbers(of) for of in found] == [{"id": 1, "a": 2, "z": 3}, {}, {"id": 4, "a": 5, "z": 6}]
-    assert definitions("\n".join(lines), "h", "other") == []
+    assert list_definitions("\n".join(lines), "h", "other") == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_default_that_changes_later_is_not_that_of_older_rows() -> None:
         line("alter table t add n int default 5", {**FIRST, "n": default("5", "INT")}),
         line("alter table t alter n drop default", {**FIRST, "n": INT}),
     ]
-    assert definitions("\n".join(lines), "h", "t")[-1]["n"].older_rows == OlderRows(True, "5")
+    assert list_definitions("\n".join(lines), "h", "t")[-1]["n"].older_rows == OlderRows(True, "5")
 
 
 def test_a_column_in_the_place_of_another_is_unknown_where_a_rename_is_not_understood() -> None:
@@ -114,7 +114,7 @@ def test_a_column_in_the_place_of_another_is_unknown_where_a_rename_is_not_under
 
 def test_events_have_the_newest_definition_with_their_columns_in_order() -> None:
     lines = [line("create table t", FIRST), line("alter table t drop a", {"id": INT, "z": TEXT})]
-    found = definitions("\n".join(lines), "h", "t")
-    assert defined(found, ["id", "a"]) == found[0]
-    assert defined(found, ["id", "z"]) == found[1]
-    assert defined(found, ["z", "id"]) == {}
+    found = list_definitions("\n".join(lines), "h", "t")
+    assert find_definition(found, ["id", "a"]) == found[0]
+    assert find_definition(found, ["id", "z"]) == found[1]
+    assert find_definition(found, ["z", "id"]) == {}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError, CorruptState, SourceError
-from arctic_runtime.ingest.transports.file_batches import FileBatch, FileBatches, first_files
+from arctic_runtime.ingest.transports.file_batches import FileBatch, FileBatches, select_first_files
 from arctic_runtime.ingest.transports.file_listing import Folder, SourceFile
 from arctic_runtime.thresholds import TransportThresholds
 
@@ -26,10 +26,10 @@ class Noted:
 
     entries: dict[int, tuple[SourceFile, ...]] = field(default_factory=dict)
 
-    def batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
+    def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
         return dict(self.entries)
 
-    def add(self, batch: int, files: Iterable[SourceFile]) -> None:
+    def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
         self.entries[batch] = tuple(files)
 
 
@@ -62,7 +62,7 @@ def test_every_file_is_read_exactly_once_wherever_processes_die(
         for count, dies in [*steps, *[(10, False)] * 20]:
             write(folder, *(f"{number}.json" for number in coming[:count]))
             coming = coming[count:]
-            batch = batches.next()
+            batch = batches.take_next()
             if batch is None:
                 continue
             assert paths(batch) == sorted(paths(batch))
@@ -78,22 +78,22 @@ def test_every_file_is_read_exactly_once_wherever_processes_die(
 def test_a_batch_that_was_not_kept_comes_again_with_the_same_files(tmp_path: Path) -> None:
     log = Noted()
     write(tmp_path, "b", "d")
-    assert paths(opened(tmp_path, log).next()) == ["b", "d"]
+    assert paths(opened(tmp_path, log).take_next()) == ["b", "d"]
     write(tmp_path, "a", "c")
     again = opened(tmp_path, log)
-    first, second = again.next(), again.next()
+    first, second = again.take_next(), again.take_next()
     assert (paths(first), paths(second)) == (["b", "d"], ["a", "c"])
-    assert again.next() is None
+    assert again.take_next() is None
 
 
 def test_a_file_with_a_lower_name_that_comes_late_is_read_once(tmp_path: Path) -> None:
     log = Noted()
     write(tmp_path, "2024/b", "2024/c")
     batches = opened(tmp_path, log)
-    assert paths(batches.next()) == ["2024/b", "2024/c"]
+    assert paths(batches.take_next()) == ["2024/b", "2024/c"]
     write(tmp_path, "2023/z", "2024/a")
-    assert paths(batches.next()) == ["2023/z", "2024/a"]
-    assert opened(tmp_path, log, kept=2).next() is None
+    assert paths(batches.take_next()) == ["2023/z", "2024/a"]
+    assert opened(tmp_path, log, kept=2).take_next() is None
 
 
 def rewritten(folder: Path) -> None:
@@ -109,21 +109,21 @@ def test_a_file_that_changed_after_it_was_read_is_an_error(tmp_path: Path, chang
     write(tmp_path, "a")
     log = Noted()
     batches = opened(tmp_path, log)
-    batches.next()
+    batches.take_next()
     change(tmp_path)
     for one in (batches, opened(tmp_path, log, kept=1)):
         with pytest.raises(SourceError, match=r"has changed since it was read(?s:.*)/a\n"):
-            one.next()
+            one.take_next()
 
 
 def test_a_file_that_is_gone_is_an_error_only_before_its_events_are_kept(tmp_path: Path) -> None:
     write(tmp_path, "a")
     log = Noted()
-    opened(tmp_path, log).next()
+    opened(tmp_path, log).take_next()
     (tmp_path / "a").unlink()
-    assert opened(tmp_path, log, kept=1).next() is None
+    assert opened(tmp_path, log, kept=1).take_next() is None
     with pytest.raises(SourceError, match="is gone before all of its events were kept"):
-        opened(tmp_path, log, kept=0).next()
+        opened(tmp_path, log, kept=0).take_next()
 
 
 def test_a_log_that_is_gone_is_an_error(tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ def test_files_that_are_not_ended_or_not_asked_for_are_left_alone(tmp_path: Path
         tmp_path, "orders/1.json", "orders/.2.json", "_tmp/3.json", "orders/4.json._COPYING_", "orders/5.txt", "6.json"
     )
     batches = opened(tmp_path, Noted(), pattern="orders/*.json")
-    assert paths(batches.next()) == ["orders/1.json"]
-    assert batches.next() is None
+    assert paths(batches.take_next()) == ["orders/1.json"]
+    assert batches.take_next() is None
 
 
 @given(st.lists(st.integers(0, 100), max_size=30), st.integers(1, 10), st.integers(0, 300))
 def test_batches_stay_within_their_limits(sizes: list[int], most_files: int, most_bytes: int) -> None:
     files = [SourceFile(f"{number:03}", size, 0) for number, size in enumerate(sizes)]
-    chosen = first_files(files, most_files, most_bytes)
+    chosen = select_first_files(files, most_files, most_bytes)
     assert list(chosen) == files[: len(chosen)]
     assert bool(chosen) == bool(files)
     assert len(chosen) <= most_files
@@ -154,7 +154,7 @@ def test_batches_stay_within_their_limits(sizes: list[int], most_files: int, mos
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"can't be listed(?s:.*)nowhere"):
-        Folder(str(tmp_path / "nowhere")).files()
+        Folder(str(tmp_path / "nowhere")).list_files()
 
 
 def test_an_unknown_scheme_is_refused() -> None:
@@ -165,7 +165,7 @@ def test_an_unknown_scheme_is_refused() -> None:
 def test_a_name_that_spark_cannot_read_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "12:30.json")
     with pytest.raises(SourceError, match=r"12:30\.json(?s:.*)rename"):
-        Folder(str(tmp_path)).files()
+        Folder(str(tmp_path)).list_files()
 
 
 @given(st.text(st.sampled_from("a b%20#?[]{}*\\ü+&="), min_size=1, max_size=8))
@@ -173,4 +173,4 @@ def test_addresses_lead_back_to_paths(name: str) -> None:
     from urllib.parse import quote
 
     for location, shown in (("/data/a b#c", "file:/data/a%20b%23c/"), ("file:/x", "file:/x/")):
-        assert Folder(location).path(shown + quote(name)) == name
+        assert Folder(location).to_path(shown + quote(name)) == name

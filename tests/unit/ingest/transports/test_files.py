@@ -20,13 +20,13 @@ def test_a_folder_without_new_files_confirms_the_position(tmp_path: Path) -> Non
     (tmp_path / "1.json").write_text("1")
     log = Noted()
     files = Files(Folder(str(tmp_path)), {"t": "*"}, log, no_spark, replace(TransportThresholds(), idle_seconds=0))  # type: ignore[arg-type]
-    log.add(1, Folder(str(tmp_path)).files())
-    files.open('{"batch": 1}')
+    log.add_batch(1, Folder(str(tmp_path)).list_files())
+    files.open_at('{"batch": 1}')
     before = datetime.now(timezone.utc)
-    batches = files.batches(until_drained=False)
+    batches = files.read_batches(until_drained=False)
     first, second = next(batches), next(batches)
     assert (first.position, first.count, first.tables) == ('{"batch": 1}', 0, ())
     assert first.caught_up is not None
     assert second.caught_up is not None
     assert before <= first.caught_up < second.caught_up
-    files.close()
+    files.close_source()

@@ -66,27 +66,27 @@ MOVING = [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, 
 
 def test_a_partition_whose_leader_changes_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, *MOVING, last=None, seconds=30)
-    assert asked.kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+    assert asked.list_kept(["orders"]) == {("orders", 0): Kept(7, 7)}
 
 
 def test_a_topic_that_is_being_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, last=None, seconds=30, of_topics=(KafkaError.LEADER_NOT_AVAILABLE,))
-    assert asked.kept(["orders"]) == {("orders", 0): Kept(7, 7)}
+    assert asked.list_kept(["orders"]) == {("orders", 0): Kept(7, 7)}
 
 
 def test_a_topic_that_is_not_there_is_an_error_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, last=None, seconds=30, of_topics=(KafkaError.UNKNOWN_TOPIC_OR_PART,))
     with pytest.raises(SourceError, match="no topic orders"):
-        asked.kept(["orders"])
+        asked.list_kept(["orders"])
 
 
 def test_a_leader_that_never_settles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, last=KafkaError.NOT_LEADER_FOR_PARTITION, seconds=0.2)
     with pytest.raises(SourceError, match="Not leader for partition"):
-        asked.kept(["orders"])
+        asked.list_kept(["orders"])
 
 
 def test_other_errors_are_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = client(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED, last=None, seconds=30)
     with pytest.raises(SourceError, match="Topic authorization failed"):
-        asked.kept(["orders"])
+        asked.list_kept(["orders"])

@@ -24,19 +24,19 @@ def unquoted(text: str) -> str:
 
 def test_without_more_a_connection_is_plain() -> None:
     plain = KafkaConnection("a:1,b:2")
-    assert plain.spark_options() == {"kafka.bootstrap.servers": "a:1,b:2", "kafka.security.protocol": "PLAINTEXT"}
-    assert plain.client_options() == {"bootstrap.servers": "a:1,b:2", "security.protocol": "PLAINTEXT"}
+    assert plain.build_spark_options() == {"kafka.bootstrap.servers": "a:1,b:2", "kafka.security.protocol": "PLAINTEXT"}
+    assert plain.build_client_options() == {"bootstrap.servers": "a:1,b:2", "security.protocol": "PLAINTEXT"}
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_names_and_passwords_arrive_as_they_are(user: str, password: str) -> None:
     connection = KafkaConnection("a:1", user, password)
-    login = connection.spark_options()["kafka.sasl.jaas.config"]
+    login = connection.build_spark_options()["kafka.sasl.jaas.config"]
     name, _, secret = login.partition('required username="')[2].removesuffix('";').partition('" password="')
     if '" password="' not in user:
         assert (unquoted(name), unquoted(secret)) == (user, password)
-    assert connection.client_options()["sasl.username"] == user
-    assert connection.client_options()["sasl.password"] == password
+    assert connection.build_client_options()["sasl.username"] == user
+    assert connection.build_client_options()["sasl.password"] == password
 
 
 def test_a_password_is_not_shown() -> None:
@@ -48,7 +48,7 @@ def test_certificates_are_given_to_both_clients() -> None:
     connection = KafkaConnection(
         "a:1", "me", "x", "SCRAM-SHA-512", tls=True, ca_file="/ca.pem", certificate_file="/me.pem"
     )
-    spark, client = connection.spark_options(), connection.client_options()
+    spark, client = connection.build_spark_options(), connection.build_client_options()
     assert spark["kafka.security.protocol"] == client["security.protocol"] == "SASL_SSL"
     assert spark["kafka.sasl.mechanism"] == client["sasl.mechanism"] == "SCRAM-SHA-512"
     assert "ScramLoginModule" in spark["kafka.sasl.jaas.config"]

@@ -10,13 +10,13 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.kafka_offsets import (
     Kept,
     Partition,
-    begin,
-    behind,
-    decode,
-    encode,
-    moved,
+    advance_offsets,
+    choose_start,
+    count_events_left,
+    decode_offsets,
+    encode_offsets,
+    group_by_topic,
     next_ranges,
-    topics_of,
 )
 
 _partitions = st.tuples(st.text(min_size=1, max_size=3), st.integers(0, 300))
@@ -26,7 +26,7 @@ _counts = st.dictionaries(_partitions, st.integers(0, 1000), min_size=1, max_siz
 
 @given(_offsets)
 def test_a_position_leads_back_to_its_offsets(offsets: dict[Partition, int]) -> None:
-    assert decode(encode(offsets)) == offsets
+    assert decode_offsets(encode_offsets(offsets)) == offsets
 
 
 @given(_counts, st.integers(1, 500), st.integers(0, 2**40))
@@ -39,11 +39,11 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
         # A partition whose share is less than one event gives one all the same.
         assert sum(map(len, ranges)) <= most + len(counts)
         assert all(offsets[of.partition] == of.start < of.end <= ends[of.partition] for of in ranges)
-        assert {of for _, own in topics_of(ranges) for of in own} == set(ranges)
-        offsets, before = moved(offsets, ranges), behind(offsets, ends)
-        assert behind(offsets, ends) == before - sum(map(len, ranges))
+        assert {of for _, own in group_by_topic(ranges) for of in own} == set(ranges)
+        offsets, before = advance_offsets(offsets, ranges), count_events_left(offsets, ends)
+        assert count_events_left(offsets, ends) == before - sum(map(len, ranges))
     assert offsets == ends
-    assert behind(offsets, ends) == behind({**offsets, ("not read yet", 0): 1}, ends) == 0
+    assert count_events_left(offsets, ends) == count_events_left({**offsets, ("not read yet", 0): 1}, ends) == 0
 
 
 @given(_counts)
@@ -59,13 +59,13 @@ def test_a_partition_with_much_leaves_something_for_others() -> None:
 
 def test_topics_that_are_new_begin_with_what_is_there() -> None:
     kept = {("t", 0): Kept(7, 9), ("u", 0): Kept(5, 5)}
-    assert begin({("t", 0): 8}, kept) == {("t", 0): 8, ("u", 0): 5}
+    assert choose_start({("t", 0): 8}, kept) == {("t", 0): 8, ("u", 0): 5}
 
 
 def test_partitions_that_are_new_begin_with_their_first_event() -> None:
-    assert begin({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(0, 2)}) == {("t", 0): 8, ("t", 1): 0}
+    assert choose_start({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(0, 2)}) == {("t", 0): 8, ("t", 1): 0}
     with pytest.raises(SourceError, match=r"topic t, partition 1(?s:.*)offset 0(?s:.*)from 1 on"):
-        begin({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(1, 2)})
+        choose_start({("t", 0): 8}, {("t", 0): Kept(7, 9), ("t", 1): Kept(1, 2)})
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_partitions_that_are_new_begin_with_their_first_event() -> None:
 )
 def test_events_that_are_lost_are_an_error_unless_that_is_wanted(kept: dict[Partition, Kept], found: str) -> None:
     with pytest.raises(SourceError, match=rf"(?s)expected: offset 5.*{found}.*on_data_loss: skip"):
-        begin({("t", 0): 5}, kept)
-    assert begin({("t", 0): 5}, kept, skips_lost=True) == {one: has.first for one, has in kept.items()}
+        choose_start({("t", 0): 5}, kept)
+    assert choose_start({("t", 0): 5}, kept, skips_lost=True) == {one: has.first for one, has in kept.items()}

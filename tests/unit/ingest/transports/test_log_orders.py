@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.transports.binlog_order import BinlogOrder
 from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, LogOrder, Position, read_position
-from arctic_runtime.ingest.transports.replayed import are_new, newest, snapshot_rows
+from arctic_runtime.ingest.transports.replayed import are_new, find_newest, snapshot_rows
 from arctic_runtime.ingest.transports.wal_order import WalOrder
 
 Event = tuple[str, dict[str, Any], dict[str, Any]]
@@ -74,8 +74,8 @@ def read(
         if not batch:
             break
         by_table = {table: [of for of in batch if of[0] == table] for table in TABLES}
-        last = {table: newest(order, [payload(of) for of in found]) for table, found in by_table.items() if found}
-        before, at = at, order.position({}, batch[-1][2], {t: of for t, of in last.items() if of is not None}, at)
+        last = {table: find_newest(order, [payload(of) for of in found]) for table, found in by_table.items() if found}
+        before, at = at, order.build_position({}, batch[-1][2], {t: of for t, of in last.items() if of is not None}, at)
         left = batch
         if resume is not None:
             flags = {
@@ -164,7 +164,7 @@ def test_rows_of_a_snapshot_are_always_new_and_come_first() -> None:
     position = Position({}, {"lsn": 9000, "lsn_commit": 9000})
     assert are_new(WalOrder(), "a", rows, position, None) == [True, True, False]
     assert [snapshot_rows(rows[:count]) for count in range(4)] == [0, 1, 2, 2]
-    assert newest(WalOrder(), rows[:2]) is None
+    assert find_newest(WalOrder(), rows[:2]) is None
 
 
 def test_a_position_is_the_same_after_it_was_a_text() -> None:
@@ -184,4 +184,4 @@ def test_a_text_that_is_no_position_is_corrupt_state(text: str) -> None:
 
 def test_an_offset_is_stored_as_kafka_connect_does() -> None:
     position = Position({"server": "old"}, {"lsn": 5})
-    assert position.stored("shop") == ('["shop",{"server":"shop"}]', '{"lsn":5}')
+    assert position.to_stored_offset("shop") == ('["shop",{"server":"shop"}]', '{"lsn":5}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from arctic_runtime.ingest.transports.schema_history import of_tables, until
+from arctic_runtime.ingest.transports.schema_history import select_tables, select_until
 
 
 def record(file: int, place: int, *changes: tuple[str, str]) -> dict[str, Any]:
@@ -28,11 +28,11 @@ def kept(history: str) -> list[int]:
 
 
 def test_records_are_kept_whose_statement_ended_before_a_place() -> None:
-    assert kept(until(HISTORY, {"file": "binlog.000009", "pos": 499})) == []
-    assert kept(until(HISTORY, {"file": "binlog.000010", "pos": 4})) == [0, 1, 2, 3]
-    assert until(HISTORY, {"file": "binlog.000010", "pos": 100}) == HISTORY
+    assert kept(select_until(HISTORY, {"file": "binlog.000009", "pos": 499})) == []
+    assert kept(select_until(HISTORY, {"file": "binlog.000010", "pos": 4})) == [0, 1, 2, 3]
+    assert select_until(HISTORY, {"file": "binlog.000010", "pos": 100}) == HISTORY
 
 
 def test_records_are_kept_that_define_a_table() -> None:
-    assert kept(of_tables(HISTORY, ["shop.a"])) == [2, 4]
-    assert kept(of_tables(HISTORY, ["shop.b.c", "other.a"])) == [3, 4]
+    assert kept(select_tables(HISTORY, ["shop.a"])) == [2, 4]
+    assert kept(select_tables(HISTORY, ["shop.b.c", "other.a"])) == [3, 4]
