@@ -579,7 +579,7 @@ def test_a_process_that_lost_its_lease_writes_nothing_twice(lake: Warehouse) -> 
     later = [Part("public.orders", ORDERS, [event("u", None, {"id": 1, "item": "b", "n": 2})])]
 
     class Overtaken(Replay):
-        def batches(self, until_drained: bool) -> Iterator[Batch]:
+        def read_batches(self, until_drained: bool) -> Iterator[Batch]:
             for one in super().read_batches(until_drained):
                 if one.position == "2":
                     ingest(lake.under(ingest={"lease_seconds": 0}), source, Replay([batch, later, later]))
@@ -605,7 +605,7 @@ def test_a_process_that_is_overtaken_in_the_middle_of_a_batch_writes_nothing_twi
     class Overtaken(Replay):
         overtaken = False
 
-        def after(self, events: TableEvents, position: str) -> TableEvents:
+        def select_after(self, events: TableEvents, position: str) -> TableEvents:
             if not self.overtaken:
                 self.overtaken = True
                 ingest(lake, source, Replay(log))
@@ -909,7 +909,7 @@ def test_without_snapshots_a_resync_is_refused(lake: Warehouse) -> None:
 @pytest.mark.slow
 def test_events_that_come_again_in_one_run_are_left_out(lake: Warehouse) -> None:
     class Rewound(Replay):
-        def batches(self, until_drained: bool) -> Iterator[Batch]:
+        def read_batches(self, until_drained: bool) -> Iterator[Batch]:
             yield from super().read_batches(until_drained)
             yield Batch((), "1", 0, comes_again=True)
             self.opened = "1"

@@ -152,7 +152,7 @@ def test_a_process_that_lost_its_lease_loads_no_row_a_second_time(lake: Warehous
     source, whole = log_of(lake), [[part((n, "a"), op="r")] for n in range(3)]
 
     class Overtaken(Replay):
-        def batches(self, until_drained: bool) -> Iterator[Batch]:
+        def read_batches(self, until_drained: bool) -> Iterator[Batch]:
             for one in super().read_batches(until_drained):
                 if one.position == "2":
                     ingest(lake.under(ingest={"lease_seconds": 0}), source, Replay(whole, snapshot=3))

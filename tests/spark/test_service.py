@@ -123,14 +123,14 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     is_away.set()
 
     class Writers:
-        def busy(self) -> Collection[TableName]:
+        def list_busy_tables(self) -> Collection[TableName]:
             return busy
 
         def is_upkeep_paused(self, _: TableName) -> bool:
             return False
 
     class Away(SessionPool):
-        def take(self) -> SparkSession:
+        def take_session(self) -> SparkSession:
             if is_away.is_set():
                 raise ConfigError("no server answers")
             return super().take_session()
