@@ -153,7 +153,8 @@ class Failure:
 
 @dataclass(frozen=True)
 class Engine:
-    """How one engine fails: the types of its errors, what each error means, and what to do about a lock that stays.
+    """Error rules of one engine: the types of its errors, what each error means, and what to do about a lock that
+    stays.
 
     `failure_of` gives None for an error that means none of the three; it goes on to the caller as it is.
     """
@@ -171,8 +172,8 @@ SILENT = Engine()
 def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
     """Performs an effect and returns what its action returned; `what` tells people what it was, in errors.
 
-    Raises KeyError for a name that is not in `EFFECTS`, CommitConflict where another writer was faster or where an
-    effect that is to be done once met a locked catalog, and CatalogError where the catalog stays locked or the
+    Raises KeyError for a name that is not in `EFFECTS`, CommitConflict if another writer was faster or if an
+    effect that is to be done once met a locked catalog, and CatalogError if the catalog stays locked or the
     warehouse can't be written.
     """
     kind = EFFECTS[name].kind
@@ -268,7 +269,7 @@ def watch_effects(watcher: Watcher) -> Iterator[None]:
 
 
 def observe_effect(name: str) -> AbstractContextManager[Any]:
-    """What is around an effect or a step; nothing where nobody watches."""
+    """Context manager around an effect or a step; nothing if nobody watches."""
     return _UNWATCHED if _watcher is None else _watcher(name)
 
 

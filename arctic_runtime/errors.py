@@ -37,7 +37,7 @@ class ConfigError(ArcticError):
 
 
 class SourceError(ArcticError):
-    """An upstream was dropped, recreated or rewritten, so its changes can't be told."""
+    """An upstream was dropped, recreated or rewritten, so its changes are unknown."""
 
 
 class DataError(ArcticError):

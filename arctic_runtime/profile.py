@@ -82,7 +82,7 @@ class Profile:
     `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
     method `connect`, where the server may have the catalog configured already. `settings` are further
     Spark settings and win over every default. `thresholds` are those of everything that works with this profile; they
-    do not tell two profiles apart. Raises ConfigError where the parts contradict.
+    do not tell two profiles apart. Raises ConfigError if the parts contradict.
     """
 
     catalog: str = "lake"
@@ -221,7 +221,7 @@ class Profile:
     def build_pyiceberg_properties(self) -> dict[str, str] | None:
         """Properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
 
-        None where pyiceberg can't open this kind of catalog, so that only Spark can observe it.
+        None if pyiceberg can't open this kind of catalog, so that only Spark can observe it.
         """
         kind = self.catalog_properties.get("type", "")
         shared = {k: v for k, v in self.catalog_properties.items() if not _is_for_java(k)}
@@ -277,7 +277,7 @@ def get_warehouse_folder(warehouse: Path | str) -> Path:
 
 
 def _advise_on_scheme(scheme: str) -> str:
-    """What to do about a warehouse that begins with a scheme."""
+    """Advice for a warehouse that begins with a scheme."""
     if len(scheme) == 1:
         return "write a path of this system; a folder whose name begins so is written with ./ in front"
     if scheme in ("http", "https"):
@@ -302,7 +302,7 @@ def mask_text(text: str) -> str:
 
 
 def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What can't be changed once Spark runs."""
+    """Settings that can't be changed once Spark runs."""
     return {
         key: value
         for key, value in settings.items()
@@ -462,7 +462,7 @@ minutes of ingestion, which garbage collection takes for data that stays."""
 
 
 def _build_local_settings(master: str) -> dict[str, str]:
-    """What an embedded Spark is given; the cache of compiled code holds what a few dozen models need, not one's."""
+    """Default settings of an embedded Spark; the cache of compiled code is large enough for a few dozen models."""
     partitions = max(8, 2 * _count_cores(master))
     return {
         "spark.driver.memory": "4g",

@@ -44,7 +44,7 @@ class DiskFiles:
         return dict(_list_data_files(table, [snapshot_found] if snapshot_found else []))
 
     def find_tagged_snapshot(self, tag: str) -> int | None:
-        """The snapshot that a tag keeps; None where there is no such tag."""
+        """The snapshot that a tag keeps; None if there is no such tag."""
         ref = self.table.metadata.refs.get(tag)
         return None if ref is None else ref.snapshot_id
 
@@ -61,7 +61,7 @@ class DiskFiles:
             self.table.io.delete(path)
 
     def count_rows_under(self, path: str, keys: pa.Table) -> int:
-        """How many rows of a file are under `keys`, which have the key's columns in order; deleted rows count."""
+        """Number of rows of a file under `keys`, which have the key's columns in order; deleted rows count."""
         import pyarrow.parquet as pq
 
         with self.table.io.new_input(path).open() as stream:
@@ -74,7 +74,7 @@ class DiskFiles:
             return sum(_count_rows(rows.select(names), keys) for rows in batches)
 
     def _list_key_names(self, schema: pa.Schema) -> list[str]:
-        """What the columns of the key are called in a file, which keeps their ids and names of its time."""
+        """Names that the key's columns have in a file, which keeps ids and the names of its time."""
         ids = {
             int(field.metadata[_FIELD_ID]): field.name
             for field in schema
@@ -148,7 +148,7 @@ def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bo
 
 
 def _count_rows(rows: pa.Table, keys: pa.Table) -> int:
-    """How many rows have a key among `keys`, whose columns are in the same order."""
+    """Number of rows with a key among `keys`, whose columns are in the same order."""
     import pyarrow.compute as pc
 
     names = [f"k{place}" for place in range(rows.num_columns)]

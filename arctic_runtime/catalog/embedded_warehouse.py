@@ -32,7 +32,7 @@ _CATALOG_TABLES = (
 def prepare_warehouse(profile: Profile) -> None:
     """Make an embedded warehouse's directory and catalog where they don't exist yet.
 
-    Safe while other processes do the same or use it. Raises CatalogError where it can't be read or written,
+    Safe while other processes do the same or use it. Raises CatalogError if it can't be read or written,
     or is locked for longer than `lock_wait_seconds`.
     """
     file = profile.sqlite_file

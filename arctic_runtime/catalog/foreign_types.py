@@ -46,7 +46,7 @@ def _is_known(kind: str) -> bool:
 
 
 def get_foreign_name(kind: IcebergType) -> str | None:
-    """What a type is called that pyiceberg does not know; None for one that it knows."""
+    """Name of a type that pyiceberg does not know; None for one that it knows."""
     from pyiceberg.types import GeometryType
 
     is_foreign = isinstance(kind, GeometryType) and kind.crs.startswith(_SYSTEM)

@@ -1,4 +1,4 @@
-"""Where tables and views stand: which of them have changed since an earlier look, for as little as possible."""
+"""Heads of tables and views: which of them have changed since an earlier look, for as little as possible."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ObservedHeads:
 
 
 def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Where these relations stand, without those that do not exist.
+    """Observes the heads of relations, without those that do not exist.
 
     A catalog in a database tells it of all in one query, as of one moment; of another catalog each is loaded. Raises
-    CatalogError where the catalog does not answer.
+    CatalogError if the catalog does not answer.
     """
     files = reader.list_metadata_files({relation.schema for relation in relations})
     if files is None:
@@ -42,7 +42,7 @@ def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> Ob
 
 
 def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Where relations stand, each loaded by itself; those that a namespace does not list are left out."""
+    """Loads the head of each relation by itself; those that a namespace does not list are left out."""
     known, views = list(relations), frozenset[TableName]()
     if reader.lists_views:
         there = {schema: reader.list_relations(schema) for schema in {relation.schema for relation in relations}}
@@ -56,7 +56,7 @@ def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> Obse
 
 
 def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
-    """What a relation is now; None where there is none, or where it went meanwhile."""
+    """Head of a relation; None if there is none, or if it went meanwhile."""
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
     try:
@@ -82,7 +82,8 @@ class SharedHeads:
         self._newest: _Look | None = None
 
     def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
-        """Where these relations stand now; others may be among those of the result. Raises as `observe_heads`."""
+        """Observes the heads of these relations now; others may be among those of the result. Raises as
+        `observe_heads`."""
         return self._look_anew(relations).found
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:

@@ -14,7 +14,7 @@ from arctic_runtime.model.properties import COMMIT_TIMES, KIND
 def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
     """The state of a landing table.
 
-    Raises ConfigError where there is no such table, it is a table of arctic's own, or its commits have no order.
+    Raises ConfigError if there is no such table, it is a table of arctic's own, or its commits have no order.
     """
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.manifest import ManifestContent, ManifestEntryStatus

@@ -38,7 +38,7 @@ class Held:
         return f"process {process} on {host}"
 
     def encode(self) -> dict[str, str]:
-        """What the summary of its commit has."""
+        """Entries for the summary of the lease's commit."""
         return {LEASE: self.holder, LEASE_UNTIL: str(round(self.until * 1000))}
 
 
@@ -58,7 +58,7 @@ class LeaseTable(Protocol):
         """The head of the table, None for one without snapshots, and the newest lease."""
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
+        """Writes a lease on top of a head; raises CommitConflict if the table has another head by now."""
 
 
 class Lease:
@@ -85,7 +85,7 @@ class Lease:
     def take_lease(self) -> Held | None:
         """Takes the lease, or renews it; the other process's where one has it.
 
-        Raises CommitConflict where other commits to the table always win.
+        Raises CommitConflict if other commits to the table always win.
         """
         return retry_on_conflict(self._take_once, self._times.attempts)
 

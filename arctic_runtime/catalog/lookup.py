@@ -31,7 +31,7 @@ _PUFFIN_TAIL = 12
 
 @dataclass(frozen=True)
 class Lookup:
-    """A row by its key, None where there is none; how many data files were opened for it, and the bytes read of them.
+    """A row by its key, None if there is none; how many data files were opened for it, and the bytes read of them.
 
     Deletion vectors count as bytes, and not as files.
     """
@@ -133,7 +133,7 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
 
     In a table with history it is the current version; with a value for `_valid_from` the version that begins there. Of
     what is not merged yet the newest commit is read first, of the base the largest file, and the first that has the row
-    ends the search. Raises ConfigError where the number of values is not that of the key's columns.
+    ends the search. Raises ConfigError if the number of values is not that of the key's columns.
     """
     key = model.config.primary_key
     is_current = model.config.has_history and len(values) == len(model.config.entity_key)
@@ -159,7 +159,7 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
 
 
 def estimate_full_scan_bytes(reader: CatalogReader, model: Model) -> int:
-    """What reading the whole base takes from storage: its data files and deletion vectors."""
+    """Bytes that a read of the whole base takes from storage: its data files and deletion vectors."""
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     if snapshot is None or snapshot.summary is None:
         return 0

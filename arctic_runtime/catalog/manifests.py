@@ -33,7 +33,7 @@ _WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "strin
 
 
 def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
-    """What the snapshots of a table count; costs no more than loading the table."""
+    """Counts in the summaries of a table's snapshots; costs no more than loading the table."""
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -69,7 +69,7 @@ def _read_counter(snapshot: Snapshot, what: str) -> int:
 
 
 def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
-    """The files of a table's newest snapshot by node; None where it has none.
+    """The files of a table's newest snapshot by node; None if it has none.
 
     Deleted rows are those of deletion vectors, each of which names its file; before format version 3 those of files of
     positions, as far as these are of one file each.
@@ -122,7 +122,7 @@ def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
 
 
 def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:
-    """A whole number that none in a column of a table is higher than, by its manifests; None where they tell none."""
+    """A whole number that none in a column of a table is higher than, by its manifests; None if they tell none."""
     table = reader.load_table(name.schema, name.name)
     snapshot, schema = table.current_snapshot(), table.schema()
     if snapshot is None or column not in schema.column_names:
@@ -153,7 +153,8 @@ def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
 
 
 def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
-    """Where a base's files lie, by the specs of its manifests; anything else than a base lies in no nodes."""
+    """Observes which buckets a base's files lie in, by the specs of its manifests; anything else than a base lies in
+    no nodes."""
     from pyiceberg.manifest import ManifestContent
 
     table = reader.load_table(name.schema, name.name)
@@ -226,7 +227,7 @@ def get_referenced_path(deletes: Any) -> str | None:
 
 
 def find_only_path(deletes: Any) -> str | None:
-    """The one file that a file of positions is of, which the bounds of its paths tell; None where it is of several."""
+    """The one file that a file of positions is of, which the bounds of its paths tell; None if it is of several."""
     first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
     return first.decode() if first and first == last else None
 

@@ -34,7 +34,7 @@ class _Input:
 
 
 class _Stream:
-    """What pyarrow asks of a file that it reads."""
+    """Stream with the methods that pyarrow calls on a file."""
 
     def __init__(self, stream: Any, tally: MeteredFileIO) -> None:
         self._stream, self._tally = stream, tally

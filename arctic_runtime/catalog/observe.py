@@ -144,7 +144,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
     """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
 
-    A change table tells nothing of a table or view that somebody else has made under its model's name. None where
+    A change table tells nothing of a table or view that somebody else has made under its model's name. None if
     there is no such table, or none with a snapshot that pyiceberg can see.
     """
     return _observe_upstream(reader, name)[0]
@@ -153,7 +153,7 @@ def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
     """An upstream's version as a plain select shows it.
 
-    Base and view of an arctic model may be behind its change table, where a run died between the two; whoever reads
+    Base and view of an arctic model may be behind its change table, if a run died between the two; whoever reads
     them then has not read the newest changes.
     """
     source, shown = _observe_upstream(reader, name)
@@ -185,7 +185,7 @@ def _get_shown_version(source: SourceState, view: ViewState) -> Version:
 
 
 def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
-    """The sequence number of the newest snapshot written with a column that is gone now; 0 where there is none."""
+    """The sequence number of the newest snapshot written with a column that is gone now; 0 if there is none."""
     table = reader.load_table(name.schema, name.name)
     schemas, field_ids = table.schemas(), set(table.schema().field_ids)
     return max(
@@ -224,7 +224,7 @@ def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...
 
 
 def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
-    """All snapshots of a table that are kept; None where there is no such table."""
+    """All snapshots of a table that are kept; None if there is no such table."""
     table = _load_table(reader, name)
     if table is None:
         return None
@@ -240,7 +240,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
 
 def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
-    """Where main and a branch of a table stand, and who wrote its snapshots."""
+    """Observes the heads of main and of a branch, and who wrote its snapshots."""
     table = reader.load_table(name.schema, name.name)
     tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
     commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
@@ -280,7 +280,7 @@ def _list_tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 
 def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
-    """What a model has read of its upstreams, as its newest run says; empty where there is none."""
+    """Offsets of a model's upstreams, as its newest run recorded them; empty if there is none."""
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
         log = _load_table(reader, name)
         if log is not None and _is_kind(log, kind):
@@ -289,7 +289,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
 
 
 def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
-    """The progress of a source of change data by its dead letter table; None where nothing was ingested yet."""
+    """The progress of a source of change data by its dead letter table; None if nothing was ingested yet."""
     table = _load_table(reader, dead_letters)
     if table is None:
         return None

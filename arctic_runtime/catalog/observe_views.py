@@ -35,7 +35,7 @@ def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | N
 
 
 def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:
-    """The query of a view; None where there is no view of this name."""
+    """The query of a view; None if there is no view of this name."""
     info = _load_view(reader, name)
     return info.sql if info is not None else None
 
@@ -52,7 +52,7 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
 def list_current_views(
     reader: CatalogReader, table: TableName, named: Iterable[TableName]
 ) -> Iterator[CurrentViewState]:
-    """What stands under names that a table has, or had, for the view of its current versions."""
+    """Observes the relations under the names of a table's current-versions view, past and present."""
     for name in sorted(named):
         view = _load_view(reader, name)
         if view is not None:

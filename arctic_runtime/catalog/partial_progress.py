@@ -34,7 +34,8 @@ def _read_progress(table: Table, branch: str, ref: SnapshotRef) -> PartialProgre
 
 
 def _walk_branch(table: Table, tip: int, head: int) -> Iterator[str]:
-    """What each snapshot from the tip on says, and at last nothing where they lead to the head."""
+    """Yields the range that each snapshot from the tip on has rewritten, and at last nothing if they lead to the
+    head."""
     at: int | None = tip
     while at is not None and at != head:
         snapshot = table.snapshot_by_id(at)

@@ -1,4 +1,4 @@
-"""Which versions of upstreams one invocation reads, so that all its models read the same."""
+"""Versions of upstreams that one invocation reads, so that all its models read the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PinnedSnapshots:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
-        """What was first observed under a name; it is observed now if that has not been done."""
+        """State first observed under a name; it is observed now if that has not been done."""
         with self._lock:
             known_state = self._states.get(str(name))
         if known_state is not None:

@@ -50,7 +50,7 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class RelationInfo:
-    """A table or view as its metadata tells it; `rows` and `bytes` are None where the metadata does not say."""
+    """A table or view as its metadata tells it; `rows` and `bytes` are None if the metadata does not say."""
 
     namespace: str
     name: str
@@ -69,7 +69,7 @@ class RelationInfo:
 class CatalogReader:
     """Reads the catalog of a profile through pyiceberg; safe to share between threads.
 
-    `reachable` tells whether this process can reach the catalog itself; where it can't, every other method
+    `reachable` tells whether this process can reach the catalog itself; if it can't, every other method
     raises CatalogError, and only Spark can answer. A namespace is one level, given by its plain name.
     """
 
@@ -99,7 +99,7 @@ class CatalogReader:
         return self._ask_catalog(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
 
     def create_namespace(self, namespace: str) -> None:
-        """Creates the namespace; does nothing where it exists."""
+        """Creates the namespace; does nothing if it exists."""
         self.perform_change(
             "namespace.create",
             f"create namespace {namespace}",
@@ -107,7 +107,7 @@ class CatalogReader:
         )
 
     def drop_namespace(self, namespace: str) -> None:
-        """Drops an empty namespace; does nothing where it does not exist."""
+        """Drops an empty namespace; does nothing if it does not exist."""
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         def drop_if_there() -> None:
@@ -117,13 +117,13 @@ class CatalogReader:
         self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs an effect; waits for a locked catalog, and raises CatalogError where the catalog does not answer."""
+        """Performs an effect; waits for a locked catalog, and raises CatalogError if the catalog does not answer."""
         return perform_effect(
             effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
         )
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
-        """Name → kind of everything in the namespace, empty where it does not exist."""
+        """Name → kind of everything in the namespace, empty if it does not exist."""
         if self._is_sql:
             return self._ask_catalog(f"list {namespace}", lambda: self._list_sql(namespace))
         if not self.has_namespace(namespace):
@@ -142,19 +142,19 @@ class CatalogReader:
         return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "view")
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError where there is none.
+        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError if there is none.
 
         Columns of types that pyiceberg does not know have one that `foreign_types` knows.
         """
         return self._ask_catalog(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
     def load_view(self, namespace: str, name: str) -> RelationInfo:
-        """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError where there is none."""
+        """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
         metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         return _build_view_info(namespace, name, metadata)
 
     def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
-        """Columns, comments, properties and size of a table or view; None where there is neither."""
+        """Columns, comments, properties and size of a table or view; None if there is neither."""
         from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
         try:
@@ -252,7 +252,7 @@ class CatalogReader:
         return self.catalog.load_view((namespace, name)).metadata
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
-        """The metadata file that a view is read from; None where there is no view, or the catalog names no file."""
+        """The metadata file that a view is read from; None if there is no view, or the catalog names no file."""
         if not self._is_sql:
             return None
         return self._ask_catalog(
@@ -262,7 +262,7 @@ class CatalogReader:
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
         """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment.
 
-        None where the catalog tells that only of one relation after the other.
+        None if the catalog tells that only of one relation after the other.
         """
         if not self._is_sql:
             return None
@@ -284,7 +284,7 @@ class CatalogReader:
             }
 
     def get_view_version(self, namespace: str, name: str) -> str:
-        """What a view is now, in a text that is another one after each replacement; raises as `load_view`."""
+        """Text that identifies a view's version and changes with each replacement; raises as `load_view`."""
         metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         times = [entry.timestamp_ms for entry in metadata.version_log]
         return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
@@ -329,12 +329,12 @@ class CatalogReader:
         return catalog.engine
 
     def _ask_catalog(self, what: str, question: Callable[[], T]) -> T:
-        """Runs one question, waiting for a locked catalog, and raises CatalogError where it can't be answered."""
+        """Runs one question, waiting for a locked catalog, and raises CatalogError if it can't be answered."""
         return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
 
     @cached_property
     def _engine(self) -> Engine:
-        """How pyiceberg fails: `_explained` has told a locked catalog from all other errors."""
+        """Engine for errors of pyiceberg: `_run_explained` has separated a locked catalog from all other errors."""
         unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self.thresholds.commits)
 
@@ -358,7 +358,7 @@ class CatalogReader:
 
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
-        """What a catalog in a database raises; SQLAlchemy is not loaded for those of other kinds."""
+        """Exceptions of a catalog in a database; SQLAlchemy is not loaded for those of other kinds."""
         if not self._is_sql:
             return ()
         from sqlalchemy.exc import DBAPIError
@@ -470,13 +470,13 @@ def _build_table_info(namespace: str, name: str, table: Table) -> RelationInfo:
 
 
 def _find_unread_part(error: Exception) -> str:
-    """What a library that checks metadata says of the first part that it does not read."""
+    """First complaint of a library that checks metadata."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("Value error")), lines[0])
 
 
 def _count_live_rows(summary: dict[str, str]) -> int | None:
-    """Rows left after deletes; None where equality deletes make the count unknown."""
+    """Rows left after deletes; None if equality deletes make the count unknown."""
     if "total-records" not in summary or int(summary.get("total-equality-deletes", 0)):
         return None
     return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))

@@ -22,17 +22,19 @@ def with_removals(reader: CatalogReader, source: SourceState, after: Version) ->
 
     Costs nothing without such a commit. Deleted rows are looked up by the files that hold them.
     """
-    found = [of for of in source.commits if of.operation == "delete" and of.version.sequence > after.sequence]
-    if not found or source.format_version < 2:
+    deletions = [
+        commit for commit in source.commits if commit.operation == "delete" and commit.version.sequence > after.sequence
+    ]
+    if not deletions or source.format_version < 2:
         return source
     table = reader.load_table(source.log.schema, source.log.name)
-    removed = {of.version.snapshot: _removed(table, of.version.snapshot) for of in found}
-    commits = (replace(of, removed=removed.get(of.version.snapshot)) for of in source.commits)
+    removed = {commit.version.snapshot: _removed(table, commit.version.snapshot) for commit in deletions}
+    commits = (replace(commit, removed=removed.get(commit.version.snapshot)) for commit in source.commits)
     return replace(source, commits=tuple(commits))
 
 
 def _removed(table: Table, number: int) -> tuple[Removed, ...] | None:
-    """What a snapshot took away; None where deletions don't tell the files of their rows."""
+    """Files and rows that a snapshot removed; None if deletions don't tell the files of their rows."""
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
     snapshot = table.snapshot_by_id(number)

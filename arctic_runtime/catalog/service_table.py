@@ -1,4 +1,4 @@
-"""The table of a service: who leads, what users told it to leave alone, and when scheduled models were run.
+"""The table of a service: who leads, the work that users paused, and when scheduled models were run.
 
 It is written without Spark.
 """
@@ -33,7 +33,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Paused:
-    """What users told a service to leave alone: everything, some tables, and the upkeep of others."""
+    """Work that users have paused: everything, some tables, and the upkeep of others."""
 
     everything: bool = False
     tables: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Paused:
 
     @staticmethod
     def decode(text: str) -> Paused:
-        """What `encode` wrote."""
+        """Reads the text that `encode` wrote."""
         found = json.loads(text)
         return Paused(bool(found["everything"]), frozenset(found["tables"]), frozenset(found["upkeep"]))
 
@@ -57,7 +57,7 @@ class Paused:
         return Paused(self.everything or not given, self.tables | given, self.upkeep)
 
     def resumed(self, names: Iterable[str]) -> Paused:
-        """Where these tables may be worked at again, or all for no names."""
+        """Resumes work on these tables, or on all for no names."""
         given = frozenset(names)
         return Paused(self.everything, self.tables - given, self.upkeep - given) if given else Paused()
 
@@ -92,17 +92,17 @@ class ServiceTable:
         return find_newest_lease(self._load_table())
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Writes a lease on top of a head; raises CommitConflict where the table has another head by now."""
+        """Writes a lease on top of a head; raises CommitConflict if the table has another head by now."""
         table = self._load_table()
         self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
         self._expire_old_snapshots()
 
     def paused(self) -> Paused:
-        """What is paused; it outlasts the service."""
+        """Reads the paused tables; it outlasts the service."""
         return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
-        """Changes what is paused, on top of what it is now; raises CommitConflict where another commit was faster."""
+        """Changes what is paused, on top of what it is now; raises CommitConflict if another commit was faster."""
         table = self._load_table()
         head, lease = find_newest_lease(table)
         changed = change(_read_paused(table))

@@ -34,7 +34,7 @@ def follow_file(engine: Any, file: Path) -> None:
 
 
 def _get_identity(file: Path) -> tuple[int, int] | None:
-    """Device and number of a file; None where there is none."""
+    """Device and number of a file; None if there is none."""
     try:
         file_status = file.stat()
     except OSError:

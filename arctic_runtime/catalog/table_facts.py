@@ -58,7 +58,7 @@ def observe_lineage(
 
 
 def _to_name(text: str) -> TableName | None:
-    """The table that offsets name; None if that can't be told, since a part of its name has dots itself."""
+    """The table that offsets name; None if that is unknown, since a part of its name has dots itself."""
     parts = text.split(".")
     if len(parts) != 3:
         return None

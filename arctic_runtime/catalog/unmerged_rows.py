@@ -62,7 +62,7 @@ def _count_file(table: Table, path: str) -> int:
 
 
 def _list_before_columns(file: ParquetFile) -> list[str]:
-    """What to read to know where rows have a row before: one of its columns, if a path can name one."""
+    """Columns to read to know which rows have a row before: one of its columns, if a path can name one."""
     if BEFORE not in file.schema_arrow.names:
         return []
     names = [field.name for field in file.schema_arrow.field(BEFORE).type]

@@ -62,7 +62,7 @@ class IngestedTable:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key that the user configured; none where the source's counts, or the table is to have none."""
+        """The primary key that the user configured; none if the source's counts, or the table is to have none."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
 
     def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class IngestSource:
 
     `trigger_seconds` is the shortest time between two batches, and `most_dead` the number of dead letters that
     are kept at most before ingestion stops; None for any number. `table_schema` is where the source has tables whose
-    name says no schema, None where it has no schemas. `include` are patterns of names, with schema, of tables that are
+    name says no schema, None if it has no schemas. `include` are patterns of names, with schema, of tables that are
     ingested without being declared.
     """
 

@@ -124,7 +124,7 @@ def _build_input(node: Node, alias: str) -> exp.Subquery:
 
 
 def _build_select(selected: Iterable[exp.Expr]) -> exp.Select:
-    """A select of these; where rows matter and no column does, of a constant."""
+    """A select of these; if rows matter and no column does, of a constant."""
     return exp.Select(expressions=list(selected) or [exp.true()])
 
 

@@ -15,7 +15,7 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """A snapshot of a table; `attempt` names the attempt that wrote it, None where its summary names none."""
+    """A snapshot of a table; `attempt` names the attempt that wrote it, None if its summary names none."""
 
     parent: int | None
     operation: str
@@ -24,7 +24,7 @@ class BranchCommit:
 
 @dataclass(frozen=True)
 class BranchState:
-    """Where main and a branch of a table stand, None where there is no such ref, and all snapshots that are kept."""
+    """Heads of main and of a branch, None if there is no such ref, and all snapshots that are kept."""
 
     main: int | None
     tip: int | None
@@ -44,7 +44,7 @@ def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Ite
 
 
 def explain_refused_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
-    """Why a branch can't become the table; None where it can.
+    """Why a branch can't become the table; None if it can.
 
     It can where it holds all commits of the attempt on top of `expected`, and no others. Where several processes share
     an attempt, some of its commits may have been lost with a branch that was dropped: the caller looks for them.
@@ -108,7 +108,7 @@ def list_abandoned_branches(
 
 
 def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
-    """The commit of main that left a branch behind, the oldest kept where that is gone; None where main is in it."""
+    """The commit of main that left a branch behind, the oldest kept where that is gone; None if main is in it."""
     own, at = set(walk_lineage(tip, parents)), None
     for snapshot in walk_lineage(head, parents):
         if snapshot in own:

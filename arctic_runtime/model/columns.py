@@ -87,7 +87,7 @@ class SchemaChange:
 
 
 def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -> SchemaChange:
-    """What leads from columns to later ones, each by the id that it keeps whatever its name and type are."""
+    """Change between two sets of columns, each known by the id that it keeps whatever its name and type are."""
     both = [(before[number], column) for number, column in after.items() if number in before]
     return SchemaChange(
         add=tuple(column for number, column in after.items() if number not in before),

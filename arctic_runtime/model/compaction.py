@@ -20,7 +20,7 @@ Direction = Literal["split", "merge"]
 
 @dataclass(frozen=True)
 class PartitionValue:
-    """What one transform gives for all rows of a file, as a text of the Spark type `type`; None for null.
+    """Value of one transform for all rows of a file, as a text of the Spark type `type`; None for null.
 
     Without a type nothing is known that a statement could say of these rows.
     """
@@ -99,7 +99,7 @@ class Specs:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """What summaries of a table's snapshots count: data files now, their bytes, and rows that are deleted in them.
+    """Counts in the summaries of a table's snapshots: data files now, their bytes, and rows that are deleted in them.
 
     `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept,
     and `added_bytes` what these brought.
@@ -198,7 +198,7 @@ class RewriteBase:
     One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
     nodes is one commit, on a branch where there are several. They become the table if its head still is `expected`.
     Changes are held in memory where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those
-    of the files' spec, the bucket last. `order` is what rows are sorted by inside a node, nothing where they stay as
+    of the files' spec, the bucket last. `order` is what rows are sorted by inside a node, nothing if they stay as
     they come. Ranges in `done` are on the branch already. `bytes` are the base's, which are read and written once;
     `waste` are those of the changes, which every reader lays over it until then.
     """
@@ -235,7 +235,7 @@ def format_rewrite_branch(expected: int, end: int) -> str:
 
 
 def parse_rewrite_branch(branch: str, expected: int) -> int | None:
-    """The change snapshot that a branch of a base is being merged to; None where it is no such branch of `expected`."""
+    """The change snapshot that a branch of a base is being merged to; None if it is no such branch of `expected`."""
     start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)
     return int(end) if branch.startswith(start) and end.isdecimal() else None
@@ -255,7 +255,7 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What is to be done in this order, and what is not."""
+    """Steps of a compaction in order, and the skipped parts."""
 
     steps: tuple[CompactionStep, ...]
     left: tuple[LeftAlone, ...]

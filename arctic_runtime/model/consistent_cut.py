@@ -17,7 +17,7 @@ from arctic_runtime.model.state import Commit
 def find_version_at(commits: Iterable[Commit], position: str) -> Commit | None:
     """The newest of a table's commits, oldest first, that has nothing after a position of its source.
 
-    None where that is not known: the position is inside of a transaction or a snapshot, or older commits are gone.
+    None if that is not known: the position is inside of a transaction or a snapshot, or older commits are gone.
     """
     if not _is_whole(position):
         return None
@@ -31,7 +31,7 @@ def find_version_at(commits: Iterable[Commit], position: str) -> Commit | None:
 
 
 def _is_whole(position: str) -> bool:
-    """Whether a position is at the end of a transaction, where its source has such."""
+    """Whether a position is at the end of a transaction, if its source has such."""
     match _read_json(position):
         case {"offset": {"snapshot": _}}:
             return False
@@ -52,7 +52,7 @@ def _is_within(position: str, other: str) -> bool:
 
 
 def _parse_log_positions(position: Any) -> dict[Any, Any] | None:
-    """How far each log of a source was read, in values that can be compared; None where that is not known."""
+    """Position in each log of a source, in values that can be compared; None if that is not known."""
     seen: dict[str, Any] = (position.get("seen") if isinstance(position, dict) else None) or {}
     match position:
         case {"offset": {"snapshot": _}}:

@@ -1,4 +1,4 @@
-"""What somebody has said of a table of change events: what all rows are, or those of a partition, as of a place."""
+"""Declarations for a table of change events: what all rows are, or those of a partition, as of a place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def describe_part(part: Part) -> str:
 def read_part(model: Model, values: Mapping[str, str]) -> Part:
     """A partition from the values of its columns, in the order in which the model names them.
 
-    Raises ConfigError where it is not a whole partition: so any two are the same or have no row in common.
+    Raises ConfigError if it is not a whole partition: so any two are the same or have no row in common.
     """
     columns = [transform.column for transform in model.config.partition_by if transform.unit == "identity"]
     matches = [

@@ -111,7 +111,8 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """What goes of a landing table, and what is kept for whom; `waits_for` says what keeps rows that are old enough.
+    """Rows and snapshots of a landing table to expire, and those that are kept; `waits_for` says what keeps rows that
+    are old enough.
 
     `ages` are those of commits, as the table is to keep them. `unread` are readers that have not read anything yet.
     """
@@ -137,7 +138,8 @@ class Kept:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """What goes, and what is kept for whom; `waits_for` says what keeps change rows that are old enough to go.
+    """Snapshots and change rows to expire, and those that are kept; `waits_for` says what keeps change rows that are
+    old enough to go.
 
     `ages` are those of commits, as the change table is to keep them before the snapshots that know them go.
     """
@@ -161,7 +163,7 @@ def format_ages(ages: Iterable[Age]) -> str:
 
 
 def read_ages(text: str | None) -> tuple[Age, ...]:
-    """What `format_ages` wrote; a property that is not there is none."""
+    """Reads the text that `format_ages` wrote; a property that is not there is none."""
     pairs = (part.split(":") for part in (text or "").split())
     return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
 

@@ -1,4 +1,4 @@
-"""What it takes to forget rows, table by table, and the certificate of what was done."""
+"""Plan to forget rows, table by table, and the certificate afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ForgetPlan:
 
 @dataclass(frozen=True)
 class TableForgotten:
-    """What became of the rows of a table.
+    """Result of forgetting rows of a table.
 
     `scanned_files` are all data files that were read afterwards, also those that belong to no snapshot, and `left` says
     what of the rows is still there.
@@ -53,7 +53,7 @@ class TableForgotten:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was forgotten, when, and what is left; `notes` tell of places that are not looked at."""
+    """Record of forgotten rows, with time and remains; `notes` tell of places that are not looked at."""
 
     table: TableName
     at: str

@@ -20,7 +20,7 @@ FreshnessState = Literal["fresh", "delayed", "behind", "held"]
 
 @dataclass(frozen=True)
 class OriginStatus:
-    """What is known of the source of an ingested table, as of that table.
+    """State of an ingested table's source, as of that table.
 
     `as_of` is as of when the table shows its source; None if that is not known, as before its first load is complete.
     `failure` is why ingestion of the source fails, until a batch succeeds, and `wait` why this table alone waits.
@@ -43,7 +43,7 @@ class OriginStatus:
 def to_origin_status(
     source: ChangeSource, table: str, known: SourceProgress, commits: Iterable[Commit]
 ) -> OriginStatus:
-    """What is known of a source as of one of its tables, by its name there: its own commits may be further."""
+    """State of a source as of one of its tables, by its name there: its own commits may be further."""
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
     progress = known.progress.get_table_progress(table).advance_to([own], None)
@@ -96,7 +96,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Freshness:
-    """How fresh a table is: it shows all that was changed at its sources up to `as_of`; None if that is not known.
+    """Freshness of a table: it shows all that was changed at its sources up to `as_of`; None if that is not known.
 
     If it is not `fresh`, `source` is what it is late for, a source in the project or a table, `since` is since when,
     `reason` is why, and `action` what to do. It may be `allowed_lag_seconds` old: its own `target_lag`, after the

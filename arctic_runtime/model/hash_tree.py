@@ -36,7 +36,7 @@ class HashNode:
 
     @property
     def buckets(self) -> int:
-        """How many nodes there are of this depth."""
+        """Number of nodes of this depth."""
         return 1 << self.depth
 
     @property
@@ -88,7 +88,7 @@ ROOT = HashNode(0, 0)
 
 
 def to_hash_node(buckets: int, bucket: int) -> HashNode | None:
-    """The node that a bucket of Iceberg's is; None where the number of buckets is no power of two."""
+    """The node that a bucket of Iceberg's is; None if the number of buckets is no power of two."""
     return HashNode(buckets.bit_length() - 1, bucket) if buckets > 0 and buckets & (buckets - 1) == 0 else None
 
 

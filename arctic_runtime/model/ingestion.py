@@ -1,4 +1,4 @@
-"""How far the tables of a source of change data are, as its dead letter table and their commits tell."""
+"""Progress of a source of change data, as its dead letter table and the commits of its tables record it."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far all tables of a source are: a position of its transport, and times in UTC.
+    """Progress of all tables of a source: a position of its transport, and times in UTC.
 
-    `newest` is when the newest change that they have was made, None where no event tells it. `caught_up` is the newest
+    `newest` is when the newest change that they have was made, None if no event tells it. `caught_up` is the newest
     time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
-    with those of a snapshot that is under way; None where these are not known. `left` is as of when other tables, which
+    with those of a snapshot that is under way; None if these are not known. `left` is as of when other tables, which
     are loaded anew beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
     succeeds, whichever process reads that. `waits` is why tables have left the stream that nobody loads anew yet: they
     miss what comes meanwhile.
@@ -82,7 +82,7 @@ class Progress:
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def get_table_progress(self, table: str) -> Progress:
-        """What holds of one table, by its name in the source.
+        """Progress of one table, by its name in the source.
 
         Of one that is loaded beside the stream now, that is the time as of which it left the stream, if it was in it.
         """
@@ -112,7 +112,7 @@ class Progress:
         return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
 
     def compute_lag_seconds(self, now: datetime) -> float | None:
-        """How old that is; None where nothing tells."""
+        """Age of the data in seconds; None if nothing tells."""
         return None if self.as_of is None else max(0.0, (now - self.as_of).total_seconds())
 
     @classmethod
@@ -204,7 +204,7 @@ def _read_json(text: str) -> Any:
 
 
 def _describe_known_position(position: Any) -> str | None:
-    """What a position says where its transport is known by its parts; None for others."""
+    """Text for a position whose transport is known by its parts; None for others."""
     match position:
         case {"offset": {"snapshot": _}}:
             return "a snapshot"

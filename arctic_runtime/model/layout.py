@@ -1,4 +1,4 @@
-"""How a base is laid out: how many nodes a new one gets, and whether it still is as its model says."""
+"""Layout of a base: how many nodes a new one gets, and whether it still is as its model says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT_METADATA = {
 
 
 def list_missing_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """What a table lacks of `KEPT_METADATA`; what somebody has set of it stays."""
+    """Properties of `KEPT_METADATA` that a table lacks; what somebody has set of it stays."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 

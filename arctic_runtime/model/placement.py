@@ -1,4 +1,4 @@
-"""How the files of a table lie, as far as joins can make use of it."""
+"""Placement of a table's files, as far as joins can use it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the files of a table lie: the column that its nodes are of, and the numbers of nodes that files are among.
+    """Placement of a table's files: the column that its nodes are of, and the numbers of nodes that files are among.
 
     There is one number, unless files of several depths lie side by side. `partitions` are the columns that the table
-    is partitioned by besides. `otherwise` says why there are no nodes to join by, where that is so.
+    is partitioned by besides. `otherwise` says why there are no nodes to join by, if that is so.
     """
 
     column: str = ""

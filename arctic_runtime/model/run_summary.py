@@ -16,7 +16,7 @@ SCHEMA_ONLY = "schema-only"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, a restore or an overwrite as its commit records it; None, or nothing declared, where it records nothing.
+    """A run, a restore or an overwrite as its commit records it; None, or nothing declared, if it records nothing.
 
     `docs/architecture.md` describes each entry under its name in tables. `started_ms`,
     `source_time_ms` and `shown_before_ms` are milliseconds since 1970 and `estimated` seconds.
@@ -154,7 +154,7 @@ def is_planned_increment(commit: Commit) -> bool:
 
 
 def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
-    """The mode of a run, the seconds that it took and those that were estimated; None where it recorded no estimate."""
+    """The mode of a run, the seconds that it took and those that were estimated; None if it recorded no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
     if any(key not in summary for key in keys):

@@ -21,7 +21,7 @@ FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
 
 @dataclass(frozen=True)
 class Shape:
-    """What change rows look like: the table's columns, its key, and what a contract says of them.
+    """Shape of change rows: the table's columns, its key, and what a contract says of them.
 
     `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
     a sequence (`is_ordered`), rows that no event brought have no place in it.
@@ -50,7 +50,7 @@ class Shape:
 
     @property
     def before_type(self) -> str | None:
-        """The type of `_before`; None where all columns are in the key, so that nothing can be told of them."""
+        """The type of `_before`; None if all columns are in the key, so that there is nothing to record of them."""
         return format_struct_type((column.name, column.type) for column in self.rest) if self.rest else None
 
 

@@ -1,4 +1,4 @@
-"""What was observed of a model's relations and its upstreams, at one moment."""
+"""Observed state of a model's relations and its upstreams, at one moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.model.version import Version, Window
 
 @dataclass(frozen=True)
 class Removed:
-    """How many rows a commit took away, as whole files or row by row, of those that had come by a sequence number."""
+    """Number of rows that a commit removed, as whole files or row by row, of those up to a sequence number."""
 
     sequence: int
     rows: int
@@ -25,7 +25,7 @@ class Removed:
 class Commit:
     """One snapshot as its summary tells it; `rows` are those it added.
 
-    `removed` is what one that only deletes took away; None where that was not looked up, or can't be told.
+    `removed` is what one that only deletes took away; None if that was not looked up, or is unknown.
     """
 
     version: Version
@@ -38,7 +38,7 @@ class Commit:
     removed: tuple[Removed, ...] | None = None
 
     def count_removed_after(self, version: Version) -> int | None:
-        """How many rows it took away of those that had come after a version; None where that is not known."""
+        """Number of removed rows that were added after a version; None if that is not known."""
         if self.removed is None:
             return None
         return sum(removal.rows for removal in self.removed if removal.sequence > version.sequence)
@@ -73,7 +73,7 @@ class ChangeTableState:
 
     @property
     def newest_repair(self) -> Version | None:
-        """The newest version that restored what the table had promised; None where none that is kept did."""
+        """The newest version that restored what the table had promised; None if none that is kept did."""
         return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
     def keeps_version(self, version: Version | None) -> bool:
@@ -91,7 +91,7 @@ class ChangeTableState:
         return self.properties.get(KEEP) == "all"
 
     def count_after(self, version: Version | None) -> int:
-        """How many commits brought rows after a version, 2 for several where some are gone.
+        """Number of commits that added rows after a version, 2 for several if some have expired.
 
         It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
         """
@@ -106,7 +106,7 @@ class ChangeTableState:
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
     def count_rows_after(self, version: Version | None) -> int:
-        """How many rows came after a version."""
+        """Number of rows added after a version."""
         return sum(commit.rows for commit in self.list_commits_after(version))
 
     def are_few_after(self, version: Version, limit: int) -> bool:
@@ -118,7 +118,7 @@ class ChangeTableState:
 class BaseState:
     """The base: its snapshot, what it is merged to, and its layout as written in its properties.
 
-    `sequence` is the snapshot's sequence number where each row tells the one of its commit, None where none does.
+    `sequence` is the snapshot's sequence number where each row tells the one of its commit, None if none does.
     `times` are the milliseconds at which snapshots were committed, those of branches too. `formerly` are the names that
     columns had in snapshots where these were not those of today.
     """
@@ -152,7 +152,7 @@ class ViewState:
 
 @dataclass(frozen=True)
 class CurrentViewState:
-    """What stands under the name of a view of current versions, and whether it `is_own`: made by the model."""
+    """Relation under the name of a view of current versions, and whether it `is_own`: made by the model."""
 
     name: TableName
     kind: Literal["table", "view"]
@@ -174,9 +174,9 @@ class ConflictingRelation:
 
 @dataclass(frozen=True)
 class TableState:
-    """Everything about a model's own relations; a part is None where the relation does not exist.
+    """Everything about a model's own relations; a part is None if the relation does not exist.
 
-    `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None where it kept none.
+    `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None if it kept none.
     `appended` is a table without a key, to which events are appended: it has no other parts. `current_views` are what
     stands under the name that the model gives the view of its current versions, and under the name it had before.
     """
@@ -241,7 +241,7 @@ class SourceState:
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
 
     def can_read_all_after(self, version: Version | None) -> bool:
-        """Whether all that came after a version can still be read, where its snapshot is gone by row lineage."""
+        """Whether all that came after a version can still be read, if its snapshot is gone by row lineage."""
         return self.keeps_version(version) or (version is not None and version.sequence >= self.trimmed)
 
     @property
@@ -268,12 +268,12 @@ class SourceState:
         return self.kind != "changes" and (self.trimmed > 0 or is_rewritten or not begins)
 
     def find_base_before(self, version: Version) -> tuple[int, Version] | None:
-        """The snapshot of the newest base that is kept and holds no change after a version; None where none is."""
+        """The snapshot of the newest base that is kept and holds no change after a version; None if none is."""
         candidates = [(snapshot, merged) for snapshot, merged in self.bases if merged.sequence <= version.sequence]
         return candidates[-1] if candidates and self.base else None
 
     def count_unmerged_at(self, version: Version) -> int:
-        """How many change rows up to a version are not in that base; 0 for a table without a change table."""
+        """Number of change rows up to a version that are not in that base; 0 for a table without a change table."""
         base = self.find_base_before(version)
         return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
 
@@ -283,7 +283,7 @@ class SourceState:
         return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
 
     def count_rows_in(self, window: Window) -> int:
-        """How many rows came in a window."""
+        """Number of rows added in a window."""
         return sum(commit.rows for commit in self.list_commits_between(window))
 
     def are_few_in(self, window: Window, limit: int) -> bool:
@@ -291,7 +291,7 @@ class SourceState:
         return self.keeps_version(window.start) and self.count_rows_in(window) <= limit
 
     def count_commits_in(self, window: Window) -> int:
-        """How many commits brought rows in a window; 2 stands for several where they are not kept one by one.
+        """Number of commits with rows in a window; 2 stands for several where they are not kept one by one.
 
         It is 2 for one commit as well that may have several rows of one key: 1 says that each key is there once.
         """
@@ -301,18 +301,18 @@ class SourceState:
 
 
 def check_built(state: TableState, table: TableName) -> None:
-    """Raises ConfigError where no run has made a table yet."""
+    """Raises ConfigError if no run has made a table yet."""
     if state.appended is None:
         require_built(state, table)
 
 
 def require_built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
-    """A table's change table and base; raises ConfigError where no run has made them yet."""
+    """A table's change table and base; raises ConfigError if no run has made them yet."""
     if state.changes is None or state.base is None:
         raise build_not_built_error(table)
     return state.changes, state.base
 
 
 def build_not_built_error(table: TableName) -> ConfigError:
-    """What to raise where a table has to be there, and no run has made it yet."""
+    """Error for a table that no run has made yet."""
     return ConfigError(f"{table} has not been built yet; run the model first")

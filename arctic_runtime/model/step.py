@@ -83,7 +83,7 @@ class CreateAppended:
 
 @dataclass(frozen=True)
 class SetLayout:
-    """How files are written to a table without a key from now on, which its property keeps as `text`.
+    """Layout of files written to a table without a key from now on, which its property keeps as `text`.
 
     Partition fields come and go in this order: `drop`, then `add`. Without a `sort_key` rows stay as they come.
     """

@@ -1,4 +1,4 @@
-"""What a model declares of its table."""
+"""Declarations of a model about its table."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Transform:
 
 @dataclass(frozen=True)
 class Compaction:
-    """From what on files are written anew: a node's share of deleted rows, its small files, those of the changes.
+    """Compaction thresholds: share of deleted rows and number of small files per file group, number of files of the
+    change table. a node's share of deleted rows, its small files, those of the changes.
 
     Where it is not `automatic`, these hold for what is asked for by hand.
     """
@@ -61,7 +62,7 @@ VERSIONS_SECONDS = 5 * 86_400
 
 @dataclass(frozen=True)
 class Retention:
-    """How long versions that nobody needs any more are kept, and how many of the newest stay however old they are.
+    """Retention of versions that nobody needs any more, and how many of the newest stay however old they are.
 
     With neither they are kept for ever. `changes_seconds` is the age from which on change rows may go that a newer one
     has replaced.
@@ -73,7 +74,7 @@ class Retention:
 
     @property
     def age_seconds(self) -> int | None:
-        """The age from which versions may expire; None: they are kept for ever. 0 where only a number is set."""
+        """The age from which versions may expire; None: they are kept for ever. 0 if only a number is set."""
         return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 
@@ -150,7 +151,7 @@ class Model:
     """A model as the runtime knows it: its table, its compiled select and its configuration.
 
     `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
-    no row may break; `contract` are its columns and types, empty where there is none. Comments are set only where they
+    no row may break; `contract` are its columns and types, empty if there is none. Comments are set only where they
     are to be kept in the catalog. The rows of a table that is `ingested_from` a source come as change events, and it
     has no query: `ingested_from` is its name there, and `source` the source where a project tells it. A table that
     `is_landing` is appended to by other programs; it has no query either.
@@ -180,7 +181,7 @@ class Model:
 
     @property
     def current_view(self) -> TableName | None:
-        """The view of the current versions; None where the model has none."""
+        """The view of the current versions; None if the model has none."""
         asked = self.config.current_view
         if not asked:
             return None
@@ -188,5 +189,5 @@ class Model:
 
     @property
     def base(self) -> TableName:
-        """Where the merged rows are: the table itself, or its base when merged on read."""
+        """Table with the merged rows: the table itself, or its base when merged on read."""
         return self.table.base if self.config.merge == "on_read" else self.table

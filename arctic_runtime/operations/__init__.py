@@ -1,4 +1,4 @@
-"""What can be asked of a table, beside its refresh."""
+"""Operations on a table, beside its refresh."""
 
 __all__ = [
     "arguments",

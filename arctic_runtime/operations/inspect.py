@@ -1,4 +1,4 @@
-"""What can be told of tables without Spark: their versions, what waits to be merged, who reads them."""
+"""Facts about tables that need no Spark: their versions, what waits to be merged, who reads them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Ingestion:
-    """How far a table is that a source of change data keeps; empty texts and None where nothing tells.
+    """Progress of an ingested table; empty texts and None if nothing tells.
 
     `table` is its name in the source. `position` is up to where it has all events, and `source_position` up to where
-    all tables of the source have them; `cut_version` is the version that has nothing after that, empty where none is
+    all tables of the source have them; `cut_version` is the version that has nothing after that, empty if none is
     known. `changed_at` is the time of the newest change at the source that it has. It shows the source as of `as_of`,
     which was `lag_seconds` ago. `dead_letters` are those of all tables of the source.
     """
@@ -134,7 +134,7 @@ def read_status(
 
 
 def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
-    """What the commits and the files of any table tell; `rows` are those of its newest snapshot."""
+    """Status of any table from its commits and files; `rows` are those of its newest snapshot."""
     head = (run_commits(log) or log.commits)[-1]
     summary = _read_base_summary(reader, model)
     return Status(
@@ -180,7 +180,7 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
 def observe_freshness(
     reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
 ) -> dict[TableName, Freshness]:
-    """How fresh the tables of models are, through all layers; those without a table are left out."""
+    """Freshness of the models' tables, through all layers; those without a table are left out."""
     facts = observe_lineage(reader, [model.table for model in models], project)
     plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
     return {model.table: plan.get_freshness(str(model.table)) for model in models if str(model.table) in facts}
@@ -255,7 +255,7 @@ def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...
 
 
 def _list_schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
-    """How the columns of each commit differ from those of the one before; none where either is not known."""
+    """Differences between the columns of each commit and of the one before; none if either is not known."""
     own = [_strip_change_columns(columns.get(commit.version.snapshot, {})) for commit in commits]
     changed = [compare_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
     return [SchemaChange(), *changed][: len(commits)]

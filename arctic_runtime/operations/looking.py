@@ -34,7 +34,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """How events make rows, where more than the newest one of a key does."""
+    """Describes how events make rows, if more than the newest one of a key does."""
     config = model.config
     for sequence, columns in config.sequence_groups.items():
         yield f"flow ordered by {sequence}, of events where that is not null: {', '.join(columns)}"

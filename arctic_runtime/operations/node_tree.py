@@ -50,7 +50,7 @@ class _Sum:
 def read_tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
     """The nodes of a partition, the largest where none is named; reads all manifests of the base.
 
-    None where the table was not built yet, or has no file. Raises ConfigError where there is no such partition.
+    None if the table was not built yet, or has no file. Raises ConfigError if there is no such partition.
     """
     if observe_model(reader, model).base is None:
         return None

@@ -1,4 +1,4 @@
-"""What an operation on tables is: its arguments, what it does, and what it answers."""
+"""Definition of an operation on tables: its arguments, what it does, and what it answers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Argument:
         return self.option or f"--{self.name.replace('_', '-')}"
 
     def read_value(self, value_given: Any, label: str) -> Any:
-        """The value that is meant, where None stands for the default; raises ConfigError, which calls it `label`."""
+        """The value that is meant, if None stands for the default; raises ConfigError, which calls it `label`."""
         if value_given is None and self.is_required:
             raise ConfigError(f"`{label}` has no value")
         written = self.default if value_given is None else value_given
@@ -104,7 +104,7 @@ class Operation:
     """Something that users can ask of tables.
 
     `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
-    unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None where it has no macro.
+    unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None if it has no macro.
     `needs_query` says that the model's query must be compiled, `needs_queries` those of all models, `takes_landing`
     that a landing table can be named, and `needs_key` that it can't be asked of tables without a primary key.
     """
@@ -156,7 +156,7 @@ class Operation:
     ) -> Answer:
         """Performs it on tables, or says what it would do; `values` are those that `read` returns.
 
-        Raises ConfigError where it needs a key that a table does not have.
+        Raises ConfigError if it needs a key that a table does not have.
         """
         for model in models:
             if self.needs_key and model.is_appended:
@@ -182,7 +182,7 @@ class Operation:
 
 
 def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:
-    """What is done with one table, as an operation performs it."""
+    """Builds the performer of an operation on one table."""
 
     def perform_on_one(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
         (model,) = models

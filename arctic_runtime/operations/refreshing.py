@@ -20,7 +20,7 @@ Readers = Callable[[TableName], Iterable[TableName]]
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What a refresh did. `failures` are messages of upkeep after it that failed, by its part."""
+    """Result of a refresh. `failures` are messages of upkeep after it that failed, by its part."""
 
     outcome: Outcome
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -76,7 +76,7 @@ def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
 
 
 def format_upkeep_warning(table: TableName, part: str, message: str) -> str:
-    """What to tell of upkeep that failed."""
+    """Warning about failed upkeep."""
     return (
         f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"
         "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"

@@ -32,7 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def get_operation(name: str) -> Operation:
-    """The operation of this name; raises ConfigError where there is none."""
+    """The operation of this name; raises ConfigError if there is none."""
     for known in OPERATIONS:
         if known.name == name:
             return known

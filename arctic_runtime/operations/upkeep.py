@@ -38,14 +38,14 @@ class Maintained:
 
 @dataclass(frozen=True)
 class Done:
-    """What upkeep did: lines for people, and how many bytes it wrote anew."""
+    """Result of upkeep: lines for people, and how many bytes it wrote anew."""
 
     lines: tuple[str, ...]
     bytes: int = 0
 
 
 def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
-    """What a table needs now, which may be nothing; `now` becomes the time since which it does.
+    """Finds the upkeep that a table needs now; `now` becomes the time since which it does.
 
     Nothing is due of a table that is not built yet.
     """
@@ -79,7 +79,7 @@ def perform_upkeep(
 ) -> Done:
     """Does what is due now; `tell` gets lines for people. No step is begun that takes all over `most_bytes`.
 
-    It gives way to writers: raises CommitConflict where these were always faster.
+    It gives way to writers: raises CommitConflict if these were always faster.
     """
     match operation:
         case "compact":

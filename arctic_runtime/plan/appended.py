@@ -1,4 +1,4 @@
-"""What has to happen to a table without a key before rows are appended to it."""
+"""Preparation of a table without a key before rows are appended."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def _plan_layout(model: Model, table: ChangeTableState, fields: Sequence[Transfo
 
 
 def _normalize_transform(transform: Transform) -> str:
-    """What makes two transforms one to Iceberg, which does not look at case."""
+    """Normalized text of a transform, since Iceberg does not look at case."""
     return str(transform).lower()

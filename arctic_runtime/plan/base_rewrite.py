@@ -1,4 +1,4 @@
-"""When changes are merged by writing the whole base anew, and how that is cut into parts that stay done."""
+"""Choice to merge changes by writing the whole base again, in parts that stay done."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_base_rewrite(
     thresholds: BaseRewriteThresholds,
     begun: Sequence[PartialProgress] = (),
 ) -> RewriteBase | None:
-    """The pass that merges everything, or goes on with one that was begun; None where a fold does better or must do.
+    """The pass that merges everything, or goes on with one that was begun; None if a fold does better or must do.
 
     It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
     """

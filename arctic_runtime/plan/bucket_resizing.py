@@ -1,4 +1,4 @@
-"""Which nodes have outgrown their limit and split, and which are so small that they are put together again."""
+"""Choice of the nodes that have outgrown their limit and split, and of small ones to put together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Move:
 
 
 def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
-    """Units with a node of more than `limit` bytes; with them their level, where that is about to outgrow it too.
+    """Units with a node of more than `limit` bytes; with them their level, if that is about to outgrow it too.
 
     The largest of a level come last: as long as some are left, there is what made them split.
     """
@@ -63,13 +63,14 @@ def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
 
 
 def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
-    """Where most bytes of a table lie when units have moved: so deep comes what is written next."""
+    """Depth that holds most bytes after these resizings, at which new files are written. so deep comes what is
+    written next."""
     goals = {id(move.unit): move.depth for move in moves}
     return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 
 
 def explain_unsplit(unit: Unit, limit: int) -> str | None:
-    """What keeps a unit of more than its limit as it is; None for one within it."""
+    """Reason for which a unit of more than its limit is not split; None for one within it."""
     if unit.largest <= limit:
         return None
     if unit.depth >= MAX_DEPTH:

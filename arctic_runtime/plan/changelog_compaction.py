@@ -1,4 +1,5 @@
-"""Which change rows may go: old ones that a newer row of their key has replaced, once all who read have read both."""
+"""Choice of the change rows that may go: old ones that a newer row of their key has replaced, once all who read have
+read both."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def _read_trimmed_age(changes: ChangeTableState) -> Age:
 
 
 def _list_commit_ages(changes: ChangeTableState) -> list[Age]:
-    """When commits that brought rows were made, oldest first, as far as that is known."""
+    """Times of the commits that added rows, oldest first, as far as they are known."""
     ages = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
     ages |= {
         commit.version.sequence: Age(commit.version.sequence, commit.at_ms) for commit in changes.commits if commit.rows

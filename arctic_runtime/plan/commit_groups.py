@@ -1,4 +1,4 @@
-"""How the work of a compaction is cut into commits."""
+"""Division of a compaction's work into commits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def split_into_commits(
     kind_of: Callable[[T], Hashable],
     thresholds: CompactionThresholds,
 ) -> Iterator[list[T]]:
-    """What is written in one commit: neighbours of one kind, up to a size and a number."""
+    """Splits items into commits: neighbours of one kind, up to a size and a number."""
     group: list[T] = []
     size = 0
     for item in items:

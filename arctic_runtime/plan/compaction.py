@@ -1,4 +1,5 @@
-"""What files to write anew: what every reader pays for them as they lie, against what it costs to put them right."""
+"""Choice of the files to write again: what every reader pays for them as they lie, against what it costs to put them
+right."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def plan_file_compaction(
     done: Collection[Place] = (),
     begun: Sequence[PartialProgress] = (),
 ) -> CompactionPlan:
-    """What is to be done to the tables whose files are `files`, and why the rest is left alone.
+    """Plans the rewrites of the tables whose files are `files`, with the reasons for the rest.
 
     `auto` and `major` go by the model's thresholds, `minor` joins small files wherever there are two, and `full`
     leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
@@ -119,14 +120,14 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
 
 
 def plan_waste(plan: CompactionPlan) -> int:
-    """What readers of a table pay until everything planned is done, in bytes, files to open counted as some."""
+    """Bytes that readers of a table pay until everything planned is done, files to open counted as some."""
     folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
     return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """What a node may have: so many small files, such a share of deleted rows; no file too many if `least`."""
+    """Limits of a node: so many small files, such a share of deleted rows; no file too many if `least`."""
 
     small_files: int
     deleted_share: float
@@ -150,7 +151,7 @@ def _plan_merges(
     thresholds: Thresholds,
     begun: Sequence[PartialProgress],
 ) -> Iterator[MergeUnmerged | RewriteBase]:
-    """What merges the changes: the base written anew in the same pass where they are many, else a fold."""
+    """Plans the merge of the changes: the base written anew in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
     anew = plan_base_rewrite(model, state, base, mode == "full", limits, begun) if base is not None else None
@@ -238,7 +239,7 @@ def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limi
 
 
 def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    """What a reader of the node pays that it would not after: files to open, and deleted rows to read past."""
+    """Bytes that a reader of the node would save: files to open, and deleted rows to read past."""
     files = _select_touched_files(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)

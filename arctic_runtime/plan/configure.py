@@ -1,4 +1,4 @@
-"""From what a user wrote in a model's configuration to a checked ModelConfig."""
+"""Reader of a model's configuration into a checked ModelConfig."""
 
 from __future__ import annotations
 

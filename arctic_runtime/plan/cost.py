@@ -1,4 +1,4 @@
-"""What it takes to bring a table up to date: by following what changed, or by computing everything.
+"""Cost of bringing a table up to date: by following what changed, or by computing everything.
 
 A first estimate comes from what is read; how long earlier runs of the same model took, against what was estimated for
 them, puts it right for the machine, and for queries whose rows are more or less work than others.
@@ -52,7 +52,7 @@ class Estimate:
     unadjusted: float = 0.0
 
     def describe_cost(self) -> str:
-        """What is read, and how long that takes, for people."""
+        """Rows read and their time, for people."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
     def explain_cost(self) -> str:
@@ -73,7 +73,7 @@ def estimate_modes(
 ) -> tuple[Estimate, ...]:
     """The ways there are, the cheapest first.
 
-    `followed` are the scans of an incremental plan, None where there is none; `table_rows` are the table's own now.
+    `followed` are the scans of an incremental plan, None if there is none; `table_rows` are the table's own now.
     The newest run of `history` comes last.
     """
     ways = [_estimate_full(states, table_rows)]

@@ -1,4 +1,4 @@
-"""What a run has to do: from the observed state of a model and its upstreams to a decision."""
+"""Decision about a run: from the observed state of a model and its upstreams to a decision."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 @dataclass(frozen=True)
 class Decision:
-    """What the next run does, and why; `windows` are what it consumes, by upstream.
+    """Mode and reason of the next run; `windows` are what it consumes, by upstream.
 
-    `increment` is how a query's table follows the changes of the windows; None where events are folded or all is
+    `increment` is how a query's table follows the changes of the windows; None if events are folded or all is
     computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
     this run, or an earlier one, no longer follows changes although it could plan to. `repairs` are the promises that
     the table breaks, which a full computation restores.
@@ -60,7 +60,7 @@ class Decision:
 
     @property
     def estimate(self) -> Estimate | None:
-        """What the way costs that is gone; None where events are folded."""
+        """Estimate for the chosen mode; None if events are folded."""
         way = "incremental" if self.mode == "incremental" else "full"
         return next((estimate for estimate in self.ways if estimate.way == way), None)
 
@@ -71,7 +71,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """How this run was asked for, and what it has come to know meanwhile.
+    """Request for a run, with facts learned meanwhile.
 
     `given_up` is why it no longer follows changes, and `session` tells the SQL settings that its Spark really has.
     `was_overtaken`: an upstream changed while the query ran in full, which reads the newest versions. To follow changes
@@ -94,7 +94,7 @@ def decide_refresh(
 ) -> Decision:
     """The mode of the next run, the reason for it, and the windows that it consumes.
 
-    Raises SourceError where an upstream's new rows can't be told, and ConfigError where the model contradicts
+    Raises SourceError if an upstream's new rows are unknown, and ConfigError if the model contradicts
     the table that is there.
     """
     check_table(model, state, request)
@@ -120,7 +120,7 @@ def is_empty_table(model: Model, state: TableState) -> bool:
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises ConfigError where the table that is there was made for another model or another key.
+    """Raises ConfigError if the table that is there was made for another model or another key.
 
     A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
     A view that `dbt clone` made goes in any case.
@@ -159,7 +159,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
 
 
 def _check_current_view(model: Model, state: TableState) -> None:
-    """Raises ConfigError where the name of the view of current versions is another relation's."""
+    """Raises ConfigError if the name of the view of current versions is another relation's."""
     table = model.table
     if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
         raise ConfigError(
@@ -177,7 +177,7 @@ def _check_current_view(model: Model, state: TableState) -> None:
 
 
 def _check_history(model: Model, key: str) -> None:
-    """Raises ConfigError where a table has rows and the model says versions of them, or the other way round."""
+    """Raises ConfigError if a table has rows and the model says versions of them, or the other way round."""
     is_kept, config = VALID_FROM in parse_key(key), model.config
     if is_kept == config.has_history or VALID_FROM in config.entity_key:
         return
@@ -191,7 +191,7 @@ def _check_history(model: Model, key: str) -> None:
 
 
 def _check_layout(model: Model, state: TableState) -> None:
-    """Raises ConfigError where the base is laid out in another way, and the model says `fail`."""
+    """Raises ConfigError if the base is laid out in another way, and the model says `fail`."""
     if model.config.on_configuration_change != "fail" or state.base is None:
         return
     if not is_laid_out(model.config, state.base.properties):
@@ -388,7 +388,7 @@ def _explain_session_change(last: RunSummary, request: Request) -> str:
 
 
 def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
-    """Why the run before could not follow changes, where this one could not either; `query` is what is `judged`."""
+    """Why the run before could not follow changes, if this one could not either; `query` is what is `judged`."""
     refusal = Refusal.from_text(last.given_up)
     if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
         return None
@@ -455,7 +455,7 @@ def _build_strict_error(model: Model, reason: Reason, because: str, when: str, o
 
 
 def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
-    """What to raise where a model with `refresh: strict` can never be maintained."""
+    """Error for a model with `refresh: strict` that can never be maintained. strict` can never be maintained."""
     return _build_strict_error(model, refused.reason, refused.because, "at all")
 
 

@@ -1,4 +1,4 @@
-"""What a model of change events says of its columns has to fit the columns of its query."""
+"""Check of an event model's declared columns against the columns of its query."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -
 
 
 def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError where merge functions or flows can't work with the columns of the query.
+    """Raises ConfigError if merge functions or flows can't work with the columns of the query.
 
     `query` are all columns of the query, `stored` those of them that the table keeps.
     """
@@ -112,7 +112,7 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
 
 
 def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError where the fields of a mask are not the columns of events."""
+    """Raises ConfigError if the fields of a mask are not the columns of events."""
     columns = select_optional_columns(model, stored)
     lacking = [column.name for column in columns if not any(is_same_name(column.name, name) for name in fields)]
     strange = [name for name in fields if find_column(query, name) is None]

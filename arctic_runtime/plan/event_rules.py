@@ -1,4 +1,4 @@
-"""How the rows of a table follow from change events: a table remembers it, and another way is no small matter.
+"""Rules by which a table's rows follow from change events: a table remembers it, and another way is no small matter.
 
 A row holds what all events of its key have left behind, so a sum that becomes a maximum can't go on from there: rows
 would be neither.
@@ -62,7 +62,7 @@ def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
 def check_recomputable(
     model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
 ) -> None:
-    """Raises ConfigError where rows can't, or should not, be computed anew from all events by the changed rules."""
+    """Raises ConfigError if rows can't, or should not, be computed anew from all events by the changed rules."""
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.\n"

@@ -1,4 +1,5 @@
-"""Which snapshots nobody needs any more: always the oldest ones, so that what is left is a range without gaps."""
+"""Choice of the snapshots that nobody needs any more: always the oldest ones, so that what is left is a range without
+gaps."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ def plan_snapshot_expiry(
     now_ms: int,
     thresholds: Thresholds,
 ) -> ExpiryPlan:
-    """What goes of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
+    """Plans the expiry of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
 
-    `consumers` are the models that read this one, and what they have read of it. Raises ConfigError where the model
+    `consumers` are the models that read this one, and what they have read of it. Raises ConfigError if the model
     keeps its versions for ever.
     """
     age = model.config.retention.age_seconds
@@ -77,7 +78,7 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
 
 
 def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
-    """What of a plan a run does by itself: what enough has come together of."""
+    """Selects the steps that a run performs by itself: what enough has come together of."""
     log = state.appended or state.changes
     if log is None:
         return replace(plan, steps=(), tags=(), trim=None)
@@ -133,7 +134,7 @@ def _list_idle_tags(
 
 
 def _map_replacement_times(table: Snapshots) -> dict[int, int]:
-    """When each snapshot ceased to be the newest; none for the one that is. One that lost never was."""
+    """Time at which each snapshot ceased to be the newest; none for the one that is. One that lost never was."""
     pairs = zip(table.lineage, table.lineage[1:], strict=False)
     return {old.id: new.at_ms for old, new in pairs} | {lost.id: lost.at_ms for lost in table.others}
 
@@ -163,7 +164,7 @@ def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tu
 
 
 def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
-    """What stands at the cut, and for whom."""
+    """Lists the snapshots at the cut, and the reader that each is kept for."""
     for sequence, reason in needs:
         if sequence == cut:
             cut_snapshot = next((snapshot.id for snapshot in table.lineage if snapshot.sequence >= cut), 0)
@@ -179,7 +180,7 @@ def _list_newest_need(table: Snapshots) -> Needs:
 
 
 def _list_consumer_versions(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
-    """What for → the versions that others have read of the table as it is now."""
+    """Reason to keep → version that others have read of the table as it is now."""
     uuid = state.log.uuid if state.log else None
     return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
 
@@ -191,7 +192,7 @@ def _list_last_versions(state: TableState, count: int | None) -> dict[str, Versi
 
 
 def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -> Needs:
-    """What else is needed of a change table; where a version is gone already, those that follow it are."""
+    """Further needs of a change table; if a version is gone already, those that follow it are."""
     changes, base, view = state.changes, state.base, state.view
     if changes is None:
         return
@@ -210,7 +211,7 @@ def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -
 
 
 def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Version]) -> Needs:
-    """What else is needed of a table without a key."""
+    """Further needs of a table without a key."""
     last = find_last_load(table)
     yield (last.version.sequence if last else 0), "it says which events the table has"
     for reason, version in wanted.items():
@@ -218,7 +219,7 @@ def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Ver
 
 
 def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
-    """What else is needed of a base: the newest that tells its version, the pinned one, and the rows of versions."""
+    """Further needs of a base: the newest that tells its version, the pinned one, and the rows of versions."""
     merged_snapshots = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
     yield (merged_snapshots[-1][0].sequence if merged_snapshots else 0), "it says what the base is merged to"
     if state.view is not None:

@@ -103,7 +103,7 @@ def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
 
 
 def describe_fingerprint_change(then: str | None, now: str) -> str:
-    """Which parts of a fingerprint are others than in an earlier one, in a line for people; empty where none is."""
+    """Names the parts of a fingerprint that differ from an earlier one, in a line for people; empty if none is."""
     if then == now:
         return ""
     before, after = _read_part_hashes(then), _read_part_hashes(now)
@@ -112,7 +112,7 @@ def describe_fingerprint_change(then: str | None, now: str) -> str:
 
 
 def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
-    """The keys by which rows follow from events and whose value was another one; none where that is not known."""
+    """The keys by which rows follow from events and whose value was another one; none if that is not known."""
     parts = _read_part_hashes(then)
     if _EVENTS not in parts:
         return ()

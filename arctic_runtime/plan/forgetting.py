@@ -1,4 +1,4 @@
-"""Which tables have to forget rows of one, in which order, and which snapshots go with them."""
+"""Order in which tables forget rows of one of them, and the snapshots that go with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Reads = Mapping[TableName, Collection[TableName]]
 def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ...]:
     """A table, and after it all models whose rows come from it, each behind those that it reads.
 
-    Raises ConfigError where models read each other in a circle.
+    Raises ConfigError if models read each other in a circle.
     """
     sorter = TopologicalSorter(
         {table: sorted(set(upstream_tables) - {table}) for table, upstream_tables in sorted(reads.items())}
@@ -48,7 +48,7 @@ def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...
 
 
 def find_needed_sequence(table: Snapshots, state: TableState) -> int:
-    """The sequence number from which on snapshots of one of a model's tables are needed, where all has been read.
+    """The sequence number from which on snapshots of one of a model's tables are needed, if all has been read.
 
     Of a change table it is the newest run's, of a base the newest that says what it is merged to, or what the view
     reads, of aggregate state the newest run's; of any other table the newest.

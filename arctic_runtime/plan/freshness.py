@@ -1,4 +1,4 @@
-"""How fresh tables are: as of when each shows its sources, by what every commit says that its run had read.
+"""Freshness of tables: as of when each shows its sources, by what every commit says that its run had read.
 
 An ingested table shows its source as of a time that ingestion keeps. A model shows a source as of when the version that
 it has read did; or, if it has read all that is there, as of when the table above shows it now. So one rule goes through
@@ -124,7 +124,7 @@ class FreshnessPlan:
         return {name: UNKNOWN} if last is None else self._merge_claims(get_offsets(RunSummary.decode(last.summary)))
 
     def _sum_lags(self, name: str) -> float:
-        """How old a table may be, by its own `target_lag` and those above."""
+        """Allowed age of a table in seconds, by its own `target_lag` and those above."""
         if name not in self._lags:
             self._lags[name] = 0.0  # breaks cycles
             facts = self._tables.get(name)
@@ -214,7 +214,7 @@ def read_first_line(message: str) -> str:
 
 
 def read_advice(message: str) -> str:
-    """What an error message says to do; empty if it says nothing."""
+    """Advice in an error message; empty if it says nothing."""
     _, _, advice = message.partition("what to do: ")
     return " ".join(advice.split())
 

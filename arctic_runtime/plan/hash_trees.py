@@ -42,7 +42,7 @@ class Unit:
 
     @cached_property
     def depth(self) -> int:
-        """Where most of its bytes lie, the deeper of two that have as many."""
+        """Depth that holds most of its bytes, the deeper of two that have as many."""
         if len(self.nodes) == 1:
             return self.top.depth
         return compute_main_depth(
@@ -83,7 +83,7 @@ def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
 
 
 def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
-    """The nodes of a table as units; None where specs lie side by side that are not depths of one tree.
+    """The nodes of a table as units; None if specs lie side by side that are not depths of one tree.
 
     Under a single spec each node is a unit of its own, whatever the spec is.
     """
@@ -132,7 +132,7 @@ def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list
 
 
 def _find_tree_position(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
-    """The partition of a node without its bucket, and that one's place; None where it has no bucket in a tree."""
+    """The partition of a node without its bucket, and that one's place; None if it has no bucket in a tree."""
     for i, value in enumerate(node.partition):
         if value.transform.is_bucket_of(hash_key) and value.value is not None:
             place = to_hash_node(value.transform.parameter or 0, int(value.value))

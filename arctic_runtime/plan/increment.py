@@ -39,7 +39,8 @@ _WAYS: Mapping[type[Maintenance], str] = {
 
 @dataclass(frozen=True)
 class Upstreams:
-    """What a model reads: `states` by name, None where a name is no table that can be observed; `views` by name.
+    """Observed sources of a model: `states` by name, None if a name is no table that can be observed; `views` by
+    name.
 
     `settings` are those of SQL that it is read with, as far as they may change a result.
     """
@@ -62,7 +63,7 @@ class Increment:
 
     `outputs` are the query's column names with the tree's columns. `key` has the tree's column for each part of the
     table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are its changed
-    sources, and `types` the types of columns, where they are known. The maintenance reads the semi-join `reducers`,
+    sources, and `types` the types of columns, if they are known. The maintenance reads the semi-join `reducers`,
     which are computed in this order; maintenance and reducers read the `spools`. All have join hints, except the trees
     that read affected keys, which are not counted yet.
     """
@@ -410,7 +411,7 @@ def _build_relation(state: SourceState) -> Relation:
 
 
 def _check_window(state: SourceState, window: Window) -> None:
-    """Raises NotMaintained where the changes between two versions are not known."""
+    """Raises NotMaintained if the changes between two versions are not known."""
     start = window.start
     if start is None:
         raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
@@ -463,7 +464,7 @@ def _has_only_appends(state: SourceState, window: Window) -> bool:
 
 
 def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
-    """Raises NotMaintained where a table has changed whose rows, in what is read of them, can't be compared."""
+    """Raises NotMaintained if a table has changed whose rows, in what is read of them, can't be compared."""
     for scan in scans:
         state = upstreams.states[str(scan.source)]
         assert state is not None

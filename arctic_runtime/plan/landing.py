@@ -1,4 +1,4 @@
-"""Which rows of a landing table may go: old ones that every model which reads them has read."""
+"""Choice of the rows of a landing table that may go: old ones that every model which reads them has read."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def plan_landing_expiry(
     now_ms: int,
     thresholds: ChangelogThresholds,
 ) -> LandingPlan:
-    """What goes at the time `now_ms`; `readers` are the models that read the table, with what they have read of it.
+    """Plans the expiry of a landing table at the time `now_ms`; `readers` are the models that read the table, with
+    what they have read of it.
 
     Files go as a whole. One that holds rows of several commits counts as old as the newest of them may be. Raises
-    ConfigError where the table is kept for ever.
+    ConfigError if the table is kept for ever.
     """
     seconds, versions = retention.changes_seconds, retention.age_seconds
     if seconds is None and versions is None:
@@ -85,7 +86,7 @@ def _plan_deletion(
 
 
 def _list_commit_ages(state: LandingState) -> list[Age]:
-    """When commits were made, oldest first, as far as that is known."""
+    """Times of the commits, oldest first, as far as they are known."""
     ages = {age.sequence: age for age in state.ages}
     ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
     return [ages[sequence] for sequence in sorted(ages)]

@@ -19,7 +19,8 @@ from arctic_runtime.plan.decide import Decision
 
 @dataclass(frozen=True)
 class Rebase:
-    """What other runs read of each source since a run observed the table, and what is left of that run's windows."""
+    """Windows of each source that other runs have read since a run observed the table, and the rest of that run's
+    windows."""
 
     theirs: Mapping[str, Window]
     left: Mapping[str, Window]
@@ -38,9 +39,10 @@ class Rebase:
 def plan_rebase(
     model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
-    """How a run goes on whose change rows, with `summary`, are those on top of `then`, and the table is `now` by now.
+    """Plans how a run continues whose change rows, with `summary`, are those on top of `then`, while the table is
+    `now` by now.
 
-    None where it has to start again: events depend on each other across keys, the commits in between are others than
+    None if it has to start again: events depend on each other across keys, the commits in between are others than
     runs of the same query that applied new events, or nothing is left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
@@ -68,7 +70,7 @@ def _is_by_key(model: Model) -> bool:
 
 
 def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
-    """The commits after the head of `then`, oldest first; none where it is not behind `now`."""
+    """The commits after the head of `then`, oldest first; none if it is not behind `now`."""
     assert then.head is not None
     places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
     return now.commits[places[0] + 1 :] if places else ()
@@ -84,7 +86,7 @@ def _has_applied_events(commit: Commit, summary: RunSummary) -> bool:
 def _split_window(
     window: Window, before: Mapping[str, Version], after: Mapping[str, Version]
 ) -> tuple[Window, Window] | None:
-    """What others read of a source, and what they left of a window; None where that can't be told.
+    """Splits a window of a source into the part that others have read and the rest; None if that is unknown.
 
     Others may have read more than the window has: nothing is left of it then.
     """

@@ -1,7 +1,7 @@
-"""What has to follow a commit: the base and the view catch up with the change table.
+"""Steps after a commit: the base and the view catch up with the change table.
 
 The change table is the truth. After any run that died, and after any that did not, these steps bring the rest of a
-table to it; where nothing is behind there are none.
+table to it; if nothing is behind there are none.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
 
 
 def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
-    """How many times as much as usual may wait unmerged, since it is a run that merges and writers would wait for it.
+    """Factor by which more than usual may wait unmerged, since it is a run that merges and writers would wait for it.
 
     1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
     come, up to `longest_wait_factor`, and falls as smoothly when they slow down.

@@ -1,4 +1,4 @@
-"""Which tags make a savepoint, and which are dropped with it."""
+"""Tags that make a savepoint, and those that are dropped with it."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def plan_savepoint(
 
 
 def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
-    """The tags that go with a savepoint; raises ConfigError where there is none of this name."""
+    """The tags that go with a savepoint; raises ConfigError if there is none of this name."""
     find_savepoint(model, name, known)
     return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
-    """The savepoint of this name; raises ConfigError where there is none."""
+    """The savepoint of this name; raises ConfigError if there is none."""
     for savepoint in known:
         if savepoint.name == name:
             return savepoint

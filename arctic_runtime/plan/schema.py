@@ -1,4 +1,4 @@
-"""What has to happen to a table's columns before a query's rows fit into it."""
+"""Changes of a table's columns before a query's rows fit into it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _to_stored_primitive(primitive: str) -> str:
 
 
 def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError where the query's columns can't make this table.
+    """Raises ConfigError if the query's columns can't make this table.
 
     `query` are all columns of the query, `stored` those of them that the table keeps.
     """
@@ -94,7 +94,7 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
 
 
 def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> SchemaChange:
-    """What `on_schema_change` asks for where the query's columns differ from the table's.
+    """Plans the change that `on_schema_change` asks for if the query's columns differ from the table's.
 
     Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
     """
@@ -110,7 +110,7 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 def _list_pending_renames(
     model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
 ) -> Iterator[tuple[str, str]]:
-    """What the model says to have renamed, as far as that is still to be done: it stays true when it has been."""
+    """Renames of the model that are still to be done: it stays true when it has been."""
     for new, old in model.config.renamed_columns.items():
         current, wanted = find_column(table, old), find_column(stored, new)
         if current and wanted and find_column(table, new) is None and find_column(stored, old) is None:
@@ -178,7 +178,7 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
 
 
 def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
-    """What has to happen to `_seq`, of type `kept`, before the places of events of type `wanted` fit into it.
+    """Plans the change of `_seq`, of type `current`, before positions of events of type `wanted` fit into it.
 
     Raises TypeConflict where the two have no common order, as a log position and a time.
     """
@@ -241,7 +241,7 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
 
 
 def require_column(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
-    """Raises ConfigError where a column that a key of the configuration names is not among those of the query."""
+    """Raises ConfigError if a column that a key of the configuration names is not among those of the query."""
     if find_column(columns, name) is None:
         raise ConfigError(
             f"{model.table}: `{key}` names column `{name}`, which the query does not have.\n"
@@ -279,7 +279,7 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
 
 
 def _describe_mismatch(is_wanted: bool, is_found: bool) -> str:
-    """What dbt calls the difference."""
+    """Name that dbt has for the difference."""
     if is_wanted and is_found:
         return "data type mismatch"
     return "missing in definition" if is_wanted else "missing in contract"

@@ -65,7 +65,7 @@ def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
 
 
 def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
-    """Splits are; to put nodes together unasked is for what fills one commit, where it spares readers more."""
+    """Splits are; to put nodes together unasked is for what fills one commit, if it spares readers more."""
     united = [move for move in moves if move.direction == "merge"]
     spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes
     is_small = sum(move.unit.bytes for move in united) <= thresholds.group_bytes

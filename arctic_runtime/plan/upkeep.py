@@ -1,4 +1,4 @@
-"""Which upkeep is done next: the table whose readers pay most first, within a budget, and none waits for ever."""
+"""Order of upkeep: the table whose readers pay most first, within a budget, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Hours:
 
 @dataclass(frozen=True)
 class UpkeepBudget:
-    """How much upkeep may be done: jobs at a time, bytes that are written anew in a minute, and none in quiet hours.
+    """Limits of upkeep: jobs at a time, bytes that are written anew in a minute, and none in quiet hours.
 
     `group_bytes_per_minute` are bytes for the tables of a schema, which count in the whole as well.
     """
@@ -77,7 +77,7 @@ class Allowance:
         return self.left >= min(bytes_written, self.most)
 
     def seconds_until(self, bytes_written: int) -> float:
-        """How long until a job of so many bytes may begin, if none begins before."""
+        """Seconds until a job of so many bytes may begin, if none begins before."""
         return max(0.0, min(bytes_written, self.most) - self.left) / self.bytes_per_minute * 60
 
 
@@ -100,7 +100,7 @@ class DueUpkeep:
 
 @dataclass(frozen=True)
 class UpkeepState:
-    """What decides on upkeep at a moment: `local` is the wall clock of users, `now` one that only goes forward.
+    """State for decisions on upkeep at a moment: `local` is the wall clock of users, `now` one that only goes forward.
 
     `busy` are tables that are being written, `running` those with a job of upkeep, `paused` those that users paused.
     `allowances` are by schema, and None for all together.
@@ -115,7 +115,7 @@ class UpkeepState:
 
 
 def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
-    """What waits for longer than `starvation_seconds` first, the oldest in front; then by what readers pay."""
+    """Sorts jobs: then by what readers pay."""
 
     def rank_job(job: DueUpkeep) -> tuple[bool, float, float]:
         starves = now - job.since >= thresholds.starvation_seconds
@@ -127,7 +127,7 @@ def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThre
 def schedule_upkeep(
     due: Iterable[DueUpkeep], state: UpkeepState, budget: UpkeepBudget, thresholds: UpkeepThresholds
 ) -> Iterator[tuple[DueUpkeep, str]]:
-    """Each in the order of `in_order`, and why it is not begun now; an empty text where it is.
+    """Each in the order of `in_order`, and why it is not begun now; an empty text if it is.
 
     What waits for bytes holds back what comes after it: else small jobs would use up what a large one waits for.
     """

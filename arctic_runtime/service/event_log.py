@@ -1,4 +1,4 @@
-"""What happens in a service, in order: readers in other threads follow it from where they were."""
+"""Log of a service's events, in order: readers in other threads follow it from where they were."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event:
 
 
 class EventLog:
-    """The newest events of a service; older ones are forgotten, and a reader is told how many it missed."""
+    """The newest events of a service; older ones are dropped, and a reader learns how many it missed."""
 
     def __init__(self, capacity: int) -> None:
         self._events: deque[Event] = deque(maxlen=capacity)

@@ -35,13 +35,13 @@ from arctic_runtime.spark.engine.messages import get_message
 
 
 class Project(Protocol):
-    """Where the models come from, and whether that has changed."""
+    """Origin of the models, and whether it has changed."""
 
     def has_changed(self) -> bool:
         """Whether files of the project are others than when it was last loaded; cheap."""
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models as the project has them now; None where it can't be used, which the user has been told."""
+        """The models as the project has them now; None if it can't be used, of which the user was warned."""
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Follower:
     def follow_models(self, models: Sequence[FollowedModel]) -> None:
         """Follows these models from now on; one that is new or has changed is planned once. No pass may be under way.
 
-        Raises ConfigError where they read each other in a circle.
+        Raises ConfigError if they read each other in a circle.
         """
         readings = Readings(models, partial(read_view_sql, self._reader))
         self._order_models(readings)
@@ -135,7 +135,7 @@ class Follower:
     def run_once(self) -> None:
         """Brings every model up to date with the sources as they are now, whatever lags are allowed.
 
-        Where other writers were faster, that is tried again. Raises CatalogError where the catalog does not answer, and
+        Where other writers were faster, that is tried again. Raises CatalogError if the catalog does not answer, and
         SparkEnded where Spark is gone.
         """
         lags = dict.fromkeys(self._models, 0.0)
@@ -182,11 +182,11 @@ class Follower:
         self.wake_up()
 
     def get_record(self, model: TableName) -> Record | None:
-        """What is known of a model; None where it is not followed. Can be called from any thread."""
+        """Record of a model; None if it is not followed. Can be called from any thread."""
         return self._records.get(model)
 
     def compute_retry_seconds(self, model: TableName) -> float | None:
-        """How long a model that failed waits for its next attempt. Can be called from any thread."""
+        """Seconds until the next attempt of a model that failed. Can be called from any thread."""
         record = self._records.get(model)
         return None if record is None or not record.failures else max(0.0, record.retry_at - self._clock())
 
@@ -207,7 +207,7 @@ class Follower:
         self._is_arranged = True
 
     def _observe_heads(self) -> Heads:
-        """Where all relations stand that count, views looked into."""
+        """Observes the heads of all relations that count, views looked into."""
         observed = self._observe(self._relations)
         while self._readings.resolve_views(observed.heads, observed.views):
             self._is_arranged = False
@@ -256,7 +256,7 @@ class Follower:
     # Passes
 
     def _begin_pass(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
-        """Starts a pass over a group; None where there is nothing to start."""
+        """Starts a pass over a group; None if there is nothing to start."""
         models = self._groups[group]
         candidates_by_model = list_candidates(
             self._graph, models, self._records, self._tables, heads, self._clock(), lags, self._is_paused
@@ -394,7 +394,7 @@ def _get_end(report: Report) -> Ended:
 
 
 def _find_cause(error: Exception) -> Exception:
-    """Why a refresh failed: Spark's end, where that is behind it."""
+    """Why a refresh failed: Spark's end, if that is behind it."""
     with suppress(Exception):
         return to_spark_ended(error) or error
     return error

@@ -1,4 +1,4 @@
-"""Which model reads which: the order of refreshes, and what depends on what."""
+"""Graph of the models: the order of refreshes, and what depends on what."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING: Tables = frozenset()
 class ModelGraph:
     """Models by the tables that they read, directly or through views: those of other models, and sources.
 
-    Raises ConfigError where models read each other in a circle. A model that reads its own table does not.
+    Raises ConfigError if models read each other in a circle. A model that reads its own table does not.
     """
 
     def __init__(self, reads: Mapping[TableName, Collection[TableName]]) -> None:

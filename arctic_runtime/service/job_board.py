@@ -47,7 +47,7 @@ class JobBoard:
         return self._put_job(job)
 
     def begin_job(self, number: str) -> bool:
-        """The job, which waited, runs from now on. False where it was cancelled meanwhile."""
+        """The job, which waited, runs from now on. False if it was cancelled meanwhile."""
         with self._lock:
             job = self._open.get(number)
             if job is None:
@@ -73,7 +73,7 @@ class JobBoard:
         self._events.append_event("job", job)
 
     def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
-        """The end of a job that waits or runs, with what came of it, as fields of `Job`; None where it has ended."""
+        """The end of a job that waits or runs, with what came of it, as fields of `Job`; None if it has ended."""
         with self._lock:
             job = self._open.pop(number, None)
             self._cancels.pop(number, None)
@@ -95,7 +95,7 @@ class JobBoard:
         self._events.append_event("forgotten_job", {"number": number})
 
     def cancel_job(self, number: str) -> Job | None:
-        """Ends a job that waits, and the work of one that runs; None where there is no such job, or it can't end."""
+        """Ends a job that waits, and the work of one that runs; None if there is no such job, or it can't end."""
         with self._lock:
             job = self._open.get(number)
             cancel = self._cancels.get(number)

@@ -1,4 +1,5 @@
-"""What a live service shows of its warehouse, and what can be asked of it: the vocabulary of HTTP, page and metrics."""
+"""Data that a live service shows of its warehouse, and the requests that it takes: the vocabulary of HTTP, page and
+metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Lag:
-    """How far a reader is behind a table: a model that has yet to read so many commits, and rows in them."""
+    """Lag of a reader behind a table: a model that has yet to read so many commits, and rows in them."""
 
     model: str
     commits: int
@@ -41,7 +42,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class IngestionState:
-    """How far a table is that a source of change data keeps, as `arctic status` tells it; see its docstring.
+    """Progress of an ingested table, as `arctic status` shows it; see its docstring.
 
     `error` is why ingestion fails. It stays until a batch has succeeded.
     """
@@ -125,7 +126,7 @@ class Job:
 class Upkeep:
     """Upkeep that is planned for a table: what, why, what it writes anew, and what readers save by it.
 
-    `waits_for` says why it is not done now, such as quiet hours or the budget; empty where it comes next.
+    `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it comes next.
     """
 
     table: TableName
@@ -138,7 +139,7 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """The service itself: since when it runs, whether it leads or stands by, and what it is told to leave alone.
+    """The service itself: since when it runs, whether it leads or stands by, and the work that is paused.
 
     A service that stands by does no work until the one that leads ends, which is `leader`. `errors` are of parts that
     do not work now, such as a catalog that does not answer, by part.
@@ -157,7 +158,8 @@ class ServiceState:
 
 
 class LiveService(Protocol):
-    """What HTTP, the page and metrics use of a service. All methods answer at once, and may be called by any thread.
+    """Interface of a service for HTTP, the page and metrics. All methods answer at once, and may be called by any
+    thread.
 
     `events` has what changes: kind `table` with a TableOverview, `job` with a Job, `forgotten_job` with the number of
     one that had nothing to do, `service` with the ServiceState, and `batch` with an ingested batch.
@@ -195,7 +197,7 @@ class LiveService(Protocol):
         """Looks at these models at once, whatever pause or `target_lag` they have; at all for no names."""
 
     def cancel_job(self, number: str) -> Job | None:
-        """Takes a job that waits from the queue; of one that runs, its Spark jobs. None where there is no such job."""
+        """Takes a job that waits from the queue; of one that runs, its Spark jobs. None if there is no such job."""
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
         """Leaves tables alone until `resume`, all for no names; raises ConfigError for a name that is none."""

@@ -48,7 +48,7 @@ class OperableProject(Protocol):
 
 
 class LiveWarehouse:
-    """What goes on in a warehouse, and what users ask for; the `LiveService` of `live.py`.
+    """Live state of a warehouse, and the requests of users; the `LiveService` of `live.py`.
 
     It works whether the service leads or stands by: `follower` is None while it stands by.
     """
@@ -154,7 +154,7 @@ class LiveWarehouse:
     def observe_tables(self) -> Collection[TableName]:
         """Looks at all tables, tells of those whose overview is another one, and returns those that moved.
 
-        Raises CatalogError where the catalog does not answer.
+        Raises CatalogError if the catalog does not answer.
         """
         models, reads = self._around.models, self._around.list_reads()
         scheduled = {
@@ -196,7 +196,7 @@ class LiveWarehouse:
         return moved
 
     def _publish_changes(self) -> None:
-        """Tells of the tables that are others than they were told; that time passes alone, now and then."""
+        """Publishes the tables that differ from their last published state; mere passing of time only now and then."""
         self._last_overviews = {
             table: earlier_overview for table, earlier_overview in self._last_overviews.items() if table in self._tables
         }
@@ -214,7 +214,7 @@ class LiveWarehouse:
         return replace(refreshing, retry_at=retry_at)
 
     def _describe_last_run(self, scheduled_model: Scheduled) -> Refreshing:
-        """What is known of the runs of a model that dbt runs."""
+        """Describes the runs of a model that dbt runs."""
         running = (job for job in self._board.list_jobs() if job.kind == "run" and job.state == "running")
         return Refreshing(
             any(scheduled_model.table in job.tables for job in running),
@@ -361,7 +361,7 @@ class LiveWarehouse:
 
 
 def _update_refreshing(before: Refreshing, report: Report) -> Refreshing:
-    """What is known of a model's refreshes after one has ended."""
+    """State of a model's refreshes after one has ended."""
     now = datetime.now(timezone.utc)
     if report.status in ("refreshed", "unchanged"):
         return Refreshing(refreshed_at=now)

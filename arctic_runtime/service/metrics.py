@@ -1,4 +1,4 @@
-"""What Prometheus reads of a service: gauges as it stands when asked, and counters of its events."""
+"""Metrics of a service for Prometheus: gauges as it stands when asked, and counters of its events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _get_now() -> datetime:
 
 
 class Tally:
-    """What was counted of events. A job that is told of twice after its end counts once."""
+    """Counters of events. A job that is reported twice after its end counts once."""
 
     def __init__(self, remembered_jobs: int) -> None:
         self._remembered_jobs = remembered_jobs

@@ -24,7 +24,7 @@ _OF_SOURCE = ("source",)
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a service tells of itself at one moment."""
+    """State of a service at one moment."""
 
     now: datetime
     state: ServiceState
@@ -204,25 +204,25 @@ GAUGES = (
         "arctic_service_info",
         ("project", "version"),
         "Always 1; tells project and version.",
-        lambda of: (((of.state.project, of.state.version), 1.0),),
+        lambda snapshot: (((snapshot.state.project, snapshot.state.version), 1.0),),
     ),
     Gauge(
         "arctic_service_start_time_seconds",
         (),
         "When the service started, in seconds since 1970.",
-        _read_from_service(lambda of: of.state.started_at.timestamp()),
+        _read_from_service(lambda snapshot: snapshot.state.started_at.timestamp()),
     ),
     Gauge(
         "arctic_service_role",
         ("role",),
         "1 for the role that the service has, 0 for the others: starting, leads, stands_by or ending.",
-        lambda of: (((role,), float(of.state.role == role)) for role in _ROLES),
+        lambda snapshot: (((role,), float(snapshot.state.role == role)) for role in _ROLES),
     ),
     Gauge(
         "arctic_service_paused",
         (),
         "1 while all work is paused.",
-        _read_from_service(lambda of: float(of.state.is_paused)),
+        _read_from_service(lambda snapshot: float(snapshot.state.is_paused)),
     ),
     Gauge(
         "arctic_service_last_look_timestamp_seconds",
@@ -234,7 +234,7 @@ GAUGES = (
         "arctic_service_part_failing",
         ("part",),
         "1 for each part of the service that does not work now, such as the catalog.",
-        lambda of: (((part,), 1.0) for part in sorted(of.state.errors)),
+        lambda snapshot: (((part,), 1.0) for part in sorted(snapshot.state.errors)),
     ),
     # Tables.
     Gauge("arctic_tables", ("layer", "state"), "Tables by layer and state.", _count_tables_by_state),
@@ -257,49 +257,59 @@ GAUGES = (
         "arctic_table_last_commit_timestamp_seconds",
         _TABLE,
         "Time of a table's newest commit, in seconds since 1970.",
-        _read_from_tables(lambda of, _: _to_timestamp(of.changed_at)),
+        _read_from_tables(lambda overview, _: _to_timestamp(overview.changed_at)),
     ),
     Gauge(
         "arctic_table_last_refresh_timestamp_seconds",
         _TABLE,
         "Time of the newest refresh that found a table up to date, in seconds since 1970.",
-        _read_from_tables(lambda of, _: _to_timestamp(of.refreshed_at)),
+        _read_from_tables(lambda overview, _: _to_timestamp(overview.refreshed_at)),
     ),
-    Gauge("arctic_table_rows", _TABLE, "Rows of a table.", _read_from_built_tables(lambda of: of.rows)),
-    Gauge("arctic_table_files", _TABLE, "Data files of a table.", _read_from_built_tables(lambda of: of.files)),
+    Gauge("arctic_table_rows", _TABLE, "Rows of a table.", _read_from_built_tables(lambda overview: overview.rows)),
     Gauge(
-        "arctic_table_size_bytes", _TABLE, "Size of a table's data files.", _read_from_built_tables(lambda of: of.bytes)
+        "arctic_table_files", _TABLE, "Data files of a table.", _read_from_built_tables(lambda overview: overview.files)
     ),
-    Gauge("arctic_table_hash_nodes", _TABLE, "Hash nodes of a table.", _read_from_built_tables(lambda of: of.nodes)),
+    Gauge(
+        "arctic_table_size_bytes",
+        _TABLE,
+        "Size of a table's data files.",
+        _read_from_built_tables(lambda overview: overview.bytes),
+    ),
+    Gauge(
+        "arctic_table_hash_nodes",
+        _TABLE,
+        "Hash nodes of a table.",
+        _read_from_built_tables(lambda overview: overview.nodes),
+    ),
     Gauge(
         "arctic_table_versions",
         _TABLE,
         "Versions of a table that are kept.",
-        _read_from_built_tables(lambda of: of.versions),
+        _read_from_built_tables(lambda overview: overview.versions),
     ),
     Gauge(
         "arctic_table_unmerged_commits",
         _TABLE,
         "Commits of the change table that are not merged into the base.",
-        _read_from_built_tables(lambda of: of.unmerged_commits),
+        _read_from_built_tables(lambda overview: overview.unmerged_commits),
     ),
     Gauge(
         "arctic_table_unmerged_rows",
         _TABLE,
         "Rows of the change table that are not merged into the base.",
-        _read_from_built_tables(lambda of: of.unmerged_rows),
+        _read_from_built_tables(lambda overview: overview.unmerged_rows),
     ),
     Gauge(
         "arctic_table_recent_rows",
         _TABLE,
         "Rows of a table that were changed within the last minute.",
-        _read_from_built_tables(lambda of: of.recent_rows),
+        _read_from_built_tables(lambda overview: overview.recent_rows),
     ),
     Gauge(
         "arctic_table_waste_bytes",
         _TABLE,
         "Bytes that readers of a table read in vain until the upkeep that is due is done.",
-        _read_from_built_tables(lambda of: of.waste_bytes),
+        _read_from_built_tables(lambda overview: overview.waste_bytes),
     ),
     Gauge(
         "arctic_reader_lag_commits",
@@ -318,25 +328,25 @@ GAUGES = (
         "arctic_ingestion_lag_seconds",
         (*_TABLE, "source"),
         "How far an ingested table is behind its source.",
-        _read_from_ingested(lambda of, now: _compute_age(now, of.as_of)),
+        _read_from_ingested(lambda ingestion, now: _compute_age(now, ingestion.as_of)),
     ),
     Gauge(
         "arctic_ingestion_failing",
         (*_TABLE, "source"),
         "1 for an ingested table whose ingestion fails, until a batch has succeeded.",
-        _read_from_ingested(lambda of, _: float(bool(of.error))),
+        _read_from_ingested(lambda ingestion, _: float(bool(ingestion.error))),
     ),
     Gauge(
         "arctic_ingestion_running",
         _OF_SOURCE,
         "1 while a process ingests a source.",
-        _read_from_sources(lambda of: float(of.is_running)),
+        _read_from_sources(lambda ingestion: float(ingestion.is_running)),
     ),
     Gauge(
         "arctic_ingestion_dead_letters",
         _OF_SOURCE,
         "Events of a source that could not be applied and wait for a replay.",
-        _read_from_sources(lambda of: of.dead_letters),
+        _read_from_sources(lambda ingestion: ingestion.dead_letters),
     ),
     # Work.
     Gauge("arctic_jobs", ("kind", "state"), "Jobs that wait or run.", _count_jobs_by_state),
@@ -356,7 +366,7 @@ GAUGES = (
         "arctic_upkeep_planned_bytes",
         ("operation",),
         "Bytes that the planned upkeep will write.",
-        _sum_planned_upkeep(lambda of: of.bytes),
+        _sum_planned_upkeep(lambda upkeep: upkeep.bytes),
     ),
 )
 
@@ -417,14 +427,14 @@ COUNTERS = (
         ("table", "outcome"),
         "Refreshes that ended, by outcome: done, failed or cancelled.",
         _count_refreshes(lambda job: (((str(table), job.state), 1.0) for table in job.tables)),
-        lambda of: product(_list_models(of), sorted(ENDED)),
+        lambda snapshot: product(_list_models(snapshot), sorted(ENDED)),
     ),
     Counter(
         "arctic_refresh_seconds_total",
         ("table",),
         "Seconds that refreshes of a table took.",
         _count_refreshes(lambda job: (((str(table),), job.seconds) for table in job.tables)),
-        lambda of: ((table,) for table in _list_models(of)),
+        lambda snapshot: ((table,) for table in _list_models(snapshot)),
     ),
     Counter(
         "arctic_refreshed_rows_total",
@@ -433,7 +443,7 @@ COUNTERS = (
         _count_refreshes(
             lambda job: (((str(job.tables[0]), action), float(rows)) for action, rows in job.rows.items())
         ),
-        lambda of: product(_list_models(of), _ACTIONS),
+        lambda snapshot: product(_list_models(snapshot), _ACTIONS),
     ),
     Counter(
         "arctic_jobs_ended_total",
@@ -468,7 +478,9 @@ COUNTERS = (
         _count_batches(lambda batch: (((batch["source"],), float(batch["dead"])),)),
         _list_sources,
     ),
-    Counter("arctic_events_total", ("kind",), "Events of the service, by kind.", lambda of: (((of.kind,), 1.0),)),
+    Counter(
+        "arctic_events_total", ("kind",), "Events of the service, by kind.", lambda snapshot: (((snapshot.kind,), 1.0),)
+    ),
 )
 MISSED = Counter(
     "arctic_events_missed_total",

@@ -1,4 +1,4 @@
-"""What the catalog tells of tables, remembered until they move."""
+"""Observed tables, cached until they change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ObservedTables:
     def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
         """The tables of models, and tables of others, that have moved; those that are not asked for are forgotten.
 
-        Raises CatalogError where the catalog does not answer.
+        Raises CatalogError if the catalog does not answer.
         """
         names = {*models, *others}
         relations = {name: _list_relations(name, models.get(name)) for name in names}

@@ -23,7 +23,7 @@ Reads = Mapping[TableName, Collection[TableName]]
 
 @dataclass(frozen=True)
 class Refreshing:
-    """What the service knows of a model's refreshes.
+    """State of a model's refreshes in the service.
 
     `refreshed_at` is when the newest one that succeeded ended. `error` is why the newest failed, and `retry_at` when it
     is tried again; `held_by` is a model above that failed.
@@ -72,7 +72,7 @@ class Shown:
     confirmed_seconds: float = IngestThresholds.confirmed_seconds
 
     def read_by(self, name: TableName) -> Collection[TableName]:
-        """What a model reads, whoever runs it."""
+        """Tables that a model reads, whoever runs it."""
         return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
@@ -128,7 +128,7 @@ def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
 
 
 def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
-    """What tables tell, with what this service knows of its own ingestion and refreshes."""
+    """Adds the service's own ingestion and refreshes to the facts about tables."""
     facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
     if facts.origin is not None:
         run = shown.ingestions.get(facts.origin.source, IngestionRun())

@@ -1,4 +1,4 @@
-"""What models read, directly and through views: the relations whose heads tell that there is something new."""
+"""Relations that models read, directly and through views: a new head of one of them is news."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_relations(table: TableName) -> tuple[TableName, ...]:
 
 
 class Readings:
-    """What each model reads. A view's text is asked for again only when the view has moved.
+    """Relations that each model reads. A view's text is asked for again only when the view has moved.
 
     Tables of other catalogs are left out: nothing tells whether they have changed.
     """

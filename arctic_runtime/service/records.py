@@ -1,4 +1,4 @@
-"""What a follower remembers of a model between passes, and what follows from that. All of it may be lost: a model that
+"""Memory of a follower about a model between passes, and the decisions from it. All of it may be lost: a model that
 nothing is known of is planned once."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FollowedTables:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a model. Times are seconds of a clock that only goes forward.
+    """Known state of a model. Times are seconds of a clock that only goes forward.
 
     `seen` are the heads with which it was up to date, None before that. `refreshed_at` is when its last refresh that
     succeeded began, and `complete_at` when the last one did after which no table above was older. A model that
@@ -42,7 +42,8 @@ class Record:
     retry_at: float = 0.0
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
-        """What a refresh would find. The clock is news for a model that is recomputed, as often as its lag says."""
+        """Kind of news that a refresh would find. The clock is news for a model that is recomputed, as often as its
+        lag says."""
         if self.seen is None or _has_moved(tables.reads, self.seen, heads):
             return "reads"
         if self.is_recomputed and lag_seconds > 0 and not self.is_delayed(now, lag_seconds):

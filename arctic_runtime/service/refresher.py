@@ -52,7 +52,7 @@ NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
 
 
 def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
-    """What a run would do, but that without news nothing is computed for a reason that never goes away."""
+    """Plans a run, but without news computes nothing for a reason that never ends."""
     planned = planner.plan_refresh()
     decision = planned.decision
     if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:

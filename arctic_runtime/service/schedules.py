@@ -1,4 +1,4 @@
-"""When models that dbt runs are due, as cron expressions say it."""
+"""Times at which models that dbt runs are due, by cron expressions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DataTestStatus = Literal["pass", "warn", "fail", "error"]
 
 @dataclass(frozen=True)
 class DataTestOutcome:
-    """What a data test of dbt told: `message` says what is wrong, and is empty where it passed."""
+    """Outcome of a data test of dbt: `message` says what is wrong, and is empty if it passed."""
 
     name: str
     status: DataTestStatus

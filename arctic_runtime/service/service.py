@@ -47,13 +47,13 @@ class ServedProject(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many models are refreshed side by side."""
+        """Number of models that are refreshed side by side."""
 
     def has_changed(self) -> bool:
         """Whether files of the project are others than when it was last loaded; cheap."""
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models as the project has them now; None where it can't be used, which the user has been told."""
+        """The models as the project has them now; None if it can't be used, of which the user was warned."""
 
     def list_followed(self) -> Sequence[FollowedModel]:
         """The models that are kept fresh."""
@@ -99,7 +99,7 @@ class Ingesting(Protocol):
 
 @dataclass(frozen=True)
 class Told:
-    """Who is told what happens: in lines for people, and what became of each model."""
+    """Listeners for what happens: in lines for people, and what became of each model."""
 
     say: Callable[[str], None] = lambda _: None
     report: Callable[[Report], None] = lambda _: None
@@ -193,7 +193,7 @@ class Service:
     # Leading
 
     def _wait_for_leadership(self) -> bool:
-        """Waits for the lease; False where the service is stopped meanwhile."""
+        """Waits for the lease; False if the service is stopped meanwhile."""
         while not self._stopping.is_set():
             try:
                 self._table.ensure()
@@ -269,7 +269,7 @@ class Service:
                     thread.join()
 
     def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
-        """A part of the service in a thread of its own; where it ends by an error the others go on."""
+        """A part of the service in a thread of its own; if it ends by an error the others go on."""
 
         def run_action() -> None:
             try:
@@ -293,7 +293,7 @@ class Service:
     # Its parts
 
     def _ingest_source(self, term: Term, ingestion: Ingesting) -> None:
-        """Ingests a source; where that fails it is tried again after a pause, and the others go on."""
+        """Ingests a source; if that fails it is tried again after a pause, and the others go on."""
         failures, name = 0, ingestion.name
         while not term.over.is_set():
             self.live.begin_ingestion(name)
@@ -354,7 +354,7 @@ class Service:
 
 
 class _Reloading:
-    """The project for a follower; whoever shows its tables is told of new ones."""
+    """The project for a follower; the parts that show its tables get the new ones."""
 
     def __init__(self, project: ServedProject, use: Callable[[Sequence[FollowedModel]], None]) -> None:
         self._project = project

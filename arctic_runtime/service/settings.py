@@ -1,4 +1,4 @@
-"""How a service works, as `serve` of a target in profiles.yml says it."""
+"""Settings of a service, from `serve` of a target in profiles.yml."""
 
 from __future__ import annotations
 

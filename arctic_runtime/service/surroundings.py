@@ -1,4 +1,4 @@
-"""What the parts of a service know of each other: tables and models, who writes now, and what users paused."""
+"""State shared by the parts of a service: tables and models, who writes now, and what users paused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Surroundings:
             self._writing.discard(table)
 
     def is_paused(self, table: TableName) -> bool:
-        """Whether users told the service to leave a table alone."""
+        """Whether users paused a table."""
         return self.paused.everything or str(table) in self.paused.tables
 
     def is_waiting(self, table: TableName) -> bool:
@@ -79,11 +79,11 @@ class Surroundings:
         return bool(missing) and any(model.table == table and model.declared & missing for model in self.followed)
 
     def is_upkeep_paused(self, table: TableName) -> bool:
-        """Whether users told it to leave its files alone."""
+        """Whether users paused the upkeep of its files."""
         return self.is_paused(table) or str(table) in self.paused.upkeep
 
     def find_table(self, name: str) -> TableName:
-        """The table of this name, with or without catalog and schema; raises ConfigError where it is not one."""
+        """The table of this name, with or without catalog and schema; raises ConfigError if it is not one."""
         matches = list_named_tables(name, self.models)
         if len(matches) == 1:
             return matches[0]

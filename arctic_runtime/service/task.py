@@ -45,7 +45,7 @@ Status = Literal["refreshed", "unchanged", "failed", "conflict", "skipped"]
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a model in a pass.
+    """Result of a model in a pass.
 
     `error` is why it failed, and `retry_seconds` the pause before the next attempt. A model is skipped where one above
     it failed, which is `held_by`.

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Term:
-    """What runs while a service leads, and what ends it; may be used by any thread."""
+    """Leadership of a service: the work that runs while it leads, and its end; may be used by any thread."""
 
     def __init__(self) -> None:
         self.over = threading.Event()

@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 
 class RunTimes(Protocol):
-    """Where it is kept when models were run, so that a service that takes over knows."""
+    """Store of the times at which models were run, so that a service that takes over knows."""
 
     def list_run_times(self) -> Mapping[str, float]:
         """Name of a model → when its last run began, in seconds since 1970."""
@@ -93,7 +93,7 @@ class Timetable:
             over.wait(self._limits.poll_seconds)
 
     def run_due(self, over: threading.Event | None = None) -> None:
-        """Runs what is due now; raises CatalogError where the catalog does not answer."""
+        """Runs what is due now; raises CatalogError if the catalog does not answer."""
         models = self._project.list_scheduled()
         self._discard_others(models)
         if not models:
@@ -108,7 +108,7 @@ class Timetable:
                 waiting.add(model.name)
 
     def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
-        """When each model was last run; one that is new, and one whose last run lies ahead, counts from now on."""
+        """Time of each model's last run; one that is new, and one whose last run lies ahead, counts from now on."""
         if self._last is None:
             self._last = dict(self._times.list_run_times())
         last, now = self._last, self._now()
@@ -152,7 +152,7 @@ class Timetable:
         self._set_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:
-        """What is known of models that are not scheduled any more."""
+        """Discards the records of models that are not scheduled any more."""
         names = {model.name for model in models}
         for name in self._failures.keys() - names:
             del self._failures[name]

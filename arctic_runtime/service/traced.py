@@ -31,7 +31,7 @@ def build_traces(project: str) -> Traces | None:
 
 
 def is_traced(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry is told where to send traces to, and not that it is disabled."""
+    """Whether OpenTelemetry has an address to send traces to, and is not disabled."""
     is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or (
         environment.get("OTEL_TRACES_EXPORTER", "otlp") == "none"
     )

@@ -36,7 +36,7 @@ Key = tuple[TableName, UpkeepOperation]
 
 
 class Others(Protocol):
-    """What else goes on: which tables are being written now, and which users paused."""
+    """Activity of others: which tables are being written now, and which users paused."""
 
     def list_busy_tables(self) -> Collection[TableName]: ...
 
@@ -55,7 +55,7 @@ class Nobody:
 
 @dataclass(frozen=True)
 class _Known:
-    """What is due of a table, and what its readers paid when it was first seen to be due."""
+    """Due upkeep of a table, with the bytes that its readers paid when it was first due."""
 
     due: DueUpkeep
     first_waste: int
@@ -124,7 +124,7 @@ class UpkeepRunner:
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
     def list_planned(self) -> Sequence[Upkeep]:
-        """What is due, what comes next first, and why it waits."""
+        """Lists due upkeep, the next first, with the reason why each waits."""
         with self._lock:
             return [
                 Upkeep(due.table, due.operation, due.reasons, due.bytes, due.waste_bytes, waits)
@@ -132,7 +132,7 @@ class UpkeepRunner:
             ]
 
     def sum_waste(self) -> Mapping[TableName, int]:
-        """What readers of each table with something due pay until it is done, in bytes."""
+        """Bytes that readers of each table with due upkeep pay until it is done."""
         waste_by_table: Counter[TableName] = Counter()
         with self._lock:
             for (table, _), known in self._known.items():
@@ -171,7 +171,7 @@ class UpkeepRunner:
                 self._note_due(maintained.table, due_jobs)
 
     def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
-        """What is due of a table now; since when, and what failed, is kept of what was due before."""
+        """Records the due upkeep of a table; since when, and what failed, is kept of what was due before."""
         before = {key: self._known.pop(key) for key in [key for key in self._known if key[0] == table]}
         for due in due_jobs:
             key: Key = (table, due.operation)
@@ -185,7 +185,7 @@ class UpkeepRunner:
     # Doing
 
     def begin_due(self) -> list[DueUpkeep]:
-        """What may begin now; it counts as running from here on."""
+        """Begins the upkeep that may begin now; it counts as running from here on."""
         busy, now = self._others.list_busy_tables(), self._clock()
         with self._lock:
             state = UpkeepState(

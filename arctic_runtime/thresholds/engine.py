@@ -24,7 +24,7 @@ class CommitThresholds:
 
 @dataclass(frozen=True)
 class ReportThresholds:
-    """How much a report shows."""
+    """Limits of a report's contents."""
 
     examples: int = 3
     """Examples of rows for each broken promise."""

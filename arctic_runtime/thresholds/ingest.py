@@ -101,7 +101,7 @@ class DebeziumThresholds:
 
 @dataclass(frozen=True)
 class TransportThresholds:
-    """How much change data is read at once."""
+    """Limits of change data that is read at once."""
 
     batch_files: int = 1_000
     """Files of one batch at most."""

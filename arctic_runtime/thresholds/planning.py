@@ -1,4 +1,4 @@
-"""What planning refreshes, merges, compaction and expiry weighs."""
+"""Weights for planning refreshes, merges, compaction and expiry."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CostThresholds:
 
 @dataclass(frozen=True)
 class IncrementalThresholds:
-    """Where incremental maintenance pays, and which of its plans are used."""
+    """Limits of incremental maintenance, and choice among its plans."""
 
     changed_share: float = 0.3
     """A larger share of changed rows in an upstream means a full refresh."""
@@ -100,7 +100,7 @@ class IncrementalThresholds:
 
 @dataclass(frozen=True)
 class JoinThresholds:
-    """Which side of a join is broadcast."""
+    """Choice of the broadcast side of a join."""
 
     broadcast_rows: int = 2_000_000
     """The most rows of a side that is broadcast."""
@@ -117,7 +117,7 @@ class JoinThresholds:
 
 @dataclass(frozen=True)
 class PruningThresholds:
-    """How keys are looked up in a table: file pruning, bucket pruning, broadcasts."""
+    """Lookup of keys in a table: file pruning, bucket pruning, broadcasts."""
 
     in_list_values: int = 200
     """Iceberg prunes files by IN-lists of up to this many values."""
@@ -141,7 +141,7 @@ class PruningThresholds:
 
 @dataclass(frozen=True)
 class MergeThresholds:
-    """When unmerged changes are merged into a base."""
+    """Times at which unmerged changes are merged into a base."""
 
     unmerged_share: float = 0.25
     """Unmerged change rows of an `on_read` table, as a share of its base, from which on they are merged."""
@@ -164,7 +164,7 @@ class MergeThresholds:
 
 @dataclass(frozen=True)
 class CompactionThresholds:
-    """What compaction costs and saves, and how its work is cut into commits."""
+    """Costs and savings of compaction, and the division of its work into commits."""
 
     small_file_bytes: int = 16 * MIB
     """Smaller files are worth joining."""
@@ -190,7 +190,7 @@ class CompactionThresholds:
 
 @dataclass(frozen=True)
 class BaseRewriteThresholds:
-    """When changes are merged by rewriting the whole base, and how the rewrite is cut into parts."""
+    """Conditions for merging changes by rewriting the whole base, and the parts of the rewrite."""
 
     changed_share: float = 0.05
     """Change rows, as a share of the base's rows, from which on a rewrite costs less than delete and append."""
@@ -213,7 +213,7 @@ class BaseRewriteThresholds:
 
 @dataclass(frozen=True)
 class BucketThresholds:
-    """How many buckets a table gets, and when buckets split and merge."""
+    """Number of buckets of a table, and limits at which buckets split and merge."""
 
     small_bucket_bytes: int = 16 * MIB
     """Buckets of a new table have at least this size, unless that is less than one per core."""
@@ -238,7 +238,7 @@ class ChangelogThresholds:
 
 @dataclass(frozen=True)
 class ExpiryThresholds:
-    """When snapshots, tags, branches and orphan files may go."""
+    """Conditions for the expiry of snapshots, tags, branches and orphan files."""
 
     snapshots: int = 20
     """Automatic expiry waits for this many snapshots: a call takes a second, however few it expires."""

@@ -127,7 +127,7 @@ def _shape_decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
 
 
 def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | None:
-    """The type of decimals with so many digits, and so many after the point; None where no type holds them."""
+    """The type of decimals with so many digits, and so many after the point; None if no type holds them."""
     if digits is None or scale is None:
         return None
     # PostgreSQL has numeric(2, 5), for numbers below 0.001.
@@ -167,7 +167,7 @@ def _refuse_nested_array(schema: ConnectSchema) -> Shape:
 
 
 def _get_source_type(schema: ConnectSchema) -> str:
-    """The type in the database in upper case; empty where the schema does not tell."""
+    """The type in the database in upper case; empty if the schema does not tell."""
     return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
 
 

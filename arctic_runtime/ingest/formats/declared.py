@@ -65,7 +65,7 @@ def build_declared_schema(
 ) -> SourceSchema:
     """The schema of declared columns, each a Spark type and, after `as`, an encoding; else that of `encodings`.
 
-    Raises ConfigError where a type or an encoding is unknown, they don't fit, or the key names no column.
+    Raises ConfigError if a type or an encoding is unknown, they don't fit, or the key names no column.
     """
     return build_source_schema((build_declared_column(name, text, encodings) for name, text in columns.items()), key)
 
@@ -85,7 +85,7 @@ def build_declared_column(name: str, text: str, encodings: Mapping[str, Encoding
 
 
 def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
-    """A schema whose names are unique and whose key is there; raises ConfigError where they are not."""
+    """A schema whose names are unique and whose key is there; raises ConfigError if they are not."""
     schema = SourceSchema(tuple(columns), tuple(key))
     names = [column.name for column in schema.columns]
     lower = [name.lower() for name in names]

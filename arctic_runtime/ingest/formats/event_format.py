@@ -60,7 +60,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class OlderRows:
-    """What rows that are older than a column have in it, of which a source sends no events when it adds a column.
+    """Value of rows that are older than a column, of which a source sends no events when it adds a column.
 
     `value` is a text that Spark casts to the column's type, None for null. Unless it `is_known`, the source has to be
     read again.
@@ -79,7 +79,7 @@ class SourceColumn:
 
     `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
     MySQL's binlog cuts them off the values of a column of that width. `element` is how an `array` writes its elements.
-    `number` is the column's in the source, which stays where it is renamed; None where the source has none, or it is
+    `number` is the column's in the source, which stays where it is renamed; None if the source has none, or it is
     not known. `older_rows` is None for sources that can't be asked.
     """
 
@@ -107,7 +107,7 @@ class SourceSchema:
 
 @dataclass(frozen=True)
 class EventFormat:
-    """How events of a format are read; paths lead from the top of an event's JSON.
+    """Description of an event format's JSON; paths lead from the top of an event's JSON.
 
     `row` leads to the row after the change, and for a delete to the deleted row where `before` is None or
     `is_row_of_delete`; `before` to the row before, which has only the columns that changed where `is_before_partial`
@@ -156,7 +156,7 @@ class Format:
     """A format with its options applied: how its events are read, and where the schemas of their tables come from.
 
     `declare` makes a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
-    event and of its key; it returns None where that event doesn't tell, and where a column is declared too, its
+    event and of its key; it returns None if that event doesn't tell, and if a column is declared too, its
     declaration counts. `tell` is None for a format whose events never tell. Both raise ConfigError that names the
     column where its values can't be read exactly.
     """

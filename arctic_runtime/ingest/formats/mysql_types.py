@@ -64,13 +64,13 @@ class MysqlType:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments as numbers; empty where there are none or they are something else."""
+        """The arguments as numbers; empty if there are none or they are something else."""
         parts = [part.strip() for part in self.arguments.split(",")]
         return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of an enum or a set; empty where the arguments are something else."""
+        """The labels of an enum or a set; empty if the arguments are something else."""
         labels, at = [], 0
         while at < len(self.arguments):
             quoted = _LABEL.match(self.arguments, at)
@@ -83,9 +83,9 @@ class MysqlType:
 
 @dataclass(frozen=True)
 class Rendering:
-    """How a tool writes the values of MySQL's types into JSON.
+    """Rules by which a tool writes the values of MySQL's types into JSON.
 
-    `timestamp` is None where the zone of the tool's timestamps isn't known. `refused` maps types to the reason why
+    `timestamp` is None if the zone of the tool's timestamps isn't known. `refused` maps types to the reason why
     their values can't be read exactly. `widest_bit` is the largest bit column whose values are right.
     """
 
@@ -100,7 +100,7 @@ class Rendering:
 
 
 def read_mysql_type(text: str) -> MysqlType | None:
-    """A type from its text, such as `int(10) unsigned` or `enum('a','b')`; None where it is not one."""
+    """A type from its text, such as `int(10) unsigned` or `enum('a','b')`; None if it is not one."""
     read = _TYPE.fullmatch(text)
     if read is None:
         return None
@@ -119,7 +119,7 @@ def read_mysql_type(text: str) -> MysqlType | None:
 def build_mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
     """A column from the text of its MySQL type, or from `string`.
 
-    Raises ConfigError where the type is unknown, or its values can't be read exactly from what the tool writes.
+    Raises ConfigError if the type is unknown, or its values can't be read exactly from what the tool writes.
     """
     if text.strip().lower() == AS_TEXT:
         return SourceColumn(name, "string")
@@ -250,7 +250,7 @@ MYSQL_TYPES = tuple(_COLUMNS)
 
 
 def _find_charset(words: list[str]) -> int:
-    """Where `character set …`, `charset …` or `collate …` begins after the name of a type."""
+    """Index at which `character set …`, `charset …` or `collate …` begins after the name of a type."""
     starts = (
         at
         for at, word in enumerate(words)

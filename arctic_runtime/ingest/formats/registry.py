@@ -89,7 +89,7 @@ FORMATS: Mapping[str, FormatEntry] = {
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:
-    """The format of a name with a user's options; raises ConfigError where either can't be used."""
+    """The format of a name with a user's options; raises ConfigError if either can't be used."""
     entry = FORMATS.get(name)
     if entry is None:
         raise _build_unknown_error("format", name, FORMATS)

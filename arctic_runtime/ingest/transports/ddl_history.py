@@ -67,7 +67,7 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
 
 
 def find_definition(known_definitions: Sequence[Definition], names: Sequence[str]) -> Definition:
-    """The newest definition that has columns of these names in their order; none where there is no such."""
+    """The newest definition that has columns of these names in their order; none if there is no such."""
     for definition in reversed(known_definitions):
         left = iter(definition)
         if all(name in left for name in names):
@@ -86,7 +86,7 @@ def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class _Statement:
-    """What a statement says: new names by old ones; whether it `moves` columns, also in a way that is not understood.
+    """Parsed statement: new names by old ones; whether it `moves` columns, also in a way that is not understood.
 
     It `is_plain` where it alters a table, makes up no values, and its defaults are constants.
     """
@@ -136,7 +136,7 @@ def _get_word(token: Token) -> str:
 
 
 def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
-    """What a statement that adds a column gives to rows that are there; one that is not null gets some value anyway."""
+    """Value that existing rows get for an added column; one that is not null gets some value anyway."""
     default = column.get("defaultValueExpression")
     if column.get("generated") or column.get("autoIncremented"):
         return UNKNOWN_IN_OLDER_ROWS

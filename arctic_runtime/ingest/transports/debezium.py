@@ -88,7 +88,7 @@ class _Run:
 
 @dataclass
 class _Open:
-    """What there is while a transport is open. `position` is that of the last batch, or the one that was opened at.
+    """State of an open transport. `position` is that of the last batch, or the one that was opened at.
 
     `end` is where the log ended when the server was last asked, and when that was; None after reading came there.
     `asked` is when that was by a clock that never goes back. `lost` is why the connection was lost,
@@ -110,7 +110,7 @@ class _Open:
             self.end = self.server.get_log_end(), now
 
     def get_caught_up(self) -> datetime | None:
-        """When the log ended where it was asked for, once reading has come there."""
+        """Time at which the log's end was requested, once reading has reached it."""
         if self.end is None or not self.server.has_reached(self.position, self.end[0]):
             return None
         at, self.end = self.end[1], None
@@ -248,7 +248,7 @@ class DebeziumTransport:
         )
 
     def _check_no_snapshot(self, before: Position, position: Position) -> None:
-        """Raises SourceError where Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
+        """Raises SourceError if Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
         if position.is_snapshot and not before.is_snapshot:
             raise SourceError(
                 f"{self._connection.place}: Debezium did not go on after the position of the last commit, and began "
@@ -371,7 +371,7 @@ class DebeziumTransport:
             now.server.close_connection()
 
     def _connect_server(self) -> SourceServer:
-        """The server of the source; raises ConfigError where Debezium is not installed."""
+        """The server of the source; raises ConfigError if Debezium is not installed."""
         try:
             from arctic_runtime.ingest.transports.databases import connect_server
         except ImportError as error:
@@ -387,7 +387,7 @@ class DebeziumTransport:
         return self._now
 
     def _begin_at(self, server: SourceServer, position: Position) -> _Open:
-        """What is open at a position, or where tables join the stream that would have nothing to read before."""
+        """Opens a position, or the place where tables join a stream that has nothing to read before."""
         connection = self._build_connection_at(position)
         while position.joining and (
             not connection.tables or server.order.has_come_to(position, position.joining[0].offset)

@@ -1,4 +1,4 @@
-"""How Debezium reaches a database, and the properties of its engine."""
+"""Connection of Debezium to a database, and the properties of its engine."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ _TLS_OF_MYSQL = {
 
 
 def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
-    """How the database's driver encrypts a connection, as the properties of Debezium say."""
+    """Properties of Debezium by which the database's driver encrypts a connection."""
     connection_properties = connection.properties
     if connection.connector == "postgresql":
         return {

@@ -47,7 +47,7 @@ class RecordSchema:
 @dataclass(frozen=True)
 class SchemaEvents:
     """Events with one schema: their JSON, and their places in the batch as bigint. `schema_id` is one for each schema
-    object of the engine, so that a schema that comes back after another is told from its first time."""
+    object of the engine, so that a schema that comes back after another is distinguished from its first time."""
 
     schema_id: int
     schema: RecordSchema
@@ -57,7 +57,7 @@ class SchemaEvents:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What acknowledges a batch: its last record, and Debezium's committer."""
+    """Receipt that acknowledges a batch: its last record, and Debezium's committer."""
 
     last: Any
     committer: Any
@@ -124,7 +124,7 @@ class Engine:
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
 
     def _build_callbacks(self) -> dict[str, Callable[[], None]]:
-        """What is done as the engine comes to its states."""
+        """Callbacks for the engine's changes of state."""
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
         return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
 
@@ -132,7 +132,7 @@ class Engine:
         self._thread.start()
 
     def take_records(self) -> Records | None:
-        """The next batch; None where none comes in time. Raises EngineEnded after the last batch of an ended engine."""
+        """The next batch; None if none comes in time. Raises EngineEnded after the last batch of an ended engine."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting or self._ended or self._closed, timeout=self._thresholds.take_seconds
@@ -263,7 +263,7 @@ def _to_java_bytes(text: str) -> Any:
 
 
 class _Calls:
-    """What is asked of Java for each batch, prepared once. Streams run over records in Java alone."""
+    """Calls into Java for each batch, prepared once. Streams run over records in Java alone."""
 
     def __init__(self) -> None:
         handles, kinds = (

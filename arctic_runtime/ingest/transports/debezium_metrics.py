@@ -52,7 +52,7 @@ def _require_field(java_object: Any, name: str) -> Any:
 
 
 def _find_field(java_object: Any, name: str) -> Any:
-    """A field of an object's class or of one above it; None where there is none."""
+    """A field of an object's class or of one above it; None if there is none."""
     kind = java_object.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

@@ -40,9 +40,9 @@ class Position:
     """A place in the changes of a source.
 
     `partition` tells of which server. `offset` is where an engine goes on: the end of a transaction, since Debezium
-    does not go on exactly inside of one. `seen` is the last event that was read after that, None where none was.
+    does not go on exactly inside of one. `seen` is the last event that was read after that, None if none was.
     `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
-    over time, where the log itself does not tell them; it is in no text but `progress`, as are the tables that are
+    over time, if the log itself does not tell them; it is in no text but `progress`, as are the tables that are
     `joining`, by the order of their places.
     """
 
@@ -65,7 +65,7 @@ class Position:
 
     @property
     def progress(self) -> str | None:
-        """The text with the history; None where there is none."""
+        """The text with the history; None if there is none."""
         if self.history is None:
             return None
         joining = [
@@ -103,7 +103,7 @@ class LogOrder(Protocol):
         """Whether two events stand at one place of the log."""
 
     def count_events_at(self, position: Position, table: str, source: Source) -> int:
-        """How many events of a table at the place of an event a position has behind it, 0 where it stands elsewhere."""
+        """Number of a table's events at the position of an event that a position is past, 0 if it is elsewhere."""
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
         """Whether an event of the stream comes after a position; `number` counts the events at its place, from 1."""
@@ -117,7 +117,7 @@ class LogOrder(Protocol):
     def as_of(self, begin: Position, first: Source | None) -> Position:
         """The position of a table whose rows are those of the place where a stream begins, among all streams.
 
-        `first` is the first event of the table after that place, or of others; None where a transaction was committed
+        `first` is the first event of the table after that place, or of others; None if a transaction was committed
         after it and before any such event.
         """
 

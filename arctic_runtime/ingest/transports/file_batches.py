@@ -1,4 +1,4 @@
-"""Which files of a folder make up each batch: every file is in exactly one, whenever the process dies."""
+"""Assignment of a folder's files to batches: every file is in exactly one, whenever the process dies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FileBatches:
     def __init__(
         self, folder: Folder, patterns: Collection[str], log: FileLog, limits: TransportThresholds, kept_number: int
     ) -> None:
-        """Raises CorruptState where the log doesn't know any batch although some were kept."""
+        """Raises CorruptState if the log doesn't know any batch although some were kept."""
         self._folder = folder
         self._patterns = tuple(patterns)
         self._log = log
@@ -48,9 +48,9 @@ class FileBatches:
         self._listed: deque[SourceFile] = deque()
 
     def take_next(self) -> FileBatch | None:
-        """The next batch, which is in the log then; None where there is no new file.
+        """The next batch, which is in the log then; None if there is no new file.
 
-        Raises SourceError where a file that was read, or that a batch of the log needs, has changed or is gone.
+        Raises SourceError if a file that was read, or that a batch of the log needs, has changed or is gone.
         """
         return self._take_noted_batch() if self._noted else self._take_new_batch()
 

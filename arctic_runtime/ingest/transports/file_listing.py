@@ -29,7 +29,7 @@ class SourceFile:
 class Folder:
     """A folder by its URI (`file:`, `s3:`, `gs:`, …) or its path on this machine.
 
-    `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError where no library for the scheme is there.
+    `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError if no library for the scheme is there.
     """
 
     def __init__(self, location: str, properties: Mapping[str, str] | None = None) -> None:
@@ -47,7 +47,7 @@ class Folder:
         """All files, also in folders below, in the order of their paths.
 
         Those with a part of their path that begins with `.` or `_` are left out: writers give such names to files that
-        they have not ended yet. Raises SourceError where the folder is missing or can't be listed.
+        they have not ended yet. Raises SourceError if the folder is missing or can't be listed.
         """
         from pyarrow.fs import FileSelector
 

@@ -28,7 +28,7 @@ was modified, in microseconds since 1970."""
 
 
 class FileLog(Protocol):
-    """Which files each batch has; what `add` noted stays, whenever a process dies."""
+    """Log of the files of each batch; what `add` noted stays, whenever a process dies."""
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
         """All batches by their numbers, each with its files in the order of their paths."""
@@ -46,7 +46,7 @@ class FileTable:
         self._spark = spark
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
-        """All batches, read without Spark; none where the table is not there yet."""
+        """All batches, read without Spark; none if the table is not there yet."""
         if not self._is_there():
             return {}
         files_by_batch: dict[int, set[SourceFile]] = {}
@@ -56,7 +56,7 @@ class FileTable:
         return {batch: tuple(sorted(files)) for batch, files in sorted(files_by_batch.items())}
 
     def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
-        """Appends the files of a batch; raises CommitConflict where the catalog stays locked."""
+        """Appends the files of a batch; raises CommitConflict if the catalog stays locked."""
         if not self._is_there():
             writer = create_internal_writer(self._build_writer({}), "file log", KEPT_METADATA)
             perform_effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)

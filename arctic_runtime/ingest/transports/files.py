@@ -85,7 +85,7 @@ class Files:
         self._number = 0
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError where the folder can't be listed, and CorruptState where the file log is gone."""
+        """Raises SourceError if the folder can't be listed, and CorruptState if the file log is gone."""
         self._build_batches(0 if position is None else _parse_number(position))
         self._folder.list_files()
 
@@ -143,7 +143,7 @@ class Files:
         return Batch(tuple(tables), _format_position(batch.number), count)
 
     def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
-        """The parts that tasks read, in the order of files and lines; raises SourceError where a file has changed."""
+        """The parts that tasks read, in the order of files and lines; raises SourceError if a file has changed."""
         from pyspark.sql import functions as F
 
         grouped = _read_lines(self._spark(), self._folder, files).groupBy("uri", "block")

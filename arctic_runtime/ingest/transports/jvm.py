@@ -52,7 +52,7 @@ def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
 def start_jvm(heap_bytes: int) -> None:
     """Starts the JVM with Debezium's JARs and a heap unless it runs; it stays until the process ends.
 
-    Raises ConfigError where there is no Java.
+    Raises ConfigError if there is no Java.
     """
     with _STARTING:
         if jpype.isJVMStarted():

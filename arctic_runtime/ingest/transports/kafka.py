@@ -70,7 +70,7 @@ class Kafka:
 
     Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
     next of every partition. `spark` gives a session. With `skips_lost` reading goes on after events that are gone.
-    Raises ConfigError where tables share a topic whose events don't tell their table.
+    Raises ConfigError if tables share a topic whose events don't tell their table.
     """
 
     initial = encode_offsets({})
@@ -98,7 +98,7 @@ class Kafka:
         self._schemas: dict[str, SourceSchema] = {}
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError where Kafka doesn't answer or events are lost, ConfigError where Spark lacks its JARs."""
+        """Raises SourceError if Kafka doesn't answer or events are lost, ConfigError if Spark lacks its JARs."""
         choose_start(decode_offsets(position or self.initial), self._source.list_kept(self._topics), self._skips_lost)
         check_jars(self._spark())
 
@@ -232,7 +232,7 @@ class Kafka:
 
 
 def check_jars(spark: SparkSession) -> None:
-    """Raises ConfigError where a Spark was started without its source for Kafka."""
+    """Raises ConfigError if a Spark was started without its source for Kafka."""
     from pyspark.errors import AnalysisException
 
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}

@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import TransportThresholds
 
 
 class _LeaderMoved(Exception):
-    """A partition has a new leader, which not all brokers know yet; what is told where that does not end."""
+    """A partition has a new leader, which not all brokers know yet; the text is shown if that does not end."""
 
     def __init__(self, error: SourceError) -> None:
         super().__init__(str(error))
@@ -39,7 +39,8 @@ class KafkaOffsets:
             raise ConfigError(f"The settings of Kafka can't be used: {_get_reason(error)}") from error
 
     def list_kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
-        """What there is of every partition; raises SourceError where Kafka doesn't answer or has no such topic."""
+        """First and last offsets of every partition; raises SourceError if Kafka doesn't answer or has no such
+        topic."""
         end = time.monotonic() + self._seconds
         while True:
             try:

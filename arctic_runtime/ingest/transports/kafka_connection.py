@@ -1,4 +1,5 @@
-"""How Kafka is reached: once in the words of Spark's source, once in those of the client that looks for offsets."""
+"""Connection settings of Kafka: once in the words of Spark's source, once in those of the client that looks for
+offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class KafkaConnection:
     With a `user` they are told name and password by a `mechanism`. `tls` encrypts the connection: `ca_file` has the
     certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster they
     have to be on each machine. `properties` are settings whose names are the same in Java's client and in librdkafka.
-    Raises ConfigError where the parts contradict.
+    Raises ConfigError if the parts contradict.
     """
 
     servers: str

@@ -1,4 +1,4 @@
-"""Which offsets of which partitions are read next, from where reading stopped and what Kafka has."""
+"""Choice of the offsets to read next, from the last position and the offsets that Kafka has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Offsets = Mapping[Partition, int]
 
 @dataclass(frozen=True)
 class Kept:
-    """What Kafka has of a partition: events from `first` to before `end`."""
+    """Offsets that Kafka has of a partition: events from `first` to before `end`."""
 
     first: int
     end: int
@@ -54,7 +54,7 @@ def choose_start(
 ) -> dict[Partition, int]:
     """The offset to read next of every partition that there is.
 
-    A partition that a position doesn't know is read from its first event. Raises SourceError where events after the
+    A partition that a position doesn't know is read from its first event. Raises SourceError if events after the
     position are gone, or the topic was made anew; with `skips_lost` reading goes on with the first event that is there.
     """
     known = {topic for topic, _ in position}
@@ -97,7 +97,7 @@ def advance_offsets(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition
 
 
 def count_events_left(offsets: Offsets, ends: Offsets) -> int:
-    """How many events up to the ends are still to be read."""
+    """Number of events that are left to read up to the ends."""
     return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 
 

@@ -1,4 +1,4 @@
-"""What MySQL and MariaDB need beside Debezium: rights and settings, and where their binary log begins and ends."""
+"""Requirements of MySQL and MariaDB beside Debezium: rights and settings, and the ends of their binary log."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class MySQL:
             )
 
     def _check_log(self, position: Position) -> None:
-        """Raises SourceError where the server no longer has the log after a position, or it is another log."""
+        """Raises SourceError if the server no longer has the log after a position, or it is another log."""
         if "gtids" in position.offset:
             known = (str(position.offset["gtids"]),)
             if self._database.fetch_one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":

@@ -29,7 +29,7 @@ _CASCADE = re.compile(
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError where something is no table, may not be read, or changes without the log, with what to do."""
+    """Raises SourceError if something is no table, may not be read, or changes without the log, with what to do."""
     tables = {
         (str(schema), str(table)): (str(kind), str(engine))
         for schema, table, kind, engine in database.fetch_rows(_KINDS)
@@ -69,7 +69,7 @@ def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: st
 
 
 def _check_definition(connection: DebeziumConnection, database: SourceDatabase, schema: str, table: str) -> None:
-    """Raises SourceError where the user may not read a table, or foreign keys change its rows."""
+    """Raises SourceError if the user may not read a table, or foreign keys change its rows."""
     name = f"{schema}.{table}"
     try:
         definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])

@@ -83,7 +83,7 @@ def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch,
 
 
 def split_off_last_delete(batch: Batch) -> tuple[list[PlacedEvents], PlacedEvents | None]:
-    """The events of a batch without its last one where that is a delete, and this one; None where it is another."""
+    """The events of a batch without its last one where that is a delete, and this one; None if it is another."""
     events = list_placed_events(batch)
     place = max(range(len(events)), key=lambda i: events[i].events[ARRIVAL][-1].as_py())
     end = events[place]

@@ -1,4 +1,4 @@
-"""What PostgreSQL needs beside Debezium: its rights and settings, its replication slot, and where its log ends."""
+"""Requirements of PostgreSQL beside Debezium: its rights and settings, its replication slot, and the end of its log."""
 
 from __future__ import annotations
 
@@ -201,14 +201,15 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
     def get_stream_start(self, _: Source) -> Source:
-        """Where the stream begins after a snapshot: where its slot was made, since nothing is acknowledged yet."""
+        """Position at which the stream begins after a snapshot: where its slot was made, since nothing is
+        acknowledged yet."""
         slot = self._find_slot()
         if slot is None or slot[5] is None:
             raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")
         return {"lsn": int(slot[5])}
 
     def get_log_end(self) -> int:
-        """Where the log ends now, as a number of bytes."""
+        """End of the log now, as a number of bytes."""
         return int(self._database.fetch_one(_END) or 0)
 
     def push_log_end(self) -> None:
@@ -227,7 +228,7 @@ class PostgreSQL:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; none where it has none."""
+        """The columns of a table's primary key, in order; none if it has none."""
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
@@ -254,24 +255,24 @@ class PostgreSQL:
         return match_columns(columns, rows, is_chosen=bool(chosen))
 
     def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
-        """Raises SourceError where a column has become a generated one since ingestion began."""
+        """Raises SourceError if a column has become a generated one since ingestion began."""
         generated = [(table, row[1], None) for row in columns if row[8] == "t"]
         if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
             raise self._build_error(describe_generated(rows))
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
+        """Why Debezium stopped, in plain words: a Java exception, and a text if there is none."""
         return self._database.to_source_error(error) if error is not None else self._database.build_lost_error(reason)
 
     def drop_slot(self) -> None:
-        """Drops the replication slot if there is one; raises SourceError where a reader uses it."""
+        """Drops the replication slot if there is one; raises SourceError if a reader uses it."""
         if self._wait_for_release():
             self._database.fetch_one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
 
     def _wait_for_release(self) -> bool:
         """Waits until no reader uses the slot, since a server needs a moment to notice that one is gone.
 
-        False where there is no slot; raises SourceError where the reader stays.
+        False if there is no slot; raises SourceError if the reader stays.
         """
         until = time.monotonic() + self._thresholds.release_seconds
         while (slot := self._find_slot()) is not None:
@@ -355,7 +356,7 @@ class PostgreSQL:
                 )
 
     def _check_unsent_values(self) -> None:
-        """Of long values that an update leaves alone Debezium makes nulls, where a type has no mark for them."""
+        """Of long values that an update leaves alone Debezium makes nulls, if a type has no mark for them."""
         columns = self._list_columns(_UNTOLD_COLUMNS)
         if columns:
             tables = dict.fromkeys(f"alter table {table} replica identity full" for table, _ in columns)
@@ -459,7 +460,7 @@ def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColum
 
 
 def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
-    """What rows have in a column, a row of `_COLUMNS`, that were there before it was added.
+    """Value that existing rows have in a column, a row of `_COLUMNS`, which was added later.
 
     PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten
     since.

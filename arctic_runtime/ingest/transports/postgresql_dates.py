@@ -1,4 +1,4 @@
-"""How a snapshot of PostgreSQL reads dates: as days since 1970, which is exact for dates of all times.
+"""Query by which a snapshot of PostgreSQL reads dates: as days since 1970, which is exact for dates of all times.
 
 By itself Debezium reads them as `java.sql.Date`, which drops the era and follows another calendar before 1582, so that
 dates before Christ would become dates after. Debezium takes a number in the place of a date for days since 1970.

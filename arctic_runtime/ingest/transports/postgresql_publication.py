@@ -75,7 +75,7 @@ class Publication:
         self._database = database
 
     def check_publication(self, is_snapshot: bool) -> None:
-        """Raises SourceError where changes of tables that are read would not come, with what to do. Changes nothing.
+        """Raises SourceError if changes of tables that are read would not come, with what to do. Changes nothing.
 
         Before a snapshot, ingestion may add what the publication lacks; later, changes are lost already.
         """
@@ -127,7 +127,7 @@ class Publication:
         return _Table(str(name), str(quoted), is_owned == "t", is_published == "t", row_filter, tuple(read), root)
 
     def _check_content(self, row: Row, tables: Sequence[_Table], after: str) -> None:
-        """Raises SourceError where the publication leaves out operations, rows or columns of tables that it has."""
+        """Raises SourceError if the publication leaves out operations, rows or columns of tables that it has."""
         if row[1]:
             fix = f"`alter publication {self._name} set (publish = 'insert, update, delete, truncate')`"
             raise self._build_error(f"publication {self._name} publishes no {row[1]}", fix, after)
@@ -136,7 +136,8 @@ class Publication:
                 raise self._build_error(*flaw, after)
 
     def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
-        """What the publication leaves out of a table, and what to do; None if it has all of it, or lacks the table."""
+        """Part of a table that the publication leaves out, and the advice; None if it has all of it, or lacks the
+        table."""
         name = self._name
         if table.root is not None:
             fix = f"ingest {table.root} instead, or `alter publication {name} set (publish_via_partition_root = false)`"

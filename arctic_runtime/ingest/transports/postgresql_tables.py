@@ -130,7 +130,7 @@ _RULES = (
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_snapshot: bool) -> None:
-    """Raises SourceError where a snapshot and the stream of what is read would not show the same, with what to do."""
+    """Raises SourceError if a snapshot and the stream of what is read would not show the same, with what to do."""
     for rule in _RULES:
         if rule.is_of_snapshot and not is_snapshot:
             continue
@@ -140,7 +140,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError where what is to be read is no table, or one whose changes are not logged."""
+    """Raises SourceError if what is to be read is no table, or one whose changes are not logged."""
     kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]

@@ -1,4 +1,4 @@
-"""Which events of a stream are new after a position: those that come again are told by their place in the log."""
+"""Selection of the events that are new after a position: repeated ones are recognised by their position in the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def are_new(
 
 
 def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
-    """The last event of the stream among a table's events; None where all are rows of a snapshot."""
+    """The last event of the stream among a table's events; None if all are rows of a snapshot."""
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
         return None
@@ -52,17 +52,17 @@ def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
 
 
 def snapshot_rows(payloads: Sequence[Any]) -> int:
-    """How many of a table's events are rows of a snapshot; these come before all others."""
+    """Number of a table's events that are rows of a snapshot; these come before all others."""
     return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
 
 
 def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
-    """How many of a table's events, all of the stream, come before a position at which a transaction begins."""
+    """Number of a table's events, all of the stream, before a position at which a transaction begins."""
     return _count_leading(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
 
 
 def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
-    """How many events are counted; these come before all others."""
+    """Number of leading events that are counted; these come before all others."""
     low, high = 0, len(payloads)
     while low < high:
         middle = (low + high) // 2

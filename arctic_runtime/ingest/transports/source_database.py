@@ -100,7 +100,7 @@ class SourceDatabase:
         raise failure
 
     def fetch_one(self, sql: str, values: Sequence[str] = ()) -> str | None:
-        """The first value of the first row; None where there is no row."""
+        """The first value of the first row; None if there is no row."""
         rows = self.fetch_rows(sql, values)
         return rows[0][0] if rows else None
 

@@ -39,16 +39,16 @@ class SourceServer(Protocol):
         """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
 
     def withdraw_tables(self) -> None:
-        """Has the log of the stream leave out tables that are not read any more, where that is up to ingestion."""
+        """Has the log of the stream leave out tables that are not read any more, if that is up to ingestion."""
 
     def commit_marker(self) -> None:
         """Commits a transaction that changes no table, so that the stream is known to be past all before it."""
 
     def get_stream_start(self, first: Source) -> Source:
-        """Where the stream begins after a snapshot; `first` is the offset of a record of its end."""
+        """Position at which the stream begins after a snapshot; `first` is the offset of a record of its end."""
 
     def get_log_end(self) -> Any:
-        """Where the log ends now."""
+        """End of the log now."""
 
     def push_log_end(self) -> None:
         """Has the stream come to the end of the log where nothing else is written."""
@@ -60,18 +60,18 @@ class SourceServer(Protocol):
         """The tables of the database that can be read, but for those of the server itself."""
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; none where it has none."""
+        """The columns of a table's primary key, in order; none if it has none."""
 
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
         """The columns of events with their numbers, and with what rows have in them that are older than a column.
 
-        `history` are the definitions of tables over time, where Debezium keeps them.
+        `history` are the definitions of tables over time, if Debezium keeps them.
         """
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Why Debezium stopped, in plain words: a Java exception, and a text where there is none."""
+        """Why Debezium stopped, in plain words: a Java exception, and a text if there is none."""
 
     def build_properties(self) -> Mapping[str, str]:
         """Properties of Debezium that depend on the server."""

@@ -1,4 +1,4 @@
-"""Which events of a topic belong to which table, where several tables share it."""
+"""Assignment of a shared topic's events to tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TopicTable:
 
 
 def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
-    """Raises ConfigError where tables share a topic and its events don't tell them apart."""
+    """Raises ConfigError if tables share a topic and its events don't tell them apart."""
     by_topic: dict[str, list[TopicTable]] = {}
     for table in tables:
         by_topic.setdefault(table.topic, []).append(table)

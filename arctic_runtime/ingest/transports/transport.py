@@ -25,7 +25,7 @@ class TableEvents:
     """The events of one table in a batch, as a table with the columns PAYLOAD, ORIGIN and ARRIVAL.
 
     Where Spark reads them, `events` makes the table in a session: tables are written side by side, each in its own.
-    `table` is its name as the source has it (`public.orders`). `schema` is None where the transport does not know it.
+    `table` is its name as the source has it (`public.orders`). `schema` is None if the transport does not know it.
     A batch has several of these for a table whose schema changed meanwhile, the older first.
     """
 
@@ -40,10 +40,10 @@ class Batch:
 
     `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
     the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
-    after the batch, None where that is the position. `caught_up` is a time at which the source had nothing that comes
-    after the position, None where the transport does not know one; a source without events tells one about every
+    after the batch, None if that is the position. `caught_up` is a time at which the source had nothing that comes
+    after the position, None if the transport does not know one; a source without events tells one about every
     minute, by a batch without any. `behind` is the number of events that the source had after the batch when it was
-    asked last, None where the transport does not know it. `comes_again` says that
+    asked last, None if the transport does not know it. `comes_again` says that
     the position lies before that of earlier batches, and that events after it come once more. A table without events in
     a snapshot is in the batch that ends it, where its schema is known.
     """
@@ -64,13 +64,13 @@ class Transport(Protocol):
 
     A position is kept in tables before it is acknowledged: what was not acknowledged may come again after `open`.
     `initial` is the position before all events, from where on the source gives a snapshot where it has such. Methods
-    raise SourceError where the source can't be reached, refuses, or no longer has what comes after a position.
+    raise SourceError if the source can't be reached, refuses, or no longer has what comes after a position.
     """
 
     initial: str
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError where `open` would fail or lose events; changes nothing at the source.
+        """Raises SourceError if `open` would fail or lose events; changes nothing at the source.
 
         None stands for a source that was never ingested: what others left there under this source's names, such as a
         replication slot, is not taken over then.
@@ -123,7 +123,7 @@ class TableLoad(Protocol):
         """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
 
         That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
-        `comes_again` has no events: the load begins anew. Raises SourceError where a table is not there.
+        `comes_again` has no events: the load begins anew. Raises SourceError if a table is not there.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
@@ -152,7 +152,7 @@ class LoadsTables(Protocol):
     def load_tables(self, tables: Collection[str], position: str) -> TableLoad:
         """A load of tables that the stream, which stands at a position or comes from there, does not have.
 
-        From here on, the source keeps what the load needs. Raises SourceError where it can't.
+        From here on, the source keeps what the load needs. Raises SourceError if it can't.
         """
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:

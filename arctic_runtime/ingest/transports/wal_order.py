@@ -61,7 +61,7 @@ def _get_commit(position: Position) -> int:
 
 
 def _commit_before(source: Source) -> int:
-    """The LSN of the commit that came before an event's transaction; 0 where none came since the snapshot."""
+    """The LSN of the commit that came before an event's transaction; 0 if none came since the snapshot."""
     commit, _ = json.loads(source["sequence"])
     return int(commit or 0)
 

@@ -59,7 +59,7 @@ def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -
 
     PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
     primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
-    nothing of rows are left out. Raises ConfigError where two columns differ in nothing but case.
+    nothing of rows are left out. Raises ConfigError if two columns differ in nothing but case.
     """
     return decode_events(events, form, schema).where(is_change())
 

@@ -57,8 +57,8 @@ class Tally:
 
     `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
     key, `partial` events that lack a value, and `lacking` those of them that begin a row under its key. `truncated_at`
-    is the place of the last event that empties the table, None where there is none. `newest` is the time of the newest
-    change at the source, in UTC and not in the future, None where no event tells.
+    is the place of the last event that empties the table, None if there is none. `newest` is the time of the newest
+    change at the source, in UTC and not in the future, None if no event tells.
     """
 
     rows: int

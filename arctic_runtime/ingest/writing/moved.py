@@ -45,14 +45,16 @@ def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
     """Chains of events that have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE, LACKS_ORIGIN.
 
     They get `is_newest` and `reset`, whether the event is the newest of its key, and some event deletes that;
-    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 where values of the key's
+    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 if values of the key's
     row moved elsewhere. One job runs.
     """
     lives = _with_lives(_with_origins(events), shape)
     parents = _find_parents(lives)
     roots = sorted(find_roots(parents).items())
     columns = {"life": [life for life, _ in roots], "root": [root for _, root in roots]}
-    frame = spark.createDataFrame(pa.table({of: pa.array(numbers, pa.int64()) for of, numbers in columns.items()}))
+    frame = spark.createDataFrame(
+        pa.table({column: pa.array(numbers, pa.int64()) for column, numbers in columns.items()})
+    )
     chained = lives.join(frame, "life", "left")
     row = F.struct(F.coalesce("root", "life").alias("chain"), F.lit(False).alias("is_gone"))
     gone = F.struct(F.col(ID).alias("chain"), F.lit(True).alias("is_gone"))

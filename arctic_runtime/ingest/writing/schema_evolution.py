@@ -1,6 +1,6 @@
 """A table does what its source did to columns, before events with the new ones are applied to it.
 
-Sources send no events of rows for that. Where the table follows renames, its column is renamed; where it only adds
+Sources send no events of rows for that. Where the table follows renames, its column is renamed; if it only adds
 columns, the new one gets the values of the old one. A column that was added with a default has it in all older rows.
 """
 
@@ -56,7 +56,7 @@ def _with_renames(session: TableSession, renamed: Mapping[str, str]) -> TableSes
 
 
 def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: str) -> None:
-    """Raises SourceError where a new name is that of another column. Without the old one, it was renamed already."""
+    """Raises SourceError if a new name is that of another column. Without the old one, it was renamed already."""
     for new, old in change.renamed.items():
         if find_column(columns, new) is not None and find_column(columns, old) is not None:
             raise unfollowed_columns_error(where, f"{old} was renamed to {new}, which the table has already")

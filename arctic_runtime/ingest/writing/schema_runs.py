@@ -30,7 +30,7 @@ class SchemaRun:
 
 
 def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun]:
-    """The runs of schemas in events, in their order; none where no event tells one.
+    """The runs of schemas in events, in their order; none if no event tells one.
 
     Events that tell none belong to the run that they come in: a truncation lies between the rows before and after it.
     """

@@ -48,7 +48,7 @@ class ColumnChange:
 
 
 def number_columns(schema: SourceSchema) -> Numbers | None:
-    """The columns of a schema; None where the source can't be asked about them."""
+    """The columns of a schema; None if the source can't be asked about them."""
     if any(column.older_rows is None for column in schema.columns):
         return None
     return {column.name: column.number for column in schema.columns}
@@ -101,7 +101,7 @@ def read_numbers(state: TableState) -> Numbers | None:
 def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
     """Finds the changes by the source since its table had the columns `known`; `where` names both tables in errors.
 
-    Raises SourceError where that can't be known, or what older rows have in a column can't.
+    Raises SourceError if that can't be known, or what older rows have in a column can't.
     """
     if number_columns(schema) is None:
         return ColumnChange()

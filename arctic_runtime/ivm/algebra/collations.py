@@ -16,7 +16,7 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Node, Project, S
 
 
 def check_collations(tree: Node, types: Mapping[str, str]) -> None:
-    """Raises NotMaintained where a column, a group, a partition or a value is compared by a collation."""
+    """Raises NotMaintained if a column, a group, a partition or a value is compared by a collation."""
     for node in walk_tree(tree):
         if any(has_collation(part) for value in _list_values(node) for part in walk_parts(value)):
             raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; write lower(…) or upper(…) instead")

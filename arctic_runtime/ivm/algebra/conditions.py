@@ -1,4 +1,4 @@
-"""What a condition says about columns: its conjuncts, and which columns it makes equal.
+"""Facts that a condition states about columns: its conjuncts, and which columns it makes equal.
 
 An equality of two plain columns is taken for one of values, so that a column can stand for another that it equals.
 Where types differ, whoever builds a tree says so: in `coalesce(x) = y` values correspond one to one without being the
@@ -47,7 +47,7 @@ def build_conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
 
 
 def factor_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """The conjuncts, where what all branches of an OR have in common is one of its own: `a and b or a and c`."""
+    """The conjuncts, if what all branches of an OR have in common is one of its own: `a and b or a and c`."""
     return tuple(part for conjunct in split_conjuncts(condition) for part in _factor_disjunction(conjunct))
 
 
@@ -63,7 +63,7 @@ def _factor_disjunction(condition: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def derive_implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
-    """What an OR says of some columns alone, where each of its branches says something of them; None else."""
+    """Condition that an OR implies for some columns alone, if each of its branches restricts them; None else."""
     branches = [
         build_conjunction(
             part

@@ -1,4 +1,4 @@
-"""Which numbers are exact, so that sums of them are the same in whatever order they are added up."""
+"""Test for exact numbers, whose sums are the same in any order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_averaged_exactly(of_type: str | None) -> bool:
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
-    """Whether a number is exact; None where that is not known.
+    """Whether a number is exact; None if that is not known.
 
     A quotient is exact only of decimals, and whether it is one of them is not looked into.
     """
@@ -38,7 +38,7 @@ def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
 
 
 def _list_results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
-    """What an expression is one of."""
+    """Expressions that can be the result of an expression."""
     if isinstance(value, exp.Coalesce):
         return [value.this, *value.expressions]
     default = value.args.get("default")

@@ -23,7 +23,7 @@ def unwrap_parens(expression: exp.Expr) -> exp.Expr:
 
 
 def transform_expression(expression: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """A copy of the expression with what `visit` gives for each part in its place; where that is the part, its parts.
+    """A copy of the expression with what `visit` gives for each part in its place; if that is the part, its parts.
 
     It is sqlglot's `transform` in a third of its time.
     """
@@ -48,7 +48,7 @@ def transform_expression(expression: exp.Expr, visit: Callable[[exp.Expr], exp.E
 
 
 def get_form(expression: exp.Expr) -> Form:
-    """What makes two expressions the same one: each operator with the number of its arguments, and what these are."""
+    """Key that is equal for equal expressions: each operator with the number of its arguments, and what these are."""
     items: list[Hashable] = []
     waiting: list[Any] = [expression]
     while waiting:

@@ -1,4 +1,4 @@
-"""Which expressions can end in an error, so that they may be computed of no rows but those that the query has.
+"""Test for expressions that can end in an error, so that they are computed only for rows of the query.
 
 Under ANSI rules `cast(s as int)` is an error where `s` is no number. A query that leaves such rows out before it casts
 has none of these errors, and whoever looks for changes must not make one of them.
@@ -37,7 +37,7 @@ _INEXACT = ("float", "double")
 
 
 def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether an error is possible for some values of the columns; True where it is not known."""
+    """Whether an error is possible for some values of the columns; True if it is not known."""
     return not _is_safe(value, types)
 
 

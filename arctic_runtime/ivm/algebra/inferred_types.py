@@ -59,7 +59,7 @@ _OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F"
 
 
 def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
-    """The type as Spark writes it, where that of each column is in `types`; None where it is not certain."""
+    """The type as Spark writes it, if that of each column is in `types`; None if it is not certain."""
     match value:
         case exp.Column():
             return types.get(value.name)

@@ -12,7 +12,7 @@ _MORE_IN_SUM = 10
 
 
 def count_digits(of_type: str | None) -> tuple[int, int] | None:
-    """How many digits an exact number has at most, and how many of them behind its point; None for other types."""
+    """Precision and scale of an exact number; None for other types."""
     name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
     if name in _WHOLE:
         return _WHOLE[name], 0
@@ -28,7 +28,7 @@ def is_whole(of_type: str | None) -> bool:
 
 
 def to_decimal_type(precision: int, scale: int) -> str | None:
-    """A type of so many digits; None where there are more than Spark keeps, so that it would round."""
+    """A type of so many digits; None if there are more than Spark keeps, so that it would round."""
     return f"decimal({precision},{scale})" if precision <= _MOST_DIGITS else None
 
 
@@ -52,7 +52,7 @@ def infer_product_type(left: tuple[int, int], right: tuple[int, int]) -> str | N
 
 
 def find_exact_type(of_types: Sequence[str]) -> str | None:
-    """The type of exact numbers that holds all values of some; None where there is none, or one is no exact number."""
+    """The type of exact numbers that holds all values of some; None if there is none, or one is no exact number."""
     if all(map(is_whole, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
     sizes = [count_digits(of_type) for of_type in of_types]

@@ -42,7 +42,7 @@ class Refusal:
 
     @classmethod
     def from_text(cls, text: str | None) -> Refusal | None:
-        """From such a text; None where there is none, or one with a reason of another version."""
+        """From such a text; None if there is none, or one with a reason of another version."""
         reason, _, because = (text or "").partition(" ")
         if reason not in get_args(Reason):
             return None
@@ -51,7 +51,7 @@ class Refusal:
 
 @contextmanager
 def refuse_on_error() -> Iterator[None]:
-    """Where planning an increment fails for any other reason, the query is not maintained either."""
+    """Turns any other error of planning an increment into the refusal to maintain the query."""
     try:
         yield
     except (NotMaintained, MemoryError):
@@ -61,7 +61,7 @@ def refuse_on_error() -> Iterator[None]:
 
 
 def get_first_line(error: BaseException) -> str:
-    """What an error says in its first line, after its type where that tells more."""
+    """First line of an error, after its type if that says more."""
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return (text if text.startswith("[") else f"{type(error).__name__}: {text}".removesuffix(": "))[:MOST_TEXT]

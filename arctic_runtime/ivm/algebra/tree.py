@@ -243,7 +243,7 @@ def name_before(name: str) -> str:
 
 
 def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
-    """What an image has besides the source's own columns: names in the tree, and in the image."""
+    """Columns that an image has besides the source's own: names in the tree, and in the image."""
     if image == "delta":
         return ((MULTIPLICITY, MULTIPLICITY),)
     flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
@@ -293,7 +293,7 @@ def list_scans(node: Node) -> tuple[Scan, ...]:
 
 
 def list_sources(node: Node) -> frozenset[TableName]:
-    """What is read below a node."""
+    """Tables that are read below a node."""
     cached = vars(node)
     if _SOURCES not in cached:
         own = (node.source,) if isinstance(node, Scan) else ()

@@ -1,4 +1,4 @@
-"""Which columns are proven to identify a row of a tree."""
+"""Columns that are proven to identify a row of a tree."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | No
 
 
 def _with_named(query: exp.Query, context: Context) -> Context:
-    """What names stand for behind a WITH: each query knows those before it, and the inner hides the outer."""
+    """Adds the queries of a WITH to the context: each query knows those before it, and the inner hides the outer."""
     clause = query.args.get("with_")
     if clause is None:
         return context

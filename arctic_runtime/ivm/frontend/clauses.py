@@ -1,4 +1,4 @@
-"""What a clause may hold; anything else is not maintained."""
+"""Parts that a clause may have; anything else is not maintained."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WRITTEN = {
 
 
 def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
-    """Raises NotMaintained where a clause has a part that `known` does not name."""
+    """Raises NotMaintained if a clause has a part that `known` does not name."""
     for name, value in node.args.items():
         if value and name not in known:
             reason: Reason = _REASONS.get(name, "UNSUPPORTED")
@@ -37,7 +37,7 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained where an expression takes more than its own row into account, or makes rows."""
+    """Raises NotMaintained if an expression takes more than its own row into account, or makes rows."""
     for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
             raise NotMaintained(

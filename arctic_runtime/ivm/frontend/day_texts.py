@@ -59,7 +59,7 @@ _BESIDE = (
 
 @dataclass(frozen=True)
 class DayTexts:
-    """What of queries may be read as of the day: texts that they hold or `make`, and text `columns` of their tables."""
+    """Texts that are read as of the day: texts that they hold or `make`, and text `columns` of their tables."""
 
     made: tuple[str, ...] = ()
     columns: frozenset[str] = frozenset()
@@ -67,9 +67,9 @@ class DayTexts:
 
 @lru_cache(maxsize=64)
 def find_day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
-    """What Spark may read as of the day in a query and its views, which can be parsed.
+    """Finds texts and columns that Spark may read as of the day in a query and its views, which can be parsed.
 
-    `types` are the names, in lower case, and the types of all columns of all tables that they read. Columns are told
+    `types` are the names, in lower case, and the types of all columns of all tables that they read. Columns are known
     apart by their names alone, so this may find too much.
     """
     trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
@@ -158,7 +158,7 @@ class _Finder:
             self.find_texts(aliased)
 
     def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
-        """Whether a value may be a timestamp; True where that is not known."""
+        """Whether a value may be a timestamp; True if that is not known."""
         bare = value.unnest()
         match bare:
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():

@@ -1,4 +1,4 @@
-"""Which functions a maintained query may call, and how its text is read.
+"""Functions that a maintained query may call, and the parser of its text.
 
 Volatile functions, whose answer depends on more than their arguments, are refused. Functions whose answer depends on
 the order of rows that compare equal are not: `first`, `collect_list`, and `row_number` or `lag` over an order with
@@ -101,7 +101,7 @@ class _Parser(Parser):
 
 
 def parse_query(sql: str) -> exp.Query:
-    """The one query of a text; NotMaintained where it is none, or not understood."""
+    """The one query of a text; NotMaintained if it is none, or not understood."""
     try:
         statements_read = read_sql(sql)
     except SqlglotError as error:
@@ -175,7 +175,7 @@ def is_generator(node: exp.Expr) -> bool:
 
 
 def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
-    """What an aggregate makes of no rows: 0, or null; None where that is not known."""
+    """Value of an aggregate over no rows: 0, or null; None if that is not known."""
     while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
     if isinstance(call, _EMPTY_IS_ZERO):

@@ -77,7 +77,7 @@ def group_rows(
     aggregate: Node = Aggregate(child, grouped, aggregates)
     if made:
         aggregate = Project(aggregate, (*((name, build_column(name)) for name in list_columns(aggregate)), *made))
-    kinds = frozenset(type(of) for of in (*wanted, *asked))
+    kinds = frozenset(type(part) for part in (*wanted, *asked))
     above = tuple(_lift_above_groups(value, known, kinds, node) for value in expressions)
     return Grouped(aggregate, above, tuple(_replace_calls(condition, known, kinds) for condition in pending))
 
@@ -103,7 +103,7 @@ def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
 
 
 def _list_inner_parts(node: exp.Expr) -> list[exp.Expr]:
-    """What a node is made of; of a window the arguments of its function, and how it is partitioned and ordered."""
+    """Direct parts of a node; of a window the arguments of its function, and how it is partitioned and ordered."""
     if not isinstance(node, exp.Window):
         return list(node.iter_expressions())
     call = _unwrap_call(node.this)

@@ -1,7 +1,7 @@
 """ROLLUP, CUBE and GROUPING SETS: one aggregate over rows that stand there once for each grouping set.
 
 Spark does the same. A copy has null in the keys that its grouping set lacks, and the number of the set, by which a
-null of a row and a null of a total are told apart. Without rows there are no groups, so there is no grand total either.
+null of a row and a null of a total are kept apart. Without rows there are no groups, so there is no grand total either.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GroupingSets:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """What `grouping_id()` is in each set: a bit for each key, the first one highest, 1 where the set lacks it."""
+        """Value of `grouping_id()` in each set: a bit for each key, the first one highest, 1 where the set lacks it."""
         last = len(self.keys) - 1
         return tuple(
             sum(1 << (last - place) for place in range(len(self.keys)) if place not in one) for one in self.sets
@@ -96,7 +96,7 @@ class GroupingCalls:
         return transform_expression(expression, visit_node) if self.is_allowed else expression
 
     def list_values(self, grouping: GroupingSets, number: str) -> list[tuple[str, exp.Expr]]:
-        """What each of them is, by the column that holds the number of the grouping set."""
+        """Value of each call, by the column that holds the number of the grouping set."""
         return [(name, _compute_call_value(call, grouping, number)) for name, call in self.made.values()]
 
 
@@ -109,7 +109,7 @@ def has_grouping_sets(select: exp.Select) -> bool:
 
 
 def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -> GroupingSets:
-    """What a GROUP BY with grouping sets groups by; `key` resolves a key that is written there."""
+    """Reads a GROUP BY with grouping sets; `key` resolves a key that is written there."""
     check_clause_args(clause, {"expressions", *_SUFFIXES})
     suffixes = [(kind, clause.args[name]) for name, kind in _SUFFIXES.items() if clause.args.get(name)]
     if not suffixes:
@@ -195,7 +195,7 @@ _SETS: Mapping[type[exp.Expr], Callable[[Sequence[exp.Expr]], list[_Set]]] = {
 
 
 def _read_elements(part: exp.Expr) -> _Set:
-    """What stands in parentheses together, or alone."""
+    """Elements in parentheses together, or one alone."""
     return tuple(map(unwrap_parens, part.expressions)) if isinstance(part, exp.Tuple) else (unwrap_parens(part),)
 
 
@@ -232,7 +232,7 @@ def _find_key_index(key: exp.Expr, order: Sequence[Form]) -> int:
 
 
 def _check_keys(keys: Sequence[exp.Expr]) -> None:
-    """Raises NotMaintained where it depends on more than a key's form which part of the select list is that key.
+    """Raises NotMaintained if it depends on more than a key's form which part of the select list is that key.
 
     Elsewhere that does not matter: `1 + a` is the same as a key `a + 1`. Here one is null where the other is not.
     """

@@ -54,7 +54,7 @@ def resolve_having(
 
 @dataclass(frozen=True)
 class _Groups:
-    """What is known where HAVING is read: `made` is what is grouped by or selected."""
+    """Expressions that HAVING can refer to: `made` is what is grouped by or selected."""
 
     made: tuple[exp.Expr, ...]
     items: Sequence[Item]
@@ -98,7 +98,7 @@ class _Groups:
         return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
 
     def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
-        """What a node stands for; None where that is to be said of its parts."""
+        """Expression that a node refers to as a whole; None if that is to be said of its parts."""
         if isinstance(node, exp.Query):
             return node.copy()
         if is_aggregate(node):
@@ -115,7 +115,7 @@ class _Groups:
         return alias
 
     def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
-        """Raises NotMaintained where an alias could stay cast to the type of the column that it hides."""
+        """Raises NotMaintained if an alias could stay cast to the type of the column that it hides."""
         parts = name_parts(node)
         own = None if parts is None else find_column(self.rows, parts)
         if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
@@ -156,5 +156,5 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
 
 
 def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
-    """What expressions have in common that may mean the same: Spark turns comparisons around."""
+    """Common class of expressions that may mean the same: Spark turns comparisons around."""
     return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

@@ -75,7 +75,7 @@ def _resolve_order(order: exp.Order, by: Sequence[str]) -> exp.Order:
 
 
 def _read_count(query: exp.Query, clause: str) -> int | None:
-    """What a clause says; nothing where it is missing or says ALL."""
+    """Number in a clause; nothing if it is missing or says ALL."""
     clause_node = query.args.get(clause)
     if clause_node is None or (
         isinstance(clause_node.expression, exp.Var) and clause_node.expression.name.upper() == "ALL"
@@ -89,7 +89,7 @@ def _read_count(query: exp.Query, clause: str) -> int | None:
 
 
 def _resolve_order_item(part: exp.Expr, query: exp.Query) -> int | str | exp.Expr:
-    """What rows are ordered by: a place or a name in the select list, else an expression to be added to it."""
+    """Column that rows are ordered by: a place or a name in the select list, else an expression to be added to it."""
     written = unwrap_parens(part.this) if isinstance(part, exp.Ordered) else unwrap_parens(part)
     if isinstance(written, exp.Literal) and written.is_int:
         return int(written.name)
@@ -123,7 +123,7 @@ def _build_hidden_item(written: exp.Expr, query: exp.Select, aliases: Mapping[st
 
 
 def _collect_aliases(query: exp.Query) -> dict[str, exp.Expr]:
-    """What a select list gives a name, by the names in lower case."""
+    """Expressions of a select list by their aliases in lower case."""
     if not isinstance(query, exp.Select):
         return {}
     named = [part for part in query.expressions if isinstance(part, exp.Alias)]

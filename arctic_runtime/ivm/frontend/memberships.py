@@ -36,7 +36,7 @@ class Membership:
         return [exp.EQ(this=value.copy(), expression=made) for value, made in self.pairs]
 
     def list_nullable_sides(self, node: Node, names: Names) -> list[list[exp.Expr]]:
-        """What of each pair may be null."""
+        """Sides of each pair that may be null."""
         around, inside = (find_never_null(side_node, names.never_null) for side_node in (node, self.derived.node))
         return [
             [side for side, known in ((value, around), (made, inside)) if not is_never_null(side, known)]
@@ -102,7 +102,7 @@ def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names)
 
 
 def _count_negations(written: exp.In) -> int:
-    """How often a membership is negated: 2 stands for more than once, and for any way that is not seen through."""
+    """Number of negations around a membership: 2 stands for more than one, and for any form that is not recognised."""
     negation_count = 0
     is_seen_through = True
     node = written.parent

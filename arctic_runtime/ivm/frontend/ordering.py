@@ -29,7 +29,7 @@ _OF_ANY_ORDER = frozenset(
 
 
 def check_order(select: exp.Select, context: Context) -> None:
-    """Raises NotMaintained where a select gathers rows by an order that a query below it has put them in."""
+    """Raises NotMaintained if a select gathers rows by an order that a query below it has put them in."""
     if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
             "NOT_REPEATABLE",

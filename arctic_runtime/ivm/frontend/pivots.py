@@ -124,7 +124,7 @@ def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
 
 
 def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
-    """Raises NotMaintained where it is not known what a call gives for a value that a group does not have.
+    """Raises NotMaintained if it is not known what a call gives for a value that a group does not have.
 
     Spark computes PIVOT in two ways. If all results are numbers or booleans, it is null; else it is what the call makes
     of no rows.

@@ -1,4 +1,4 @@
-"""What a query reads, and whether its answer depends on more than that."""
+"""Tables that a query reads, and whether its answer depends on anything else."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _WRITTEN = "written"
 class Reads:
     """The tables that a query names, and why its answer may change although they do not.
 
-    `unstable` are names of functions in upper case. `parsed` is False where the query could not be read:
+    `unstable` are names of functions in upper case. `parsed` is False if the query could not be read:
     then nothing is known of it and it has to run every time. Texts in `day_columns`, which are named in lower case, may
     be read as of the day of the run.
     """
@@ -115,7 +115,7 @@ def find_reads(sql: str, catalog: str, schema: str) -> Reads:
 
 
 def with_position(sql: str, may_unite: bool = False) -> str | None:
-    """The same text with the source's position selected too; None where that could change its meaning.
+    """The same text with the source's position selected too; None if that could change its meaning.
 
     Only a select over `changes(…)`, perhaps joined, without grouping, distinct, set operation or limit keeps each
     event one row, so only there the position of the source's row is the position of the event. Where a query
@@ -203,7 +203,7 @@ def _find_event_source(tree: exp.Expr) -> str | None:
 
 
 def _find_top_level_froms(tokens: list[Token]) -> list[int]:
-    """Where the `from` of each select stands outside of parentheses; that of `is distinct from` is another."""
+    """Positions of the `from` of each select outside of parentheses; that of `is distinct from` is another."""
     depth, positions, awaits = 0, list[int](), False
     kinds = [token.token_type for token in tokens]
     for before, token in zip([None, *kinds], tokens, strict=False):
@@ -275,7 +275,7 @@ def _find_unstable_functions(tree: exp.Expr) -> set[str]:
 
 
 def get_clock_word(part: exp.Expr) -> str | None:
-    """What of an expression means another moment in every run, in upper case; None for what has no such meaning.
+    """Word of an expression that means another moment in every run, in upper case; None for what has no such meaning.
 
     Spark takes `today` for a date wherever a constant text becomes one: in `date 'today'`, and in `day < 'today'`,
     where nothing in the text says so. So a text is one of these words unless it is clear that it stays a text. A time
@@ -292,7 +292,7 @@ def get_clock_word(part: exp.Expr) -> str | None:
 
 
 def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
-    """What a date or a time is made of by a part of an expression; None for any other part."""
+    """Expression from which a date or a time is made; None for any other part."""
     if isinstance(part, exp.Cast):
         return part.this.unnest() if part.is_type(*exp.DataType.TEMPORAL_TYPES) else None
     if not isinstance(part, exp.Func) or _MAKE_MOMENTS.isdisjoint(list_function_names(part)):

@@ -46,7 +46,7 @@ def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: C
 
 
 def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """One row for all; where it may be missing it is made, so that others can be judged by it."""
+    """One row for all; if it may be missing it is made, so that others can be judged by it."""
     if len(derived.fields) != 1:
         raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
     inner, name = derived.node, derived.fields[0][1]
@@ -64,7 +64,7 @@ def _reduce_to_single_value(
 ) -> tuple[Node, exp.Expr]:
     """A row for each group, and the only value that it has, which ends in an error where there are several.
 
-    The error is that of whoever reads the value, so nobody is told of groups that are joined to nothing.
+    The error is that of whoever reads the value, so no error is raised for groups that are joined to nothing.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):

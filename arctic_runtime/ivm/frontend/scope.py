@@ -1,4 +1,4 @@
-"""What a query's names stand for while it is analysed."""
+"""Resolution of a query's names during analysis."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MOST_COLUMNS = 20_000
 
 @dataclass(frozen=True)
 class Relation:
-    """What is known of a table that a query reads.
+    """Known facts about a table that a query reads.
 
-    `key` are the columns of its primary key, () where it has exactly one row, None where nothing is known.
+    `key` are the columns of its primary key, () where it has exactly one row, None if nothing is known.
     `not_null` are columns that are never null, beyond the key.
     """
 
@@ -50,7 +50,8 @@ class ViewText:
 
 @dataclass(frozen=True)
 class Source:
-    """What a qualifier reaches. `in_order` is False where `qualifier.*` would give these columns in another order."""
+    """Columns that a qualifier reaches. `in_order` is False if `qualifier.*` would give these columns in another
+    order."""
 
     qualifier: tuple[str, ...]
     fields: tuple[Field, ...]
@@ -64,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a FROM clause gives: `visible` is what `*` stands for and where names without qualifier are looked for."""
+    """Result of a FROM clause: `visible` is what `*` stands for and where names without qualifier are looked for."""
 
     node: Node
     visible: tuple[Field, ...]
@@ -137,7 +138,7 @@ class Names:
         return made
 
     def type_of(self, value: exp.Expr) -> str | None:
-        """The type of an expression over these columns as Spark writes it; None where it is not certain."""
+        """The type of an expression over these columns as Spark writes it; None if it is not certain."""
         return type_of(value, self.types)
 
 
@@ -162,7 +163,7 @@ class Context:
 
 
 def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
-    """What a name stands for in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
+    """Resolves a name in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
     for depth in range(min(3, len(parts) - 1), -1, -1):
         where = _list_qualified_sources(rows, parts[:depth]) if depth else (rows,)
         matches = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
@@ -193,7 +194,7 @@ def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
 
 
 def require_one(matches: tuple[str, ...], name: str) -> str:
-    """The only column found; NotMaintained where there are several or none."""
+    """The only column found; NotMaintained if there are several or none."""
     if len(matches) != 1:
         what = "could be several columns" if matches else "is no column that is known"
         raise NotMaintained("UNRESOLVED", f"{name} {what}")
@@ -234,7 +235,7 @@ def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
 
 
 def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
-    """What a name stands for; NotMaintained where that is nothing."""
+    """Resolves a name; NotMaintained if that is nothing."""
     resolved = lookup(parts)
     if resolved is None:
         raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is not a known column")

@@ -1,4 +1,4 @@
-"""What a select list gives, and its names where another clause says them."""
+"""Columns of a select list, and their names in other clauses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Item:
 
 
 def resolve_alias(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
-    """What a name stands for that begins with an alias, in parentheses; NotMaintained where several have that alias."""
+    """Resolves a name that begins with an alias, in parentheses; NotMaintained if several have that alias."""
     same = [item.value for item in items if len(item.names) == 1 and is_same_name(item.names[0], parts[0])]
     values = list({get_form(value): value for value in same}.values())
     if len(values) > 1:

@@ -207,7 +207,7 @@ def _resolve_excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: R
 def _resolve_group_keys(
     select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
 ) -> tuple[exp.Expr, ...] | GroupingSets | None:
-    """What GROUP BY names, by place, by alias or as it is; None where there is no such clause."""
+    """Resolves the keys of GROUP BY, by position, by alias or as written; None if there is no such clause."""
     clause = select.args.get("group")
     if clause is None:
         return None

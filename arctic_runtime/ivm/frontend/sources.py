@@ -50,7 +50,7 @@ def read_from(select: exp.Select, context: Context) -> Rows:
 
 
 def derive_generator(node: Node, generator: exp.Expr, names: Sequence[str], outer: bool, context: Names) -> Derived:
-    """The rows that a generator makes; without names for its columns those that Spark gives, where they are known."""
+    """The rows that a generator makes; without names for its columns those that Spark gives, if they are known."""
     own = tuple(names) or _get_default_names(generator, context)
     made = tuple(context.make_fresh(name) for name in own)
     call, keeps = _strip_outer(generator)
@@ -300,7 +300,7 @@ def _find_common_type(pair: tuple[Field, Field], names: Names) -> str | None:
 
 
 def _mark_star_order(source: Source, merged: set[str]) -> Source:
-    """`t.*` begins with merged columns; where they stand elsewhere in `t`, it is not maintained."""
+    """`t.*` begins with merged columns; if they stand elsewhere in `t`, it is not maintained."""
     places = [place for place, (_, made) in enumerate(source.fields) if made in merged]
     return replace(source, in_order=source.in_order and places == list(range(len(places))))
 

@@ -94,7 +94,7 @@ def _lift_value(subquery: exp.Expr, node: Node, lookup: Lookup, context: Context
 
 
 def _build_count_query(query: exp.Expr) -> exp.Select:
-    """How many rows a query has, as a query."""
+    """Query that counts the rows of a query."""
     bare = query.unnest() if isinstance(query, exp.Subquery) else query
     refused = ("group", "having", "limit", "offset", "distinct")
     if (

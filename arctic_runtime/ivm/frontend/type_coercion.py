@@ -1,4 +1,4 @@
-"""Which equalities of a query are equalities of values, by the types of what they compare.
+"""Test whether equalities of a query are equalities of values, by the types of both sides.
 
 `'07' = 7` holds in SQL, and so does `'7' = 7`. Where types are not known to be alike, both sides of an equality are
 written as `coalesce(x)`, which means the same and is no plain column, so that no rule lets one stand for the other.
@@ -65,7 +65,7 @@ def is_same(left: str, right: str) -> bool:
 
 
 def find_common_type(left: str, right: str) -> str | None:
-    """The type of a column with values of both types, as a set operation has; None where that is not certain."""
+    """The type of a column with values of both types, as a set operation has; None if that is not certain."""
     one, other = _count_digits(left), _count_digits(right)
     kinds = {_normalize_type(left), _normalize_type(right)}
     if one and other and is_comparison_lossless(left, right):

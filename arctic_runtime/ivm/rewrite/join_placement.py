@@ -1,4 +1,4 @@
-"""Which joins of a query shuffle rows: none if both sides are bucketed by the join key into equally many buckets."""
+"""Joins of a query that shuffle rows: none if both sides are bucketed by the join key into equally many buckets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _explain_shuffle(
 
 
 def _find_source_scan(node: Node) -> Scan | None:
-    """The table that a side's rows are of, where every row is one of them."""
+    """The table that a side's rows are of, if every row is one of them."""
     while isinstance(node, Filter | Project):
         node = node.child
     return node if isinstance(node, Scan) else None

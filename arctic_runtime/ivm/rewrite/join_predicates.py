@@ -61,7 +61,7 @@ def _split_branches(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _collect_leaves(node: Node) -> tuple[list[Node], list[exp.Expr]]:
-    """What a tree of inner joins joins, and under which conditions."""
+    """Inputs and conditions of a tree of inner joins."""
     if not isinstance(node, Join) or node.kind != "inner":
         return [node], []
     left, before = _collect_leaves(node.left)

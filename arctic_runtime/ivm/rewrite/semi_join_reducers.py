@@ -122,7 +122,7 @@ class SemiJoinReducer:
 def add_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
-    """The trees over semi-join reducers in place of `sources`, where these suffice, and the reducers in build order.
+    """The trees over semi-join reducers in place of `sources`, if these suffice, and the reducers in build order.
 
     A reducer may read an earlier one. The spools named in `few` have about as many rows as have changed.
     """

@@ -49,7 +49,7 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is known before a plan is executed: statistics by source, and estimated row counts by spool name.
+    """Known figures before a plan is executed: statistics by source, and estimated row counts by spool name.
 
     `reduced` are the spools of semi-join reducers, each with the scan of its whole source.
     """

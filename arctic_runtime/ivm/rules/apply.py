@@ -20,7 +20,7 @@ def derive_delta(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """The rows that came (+1) and went (-1), with the node's columns and MULTIPLICITY; None where no source changed.
+    """The rows that came (+1) and went (-1), with the node's columns and MULTIPLICITY; None if no source changed.
 
     For each row, all columns together, the multiplicities add up to its copies in the new result less those in the old.
     """
@@ -34,10 +34,10 @@ def derive_touched(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """The values that rows which came or went have in `names`; None where nothing that the tree reads changed.
+    """The values that rows which came or went have in `names`; None if nothing that the tree reads changed.
 
     There may be more, and each any number of times: what is cheap to find counts, not how few there are. Raises
-    NotMaintained where that depends on what some column that is `chosen` was.
+    NotMaintained if that depends on what some column that is `chosen` was.
     """
     return _Applied(changed, filter_sources, known).derive_touched(node, names)
 
@@ -84,7 +84,7 @@ class _Applied:
         return self.answers[question][1]
 
     def _count_scans(self, node: Node) -> int:
-        """How many scans a tree has. Trees share their parts, so each part is looked at once."""
+        """Number of scans in a tree. Trees share their parts, so each part is looked at once."""
         if id(node) not in self.sizes:
             size = 1 if isinstance(node, Scan) else sum(self._count_scans(child) for child in list_children(node))
             self.sizes[id(node)] = (node, size)

@@ -1,4 +1,4 @@
-"""Rows that are there or were, where the rules would else look at some that the query leaves out."""
+"""Rows that are there or were, if the rules would else look at some that the query leaves out."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
 def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
     """Whether the rules apply a condition to rows of which they have some columns.
 
-    They leave it away where its columns would cost reading more, where they show what is chosen, and where it could
+    They leave it away where its columns would cost reading more, if they show what is chosen, and if it could
     fail for rows that are not there.
     """
     needed = list_used_columns(node.condition)
@@ -86,7 +86,7 @@ def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
 
 
 def _check_old_values_known(node: Node, inputs: Inputs) -> None:
-    """Raises NotMaintained where the rows that were there can't be computed again."""
+    """Raises NotMaintained if the rows that were there can't be computed again."""
     if any(not inputs.known.chosen.isdisjoint(_list_identifying_columns(part)) for part in walk_tree(node)):
         raise NotMaintained(
             "NOT_REPEATABLE", "which rows existed before depends on a value that may differ if it is recomputed"

@@ -1,4 +1,4 @@
-"""Which columns come along with others without an operator or a source more."""
+"""Columns available without another scan or join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule can compute of an operator's inputs, and results that many operators share."""
+"""Trees that a rule can derive from an operator's inputs, and results that many operators share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """Facts about a tree's columns: their `types`, where certain, and the `chosen` columns, which have several answers.
+    """Facts about a tree's columns: their `types`, if certain, and the `chosen` columns, which have several answers.
 
     The old values of chosen columns are unknown: a second computation may give others. A plan with more scans than
     `most_scans` is refused.

@@ -96,7 +96,7 @@ def _shows_unmatched(node: Join, names: Names) -> bool:
 
 
 def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
-    """The rows, and each once more as it is without a partner, where that shows.
+    """The rows, and each once more as it is without a partner, if that shows.
 
     That reads what they are made of once, whereas a union of both would read it twice, at every join anew.
     """
@@ -107,7 +107,7 @@ def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
 
 
 def _add_unmatched_where(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
-    """Each row as it is, where the column `paired` is true, and as it is without a partner; with `more` columns."""
+    """Each row as it is, if the column `paired` is true, and as it is without a partner; with `more` columns."""
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
     own = list_columns(node.left)
     return project_columns(

@@ -69,7 +69,7 @@ def _add_computed(side: Node, made: dict[str, exp.Expr]) -> Node:
 
 
 def _check_link_remains(node: Join | SemiJoin, closed: list[exp.Expr], inputs: Inputs) -> None:
-    """Raises NotMaintained where nothing is left that tells which partners rows may have had."""
+    """Raises NotMaintained if nothing is left that tells which partners rows may have had."""
     names = list_columns(node.left), list_columns(node.right)
     was_linked, is_linked = (bool(list_hash_links(on, *names)) for on in (node.on, build_conjunction(closed)))
     is_judged = isinstance(node, SemiJoin) and has_single_row(node) and has_changes(node.right, inputs)

@@ -53,7 +53,7 @@ _Matches = tuple[_Match, ...]
 def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: bool = True) -> Node:
     """The rows whose `names` equal the columns of a given row, by position and with nulls equal if `null_safe`.
 
-    It is the semi-join with the given rows; where that can be done further down it is done there, and where only a
+    It is the semi-join with the given rows; if that can be done further down it is done there, and if only a
     part of it can, the part is done below and the whole on top.
     """
     aliases = tuple(f"{_GIVEN}{number}" for number in range(len(names)))

@@ -1,4 +1,4 @@
-"""What incremental maintenance asks of an operator."""
+"""Interface of an operator's rule for incremental maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Operator = TypeVar("Operator")
 
 @dataclass(frozen=True)
 class Rule(Generic[Operator]):
-    """How changes of an operator's inputs become changes of its rows.
+    """Rule that turns changes of an operator's inputs into changes of its rows.
 
     `delta` and `touched` are called only where a source below the operator has changed.
     """

@@ -75,7 +75,7 @@ def add_multiplicity(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
-    """All rows of the terms that there are, with these columns of each; None where there is no term."""
+    """All rows of the terms that there are, with these columns of each; None if there is no term."""
     selected = [select_columns(term, names) for term in terms if term is not None]
     flat = [part for term in selected for part in _list_union_parts(term)]
     if len(flat) < 2:

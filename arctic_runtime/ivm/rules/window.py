@@ -20,7 +20,7 @@ def derive_delta(node: Window, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
-    """What is asked of the rows themselves is had without computing any window."""
+    """Derives values of the rows themselves without computing any window."""
     if set(names) <= set(node.partition):
         return require_term(inputs.derive_touched(node.child, names))
     partitions = _derive_affected_partitions(node, inputs)

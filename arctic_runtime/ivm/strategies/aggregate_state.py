@@ -69,7 +69,7 @@ ROWS = "__arctic_rows"
 
 @dataclass(frozen=True)
 class AggregateState:
-    """Aggregate state: counts and sums of exact numbers, 0 where there is nothing to sum, and extremes.
+    """Aggregate state: counts and sums of exact numbers, 0 if there is nothing to sum, and extremes.
 
     `state` computes it for all groups of the current sources; `moved` computes what the changes add, for the groups
     that changed. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
@@ -264,7 +264,7 @@ def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
 
 
 def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """What a Z-set adds to the state, by group."""
+    """Change of the state by a Z-set, by group."""
     sums: Values = tuple(columns_kept.made.values())
     extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
     if not extremes:

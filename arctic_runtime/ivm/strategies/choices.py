@@ -47,7 +47,7 @@ _Unit = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """What an operator chooses for each of its groups or partitions by itself, as it is seen in a node above it.
+    """Nondeterministic choice of an operator for each of its groups or partitions, as seen in a node above it.
 
     `names` are the columns that show it. `unit` are, for each column that identifies the group, those that have its
     value now, none if it is lost; `fixed` all columns of which the rows that follow from one choice have one value.
@@ -99,9 +99,9 @@ class Choices:
     names: frozenset[str]
 
     def check_choices(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
-        """Raises NotMaintained where a part of the rows that follow from one choice could be computed without the rest.
+        """Raises NotMaintained if a part of the rows that follow from one choice could be computed without the rest.
 
-        Those with a key that is affected are computed. That is all or none where they have one key; or where nothing
+        Those with a key that is affected are computed. That is all or none if they have one key; or if nothing
         else but the rows that are chosen among has changed, so that the keys of whole groups are affected.
         """
         for choice in self.seen:
@@ -111,7 +111,7 @@ class Choices:
 
 
 def collect_choices(tree: Node, types: Mapping[str, str]) -> Choices:
-    """What a tree's rows depend on that may be another one if it is computed again; `types` are those of columns."""
+    """Collects choices that may differ if a tree is computed again; `types` are those of columns."""
     collector = _Choices(types)
     return Choices(collector.collect_from(tree), frozenset(collector.names))
 
@@ -225,7 +225,8 @@ class _Choices:
         yield from _list_own_choices(node, node.partition, answers)
 
     def _derive_join(self, node: Join) -> Iterable[Choice]:
-        """Where partners are chosen, so is which rows have none; these have nothing of the other side."""
+        """Derives the choices of a join, whose chosen partners also decide which rows have none; these have nothing
+        of the other side."""
         to_right, to_left = _map_equal_columns(node)
         read = list_used_columns(node.on)
         for below in self.collect_from(node.left):
@@ -256,7 +257,7 @@ class _Choices:
 def _list_own_choices(
     node: Aggregate | Window, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
 ) -> Iterable[Choice]:
-    """What a node chooses itself, for each group of its keys or partition."""
+    """Choices of a node itself, for each group of its keys or partition."""
     unit = tuple(frozenset((name,)) for name in keys)
     for name, call, answer in answers:
         if answer != "one":

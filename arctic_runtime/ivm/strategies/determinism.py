@@ -2,7 +2,7 @@
 
 `first` of a group, or `row_number` over ties, has many answers that are all right. A plan that adds new rows to stored
 results and subtracts removed ones needs one answer: the subtracted rows have to be those that were added. For the same
-reason no text may be compared by a collation, where a group is shown by any one of its texts.
+reason no text may be compared by a collation, if a group is shown by any one of its texts.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _MANY_ZEROS = ("float", "double", "real")
 
 
 def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
-    """Whether the order of what is read can't matter to a tree's rows; False where that is not proven."""
+    """Whether the order of what is read can't matter to a tree's rows; False if that is not proven."""
     return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk_tree(tree))
 
 
 def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
-    """How many answers a call of an aggregate has; ties do not matter to `max_by` where there are none."""
+    """Number of possible answers of an aggregate call; ties do not matter to `max_by` where there are none."""
     if isinstance(call, exp.Filter):
         return classify_aggregate(call.this, node, types)
     if isinstance(call, exp.Anonymous) and call.name.upper() in _BY_ANOTHER and len(call.expressions) == 2:
@@ -78,7 +78,7 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
 
 
 def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
-    """How many answers a window function has; ties matter to a row's place, not to its rank."""
+    """Number of possible answers of a window function; ties matter to a row's place, not to its rank."""
     if not isinstance(over, exp.Window):
         return "many"
     if isinstance(over.this, _RANKS):

@@ -1,4 +1,4 @@
-"""How a query's result follows the changes of what it reads."""
+"""Choice of the way in which a query's result follows changes of its sources."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Maintenance = Deltas | Pairs | AggregateState | AffectedKeys
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known besides the query: `types` of the tree's columns, where they are certain.
+    """Known facts besides the query: `types` of the tree's columns, if they are certain.
 
     `paired` are the sources whose change rows hold the row before the change. `small` are the sources that cost little
     to read twice. `few_rows`: the result is so small that aggregate state of all its groups costs little to keep.
@@ -111,7 +111,7 @@ def plan_maintenance(
 def derive_touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
     """The keys of all rows of a result that the changed rows of its sources are part of, or were, and perhaps others.
 
-    None where the result depends on none of the changed sources. Raises NotMaintained where the result has no key.
+    None if the result depends on none of the changed sources. Raises NotMaintained if the result has no key.
     """
     _refuse_single_row(key)
     return derive_touched(push_down_filters(tree), tuple(dict.fromkeys(key)), changed)

@@ -50,7 +50,7 @@ def plan_pairs(
     paired: frozenset[TableName],
     small: frozenset[TableName],
 ) -> Pairs | None:
-    """Plans the maintenance of a result by pairs; None where a changed row gives other than one row or none.
+    """Plans the maintenance of a result by pairs; None if a changed row gives other than one row or none.
 
     `paired` are the sources that have a `pair` image, `small` those that may be read twice. The result's key has to be
     the key of the source that changed, so that no two of its rows meet in one and none moves from one to another.
@@ -72,7 +72,7 @@ class _Path:
     small: frozenset[TableName]
 
     def follow_node(self, node: Node) -> Paired | None:
-        """The node's pairs; None where a row of the source may give several rows, or rows that others give too."""
+        """The node's pairs; None if a row of the source may give several rows, or rows that others give too."""
         match node:
             case Scan():
                 return pair.scan_pairs(node)
@@ -115,7 +115,7 @@ class _Path:
 
 
 def _build_probe(below: Paired, right: Node, on: exp.Expr | None) -> Node | None:
-    """What a semi join's right side is asked for, at most one row of which a row on the left finds."""
+    """Distinct rows of a semi join's right side, of which a row on the left finds at most one."""
     own = tuple(name for name in list_used_columns(on) if name in list_columns(right))
     if is_one_partner(below.names, right, on):
         return select_columns(right, own)

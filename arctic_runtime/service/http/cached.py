@@ -21,7 +21,7 @@ from arctic_runtime.thresholds import HttpThresholds
 
 @dataclass(frozen=True)
 class Bytes:
-    """A body with its compressed form, which is empty where that doesn't pay, and the tag of this state."""
+    """A body with its compressed form, which is empty if that doesn't pay, and the tag of this state."""
 
     body: bytes
     compressed: bytes

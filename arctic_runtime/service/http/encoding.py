@@ -38,9 +38,9 @@ def to_plain(value: Any) -> Any:
         # How `asdict` leaves a name in the data of an answer.
         if value.keys() == _NAME_PARTS:
             return ".".join(str(value[part]) for part in ("catalog", "schema", "name"))
-        return {str(name): to_plain(of) for name, of in value.items()}
+        return {str(name): to_plain(part) for name, part in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray):
-        return [to_plain(of) for of in value]
+        return [to_plain(part) for part in value]
     return value.hex() if isinstance(value, bytes | bytearray) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Who may ask for what: each request passes here before anything else looks at it."""
+"""Access rules of HTTP: each request passes here before anything else looks at it."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _build_too_large_response(settings: HttpSettings) -> Response:
 
 
 def _strip_port(host: str) -> str:
-    """The name or address in a Host header; empty where it can't be one."""
+    """The name or address in a Host header; empty if it can't be one."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

@@ -140,7 +140,7 @@ def _build_question_endpoint(
 
 
 def _check_once(request: Request, repeatable: Collection[str]) -> None:
-    """Raises ConfigError where a query has a parameter twice that can have one value only."""
+    """Raises ConfigError if a query has a parameter twice that can have one value only."""
     counts = Counter(name for name, _ in request.query_params.multi_items() if name not in repeatable)
     for name, count in counts.items():
         if count > 1:

@@ -31,7 +31,7 @@ class Tables(BaseModel):
 
 
 class Pause(Tables):
-    """What is left alone: tables, or their upkeep."""
+    """Tables, or their upkeep, to pause. tables, or their upkeep."""
 
     upkeep_only: bool = False
 

@@ -44,13 +44,13 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where the page is; the port is the real one when it has started."""
+        """Address of the page; the port is the real one when it has started."""
         scheme = "https" if self._settings.has_tls else "http"
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{self._port}"
 
     def start_server(self) -> None:
-        """Begins to serve; raises ConfigError where the address or the certificate can't be used."""
+        """Begins to serve; raises ConfigError if the address or the certificate can't be used."""
         bound = self._bind_socket()
         self._port = bound.getsockname()[1]
         try:

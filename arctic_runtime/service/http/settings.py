@@ -1,4 +1,4 @@
-"""Where HTTP is served, and to whom."""
+"""Address and access settings of HTTP."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which tables and columns rows come from, for tools that collect that of many systems."""
+"""Lineage of tables and columns, for tools that collect it from many systems."""

@@ -1,4 +1,4 @@
-"""Which columns of its tables each column of a query comes from, and which ones decide what rows there are.
+"""Lineage of a query's columns from those of its tables, and of the columns that decide which rows there are.
 
 The words are those of OpenLineage's facet of column lineage: a use is direct where a value comes from the column, and
 indirect where the column decides which value or which rows there are.
@@ -53,7 +53,7 @@ class Origin:
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """How a column is used; `is_masking` where its values can't be read from the result, as with a hash or a count."""
+    """Use of a column; `is_masking` where its values can't be read from the result, as with a hash or a count."""
 
     kind: Kind
     is_masking: bool = False
@@ -170,7 +170,7 @@ def _combine_sides(left: _Found, right: _Found) -> _Found:
 
 
 def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
-    """The same columns, where these uses decide which rows there are."""
+    """The same columns, if these uses decide which rows there are."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
     return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
 

@@ -26,7 +26,7 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
     """An emitter where the environment, or an `openlineage.yml` here or in `~/.openlineage`, configures OpenLineage.
 
     `project` comes before the names of models. The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`.
-    Raises ConfigError where the client is not installed, or can't read its configuration.
+    Raises ConfigError if the client is not installed, or can't read its configuration.
     """
     if not is_configured(os.environ, (Path.cwd(), Path.home() / ".openlineage")):
         return None
@@ -51,7 +51,7 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
 
 
 def is_configured(environment: Mapping[str, str], folders: tuple[Path, ...]) -> bool:
-    """Whether OpenLineage is told where to send events to, and not that it is disabled."""
+    """Whether OpenLineage has an address to send events to, and is not disabled."""
     if environment.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     named = any(environment.get(name) for name in _VARIABLES) or any(

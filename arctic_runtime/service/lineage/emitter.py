@@ -25,7 +25,7 @@ ObserveLineage = Callable[[FollowedModel], ModelLineage]
 
 
 class Client(Protocol):
-    """What is needed of an OpenLineageClient."""
+    """Methods used of an OpenLineageClient."""
 
     def emit(self, event: RunEvent) -> None: ...
 
@@ -36,7 +36,7 @@ class LineageEmitter:
     """Takes the reports of a follower, and sends a start and an end for each refresh, in a thread of its own.
 
     A call returns at once and raises nothing. Where the receiver is too slow, or does not answer, events are left out,
-    and `warn` is told once until it answers again.
+    and `warn` is called once until it answers again.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class LineageEmitter:
                 self._is_failing = False
 
     def _get_lineage(self, report: Report) -> ModelLineage:
-        """What the model reads and makes; looked at anew when its query has changed, and from time to time."""
+        """Lineage of a model; looked at anew when its query has changed, and from time to time."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()
@@ -108,7 +108,7 @@ class LineageEmitter:
         return observed
 
     def _observe_if_possible(self, followed: FollowedModel) -> ModelLineage:
-        """A failed refresh is told even where the catalog does not answer, but without tables."""
+        """Observes the model; if the catalog does not answer, a failed refresh is sent without tables."""
         try:
             return self._observe(followed)
         except ArcticError:

@@ -33,7 +33,7 @@ ENDS: Mapping[Status, RunState] = {"refreshed": RunState.COMPLETE, "failed": Run
 
 @dataclass(frozen=True)
 class JobPlace:
-    """Where jobs are known: the namespace of OpenLineage, and the project whose name comes before a model's."""
+    """Identity of jobs: the namespace of OpenLineage, and the project whose name comes before a model's."""
 
     namespace: str
     project: str

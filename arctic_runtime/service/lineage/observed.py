@@ -1,4 +1,4 @@
-"""What a model reads and makes, as the catalog and the analysis of its query tell it."""
+"""Lineage of a model, from the catalog and the analysis of its query."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class ModelLineage:
-    """The tables that a model reads, directly or through views, and its own; None where that does not exist.
+    """The tables that a model reads, directly or through views, and its own; None if that does not exist.
 
-    `columns` is None where the query is not understood.
+    `columns` is None if the query is not understood.
     """
 
     inputs: Mapping[TableName, Dataset] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ModelLineage:
 
 
 def observe_lineage(reader: CatalogReader, followed: FollowedModel) -> ModelLineage:
-    """The lineage of a model now, without Spark. Raises CatalogError where the catalog does not answer."""
+    """The lineage of a model now, without Spark. Raises CatalogError if the catalog does not answer."""
     model = followed.model
     upstreams = RefreshPlanner(model, reader).observe_upstreams()
     states = [state for state in upstreams.states.values() if state is not None]

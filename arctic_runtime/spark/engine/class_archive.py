@@ -34,7 +34,7 @@ _REHEARSAL = (
 
 
 def record_archive() -> Path:
-    """Make the class-data archive that lets an embedded Spark start faster, where there is none yet.
+    """Make the class-data archive that lets an embedded Spark start faster, if there is none yet.
 
     A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
     its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.

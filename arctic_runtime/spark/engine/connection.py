@@ -60,7 +60,7 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
 def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
     """A session of its own on a server, given its SQL settings by one request.
 
-    It gives up half a minute after the server died, where pyspark by itself would try for ten.
+    It gives up half a minute after the server died, if pyspark by itself would try for ten.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import DefaultPolicy

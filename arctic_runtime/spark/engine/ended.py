@@ -26,7 +26,7 @@ _MEMORY = ": somebody did, or the machine had no memory left"
 
 @dataclass(frozen=True)
 class End:
-    """Where Spark was, how it ended, and its log where that is a file of this machine."""
+    """End of Spark:"""
 
     where: str
     how: str
@@ -34,7 +34,7 @@ class End:
 
 
 def find_spark_end(patience_seconds: float = 0.0) -> End | None:
-    """How the Java, or the server, that this process works with has ended; None while it is there.
+    """Finds how the Java, or the server, of this process has ended; None while it is there.
 
     `patience_seconds` is how long Java may take to end.
     """
@@ -57,7 +57,7 @@ def find_spark_end(patience_seconds: float = 0.0) -> End | None:
 
 
 def to_spark_ended(error: BaseException) -> SparkEnded | None:
-    """The error to raise in the place of another one that came of Spark's end; None where Spark is still there.
+    """The error to raise in the place of another one that came of Spark's end; None if Spark is still there.
 
     Whoever watches Spark learns of it too.
     """

@@ -1,4 +1,4 @@
-"""What the Java side is made of: Java itself, three JARs by exact coordinates, and a class-data archive.
+"""Java side of Spark: Java itself, three JARs by exact coordinates, and a class-data archive.
 
 `python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
 (`DBT_ARCTIC_HOME`, else the user's own) and need no network. Groups of further JARs, such as `kafka`, are prepared
@@ -79,7 +79,7 @@ class Jar:
 
 @dataclass(frozen=True)
 class JarCheck:
-    """What `verify_jars` found; `found` is None where there is no such file."""
+    """Result of a check of one JAR; `found` is None if there is no such file."""
 
     coordinates: str
     path: Path
@@ -184,7 +184,7 @@ def get_cache_directory() -> Path:
 def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
     """The files of JARs, by default of those that every Spark needs, resolved where one is missing or incomplete.
 
-    Raises ConfigError where they can't be resolved or aren't what was recorded.
+    Raises ConfigError if they can't be resolved or aren't what was recorded.
     """
     wanted = JARS if wanted is None else wanted
     paths = tuple(_get_jar_path(jar) for jar in wanted)
@@ -266,7 +266,7 @@ def install_java() -> None:
 
 
 def get_archive_path(java: Java, class_path: Sequence[str]) -> Path:
-    """Where the class-data archive for exactly this Java and these JARs is kept, if there is one."""
+    """Path of the class-data archive for exactly this Java and these JARs, if there is one."""
     parts = [java.version, str(java.executable), *class_path, *(jar.sha256 for jar in JARS)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return get_cache_directory() / "archives" / f"{key}.jsa"

@@ -46,7 +46,7 @@ class JavaException:
 
 @dataclass(frozen=True)
 class _Rule:
-    """What exceptions of some classes mean if their message holds one of the signs, or always where there are none."""
+    """Meaning of exceptions of some classes if their message holds one of the signs, or always if there are none."""
 
     kind: FailureKind
     classes: re.Pattern[str]
@@ -93,7 +93,7 @@ _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "S
 
 
 def classify_failure(error: Exception) -> Failure | None:
-    """What an error of Spark or Iceberg means for a commit; None where it means none of the failures."""
+    """Classifies an error of Spark or Iceberg for a commit; None if it means none of the failures."""
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
         return Failure("conflict", _get_first_line(str(error))) if is_conflict else None

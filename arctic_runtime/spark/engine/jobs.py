@@ -1,4 +1,4 @@
-"""What Spark's own pages call the work that is done, and ending that work."""
+"""Names of work on Spark's own pages, and cancellation of that work."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], N
 
 
 def _ignore_result(_: object) -> None:
-    """Which operations ended is told by the jobs themselves."""
+    """Ignores which operations ended, since the jobs themselves report it."""

@@ -231,7 +231,7 @@ def list_class_path(settings: Mapping[str, str]) -> list[str]:
 def build_jar_settings(profile: Profile) -> dict[str, str]:
     """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them.
 
-    Groups of further JARs come last on that path, where the class-data archive holds with and without them.
+    Groups of further JARs come last on that path, if the class-data archive holds with and without them.
     """
     paths = [
         str(path)
@@ -242,7 +242,7 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
 
 
 def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What Spark acts on before it has a context; the rest is the context's, and ends with it."""
+    """Settings that Spark reads before it has a context; the rest is the context's, and ends with it."""
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
@@ -254,7 +254,7 @@ def find_spark_home() -> Path:
 
 
 def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
-    """What Spark and Hadoop print goes here and not between dbt's lines."""
+    """Log file for the output of Spark and Hadoop, which would stand between dbt's lines."""
     directory = jars.get_cache_directory() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)

@@ -19,7 +19,7 @@ _CLOCK_ADVICE = (
 
 
 def get_message(error: BaseException) -> str:
-    """What Spark or Iceberg said, and the innermost cause where that says something else.
+    """Message of Spark or Iceberg, and the innermost cause if that says something else.
 
     Where Iceberg says only that times are out of order, what that means is added.
     """

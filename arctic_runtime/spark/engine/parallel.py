@@ -1,4 +1,4 @@
-"""What Spark does side by side."""
+"""Actions that Spark performs side by side."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 def main(directory: Path, wanted: Mapping[str, object]) -> int:
-    """Serves until the address is taken away or Java ends; does nothing where another server is there."""
+    """Serves until the address is taken away or Java ends; does nothing if another server is there."""
     profile = Profile(**wanted)  # type: ignore[arg-type]
     thresholds = profile.thresholds.engine
     place = server.take_place(directory, thresholds)

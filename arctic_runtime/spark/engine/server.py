@@ -50,7 +50,7 @@ class Server:
         return f"sc://localhost:{self.port}/;token={self.token}"
 
     def to_public_dict(self) -> dict[str, object]:
-        """What people and programs may see of it."""
+        """Public fields of the server."""
         return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
 
     def __repr__(self) -> str:
@@ -58,14 +58,14 @@ class Server:
 
 
 def get_directory(profile: Profile) -> Path:
-    """Where the server of a profile's catalog keeps its lock and its address; one per user and catalog."""
+    """Directory in which the server of a profile's catalog keeps its lock and its address; one per user and catalog."""
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
     return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
 
 
 def find_server(profile: Profile) -> Server | None:
-    """The server that runs for a profile's catalog; None where there is none, or none that is ready."""
+    """The server that runs for a profile's catalog; None if there is none, or none that is ready."""
     address = get_directory(profile) / _ADDRESS
     return _read_server(address) if _is_held(address) else None
 
@@ -73,7 +73,7 @@ def find_server(profile: Profile) -> Server | None:
 def ensure_server(profile: Profile) -> Server:
     """The server for a profile's catalog, started where there is none.
 
-    Raises ConfigError where it can't be started, or runs with other settings than the profile's.
+    Raises ConfigError if it can't be started, or runs with other settings than the profile's.
     """
     server = find_server(profile) or _start_server(profile)
     if server.fingerprint != hash_profile(profile):
@@ -82,7 +82,7 @@ def ensure_server(profile: Profile) -> Server:
 
 
 def stop_server(profile: Profile) -> Server | None:
-    """Ends the server of a profile's catalog and waits until it is gone; None where there was none."""
+    """Ends the server of a profile's catalog and waits until it is gone; None if there was none."""
     directory, thresholds = get_directory(profile), profile.thresholds.engine
     server, seconds = find_server(profile), thresholds.server_stop_seconds
 
@@ -129,7 +129,7 @@ def is_wanted(directory: Path, server: Server) -> bool:
 
 
 def take_place(directory: Path, thresholds: EngineThresholds) -> IO[str] | None:
-    """The place of a catalog's one server, which lasts until this process ends; None where another one has it.
+    """The place of a catalog's one server, which lasts until this process ends; None if another one has it.
 
     Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
     is ready, whose place would come free when that is stopped.
@@ -169,7 +169,7 @@ def _read_server(address: Path) -> Server | None:
 def _start_server(profile: Profile) -> Server:
     """Starts the server and waits for it, or for the one that somebody else has started meanwhile.
 
-    A process that found the place taken has ended in peace; where it was by a server that was about to end, the next
+    A process that found the place taken has ended in peace; if it was by a server that was about to end, the next
     one gets it.
     """
     directory, thresholds = get_directory(profile), profile.thresholds.engine

@@ -46,7 +46,7 @@ class SparkEnvironment:
     def new_session(self) -> SparkSession:
         """A new session whose settings, temporary views and current namespace nobody else sees.
 
-        Raises ConfigError where Java or the JARs are missing, or no server answers, CatalogError where the warehouse
+        Raises ConfigError if Java or the JARs are missing, or no server answers, CatalogError if the warehouse
         can't be used.
         """
         with PROCESS.lock:

@@ -141,7 +141,7 @@ class Flows:
 
 
 def _fold_newest(flow: _Flow) -> Sql:
-    """What the newest event of a flow says: of those with a place in the flow's order that take nothing back."""
+    """Folds the newest event of a flow: of those with a place in the flow's order that take nothing back."""
     place = quote_name(f"a{flow.sequence}")
     images = [
         (fill_statement("CASE WHEN NOT deleted THEN {a} END", a=quote_name(f"a{i}")), f"a{i}") for i in flow.columns

@@ -68,7 +68,7 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
 def read_event_rows(
     spark: SparkSession, model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool
 ) -> DataFrame:
-    """The rows of a window of a source as a model's query reads them; where `placed`, with their position."""
+    """The rows of a window of a source as a model's query reads them; if `placed`, with their position."""
     if not placed:
         return rows
     if is_retracting(model, source):
@@ -82,7 +82,7 @@ def read_event_rows(
 def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
 
-    The sign is 0 where a change does not tell what the row was before. Change rows up to a changelog compaction have
+    The sign is 0 if a change does not tell what the row was before. Change rows up to a changelog compaction have
     lost their forerunners, so the newest of each key counts as an insert. Where forgotten rows alone are gone, so does
     the first of each key.
     """
@@ -115,7 +115,7 @@ def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
 def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Change rows of which some have no `_before`, and whether there was a row of their key before them.
 
-    The deletion of a row that was not there looks like any other. The change row before it tells; where that is not in
+    The deletion of a row that was not there looks like any other. The change row before it tells; if that is not in
     the window, it is read from the log.
     """
     assert source.key is not None

@@ -50,7 +50,7 @@ def find_record_time(now: datetime.datetime, last: Commit | None) -> datetime.da
 
 
 def check_valid_times(model: Model, events: DataFrame) -> None:
-    """Raises DataError where events do not tell from when on they are true."""
+    """Raises DataError if events do not tell from when on they are true."""
     assert model.config.valid_time is not None
     rows = events.where(to_column(model.config.valid_time).isNull()).limit(3).collect()
     if rows:
@@ -66,8 +66,10 @@ def record_versions(images: DataFrame, shape: Shape, config: ModelConfig, time: 
     `images` has versions as they are now beside those that the table says, which begin at the same valid time.
     """
     places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
-    told = [i for i, of in enumerate(shape.columns) if not is_named(of.name, (*config.primary_key, RECORDED_TO))]
-    compared = [i for i in told if i != places[IS_CURRENT]]
+    known = [
+        i for i, column in enumerate(shape.columns) if not is_named(column.name, (*config.primary_key, RECORDED_TO))
+    ]
+    compared = [i for i in known if i != places[IS_CURRENT]]
     moves = images.withColumn("move", F.explode(F.expr(_choose_moves(shape, compared))))
     is_close = fill_statement("move = {close}", close=quote_text(_CLOSE))
     micros = quote_number(round(time.timestamp() * 1_000_000))
@@ -106,8 +108,8 @@ def pair_versions(versions: DataFrame, old: DataFrame | None, shape: Shape, mode
 
 
 def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """What would have to change for what the table says now to be these versions."""
-    kept = tuple(of for of in shape.columns if not is_named(of.name, (RECORDED_FROM, RECORDED_TO)))
+    """Changes that would turn the versions in the table into these."""
+    kept = tuple(column for column in shape.columns if not is_named(column.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
     found = diff_states(versions, None if table is None else select_recorded(table), plain)
     return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")

@@ -81,7 +81,7 @@ def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> E
 
 def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
     """The earlier events that have a place by the query as it is now."""
-    places = [of for of in (model.config.sequence_by, model.config.valid_time) if of is not None]
+    places = [name for name in (model.config.sequence_by, model.config.valid_time) if name is not None]
     return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 

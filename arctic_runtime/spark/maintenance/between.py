@@ -17,7 +17,7 @@ from arctic_runtime.spark.tables.versions import find_version
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
 
-    A version is given by its number or by a savepoint's name. Raises ConfigError where a version is not one of the
+    A version is given by its number or by a savepoint's name. Raises ConfigError if a version is not one of the
     table, or they stand the wrong way round.
     """
     state = session.observe_state()

@@ -41,7 +41,7 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 @dataclass(frozen=True)
 class Compacted:
-    """What was done, and what a plan for what there is now leaves alone; `next` was too large for what is left."""
+    """Performed steps, and the reasons of a plan to leave the rest; `next` was too large for what is left."""
 
     steps: tuple[CompactionStep, ...]
     plan: CompactionPlan
@@ -49,14 +49,14 @@ class Compacted:
 
     @property
     def bytes(self) -> int:
-        """What was read, and written once."""
+        """Bytes that were read, and written once."""
         return sum(step.bytes for step in self.steps)
 
 
 def plan_compaction(
     session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
 ) -> tuple[TableState, CompactionPlan]:
-    """What a compaction would do, without Spark; raises ConfigError where there is no table yet."""
+    """Plans a compaction without Spark; raises ConfigError if there is no table yet."""
     state, model = session.observe_state(), session.model
     check_built(state, model.table)
     tables = _observe_tables(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
@@ -71,7 +71,7 @@ def is_due(session: TableSession) -> bool:
 
 
 def find_due_compaction(session: TableSession) -> CompactionPlan | None:
-    """What a compaction in the mode `auto` would do, without Spark; None where counts alone say that there is nothing.
+    """Plans a compaction in the mode `auto` without Spark; None if counts alone say that there is nothing.
 
     For those who look now and then; `is_due` is for a look after each commit.
     """
@@ -93,7 +93,7 @@ def _plan_due(
 
 
 def compact_if_due(session: TableSession) -> None:
-    """Compaction after a run, where the model does not turn it off; it gives way to other writers."""
+    """Compaction after a run, if the model does not turn it off; it gives way to other writers."""
     if not session.model.config.compaction.automatic:
         return
     with suppress(CommitConflict):
@@ -108,7 +108,7 @@ def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[T
 
 
 def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
-    """What splitting alone would do, without Spark; raises ConfigError where there is no table yet."""
+    """Plans a split alone, without Spark; raises ConfigError if there is no table yet."""
     state = session.observe_state()
     _, base = require_built(state, session.model.table)
     (table,) = _observe_tables(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
@@ -131,7 +131,7 @@ def compact_table(
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
     `tell` is given a line for people when a step begins, and after each part of one that has several. No step is begun
     that takes the bytes of all over `most_bytes`.
-    Raises CommitConflict where writers were always faster, and ConfigError where there is no table yet.
+    Raises CommitConflict if writers were always faster, and ConfigError if there is no table yet.
     """
     return _perform_compaction(session, partial(plan_compaction, session, mode), tell, most_bytes)
 

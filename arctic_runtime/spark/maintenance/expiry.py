@@ -28,9 +28,9 @@ _FILES = "arctic_files_of_view"
 
 
 def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """What would go, without Spark; `readers` are the models that may read this one.
+    """Plans an expiry without Spark; `readers` are the models that may read this one.
 
-    Raises ConfigError where the table was not built yet, or its model sets no age.
+    Raises ConfigError if the table was not built yet, or its model sets no age.
     """
     return _plan_with_readers(session, _require_built_state(session), readers)
 
@@ -48,7 +48,7 @@ def expire_versions(session: TableSession, readers: Iterable[TableName]) -> Expi
 
 
 def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
-    """Expiry after a run, where enough has come together; it gives way to other writers."""
+    """Expiry after a run, if enough has come together; it gives way to other writers."""
     names = tuple(readers)
 
     def attempt_expiry() -> None:
@@ -67,7 +67,7 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
 
 
 def find_due_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan | None:
-    """What `expire_if_due` would let go, without Spark; None for nothing."""
+    """Plans the expiry that `expire_if_due` would perform, without Spark; None for nothing."""
     state, thresholds = session.observe_state(), session.reader.thresholds
     if not may_expire(session.model, state, _get_millis(session), thresholds):
         return None
@@ -121,7 +121,7 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
     """Files in the tables' folders that no snapshot of any branch or tag has, by table; they go where `remove` says so.
 
     Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
-    Raises ConfigError where the table was not built yet, or the age is less than a day.
+    Raises ConfigError if the table was not built yet, or the age is less than a day.
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(

@@ -24,9 +24,9 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 def plan_landing(
     landing: Model, models: Iterable[Model], reader: CatalogReader, now: datetime.datetime | None = None
 ) -> LandingPlan:
-    """What would go of a landing table, without Spark; `models` are those that may read it.
+    """Plans the expiry of a landing table without Spark; `models` are those that may read it.
 
-    Raises ConfigError where the table is not there, is no landing table, or sets no age.
+    Raises ConfigError if the table is not there, is no landing table, or sets no age.
     """
     return _plan_expiry_of_landing(landing, models, reader, observe_landing(reader, landing.table), now)
 

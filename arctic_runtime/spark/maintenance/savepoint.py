@@ -18,7 +18,7 @@ from arctic_runtime.spark.tables.versions import find_version
 def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:
     """Gives a version a name, the newest one where none is given; doing it again changes nothing.
 
-    Raises ConfigError where the version is not kept, or the name can't be used.
+    Raises ConfigError if the version is not kept, or the name can't be used.
     """
     state = session.reconcile_until_done(session.observe_state())
     changes, _ = require_built(state, session.model.table)
@@ -35,7 +35,7 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
 
 
 def drop_savepoint(session: TableSession, name: str) -> None:
-    """Takes a name away, so that expiry keeps its version no longer; raises ConfigError where there is none."""
+    """Takes a name away, so that expiry keeps its version no longer; raises ConfigError if there is none."""
     tags = plan_savepoint_drop(session.model, name, observe_savepoints(session.reader, session.model))
     _perform_tags(session, tags)
 

@@ -70,7 +70,7 @@ class Followed:
 def update_aggregate_state(
     context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
 ) -> Followed | None:
-    """Brings the stored aggregate state up to date, or creates it; None where the state can't be kept.
+    """Brings the stored aggregate state up to date, or creates it; None if the state can't be kept.
 
     It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
     sources that the trees read, and `hold` marks rows that are read more than once. The new state is written `beside`
@@ -104,7 +104,7 @@ def update_aggregate_state(
 
 
 def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
-    """The plan whose fingerprint a run has `kept`; None where the query is another one since."""
+    """The plan whose fingerprint a run has `kept`; None if the query is another one since."""
     try:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:

@@ -28,8 +28,8 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def append_events(session: TableSession, context: Context, rows: DataFrame, summary: RunSummary) -> Appended:
     """Appends rows in one commit, which records the run; a full refresh puts them in the place of all that are there.
 
-    The columns of `rows` are those that the table is to have. Raises DataError where rows break the contract, and
-    CommitConflict where another writer was faster.
+    The columns of `rows` are those that the table is to have. Raises DataError if rows break the contract, and
+    CommitConflict if another writer was faster.
     """
     _check_contract(context.model, rows)
     table = context.state.appended
@@ -46,7 +46,7 @@ def append_events(session: TableSession, context: Context, rows: DataFrame, summ
 def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
     """The context of a commit of rows with these columns, once the table is ready for them.
 
-    Raises CommitConflict where another writer commits meanwhile, since events were left out by the state before.
+    Raises CommitConflict if another writer commits meanwhile, since events were left out by the state before.
     """
     model, now = session.model, state
     while steps := plan_preparation(model, now.appended, _list_partition_fields(session, now), stored):

@@ -363,13 +363,13 @@ def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
 
 
 def _count_rows_per_key(shape: Shape) -> Sql:
-    """How many after images there are under the key of one."""
+    """Number of after images with this row's key."""
     key = [_name_image("a", i) for i in _list_key_positions(shape)] or [Sql("0")]
     return fill_statement("count(1) OVER (PARTITION BY {key})", key=join_parts(key))
 
 
 def _build_contract_flaw(shape: Shape) -> Sql:
-    """What a contract forbids of the after images, where there are any."""
+    """Contract violation of the after images, if there are any."""
     return fill_statement(
         "CASE WHEN {after} THEN {flaw} END", after=quote_name(_HAS_AFTER), flaw=find_contract_violation(shape)
     )

@@ -1,4 +1,4 @@
-"""Which errors of an incremental run a full computation gets around.
+"""Errors of an incremental run that a full computation avoids.
 
 Those are errors of the plan that follows changes: it computes on rows, and in an order, that the query itself does
 not. What the model promises of its rows, other writers, a Spark that is gone or has no memory left are none of them:
@@ -54,7 +54,7 @@ _FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
 
 def to_refusal(error: Exception) -> Refusal | None:
-    """Why to compute in full after this error of an incremental run; None where the error is the run's own.
+    """Why to compute in full after this error of an incremental run; None if the error is the run's own.
 
     It lasts where query or rows are to blame: Spark names such errors by a condition, as `CAST_INVALID_INPUT`.
     """

@@ -96,7 +96,7 @@ def can_follow_deletion(refresh: Refresh) -> bool:
 
 
 def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
-    """Raises DataError where the rows under some keys can't be computed again without `forgotten` rows of upstreams.
+    """Raises DataError if the rows under some keys can't be computed again without `forgotten` rows of upstreams.
 
     They can't where rows were declared or restored; nor where a row follows from forgotten events and others, and these
     can't all be read any more, or do not tell what the table recorded when.
@@ -177,7 +177,7 @@ def _require_last_run(changes: ChangeTableState) -> RunSummary:
 
 
 def _explain_other_origin(last: RunSummary) -> str:
-    """What brought rows of a table besides its events."""
+    """Other origin of a table's rows besides its events."""
     if last.restored is not None:
         return "restored"
     return "declared" if last.declared and last.declared.places else ""
@@ -191,7 +191,7 @@ def _list_lossy_upstreams(upstreams: Upstreams) -> Sequence[str]:
 def _query_remaining_rows(
     refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]
 ) -> DataFrame:
-    """What the query gives of all rows that were read, but for those that are forgotten."""
+    """Rows of the query over all rows that were read, without those that are forgotten."""
     upstreams, read = refresh.planner.observe_upstreams(), get_offsets(last)
     windows = {source: Window(source, None, version) for source, version in read.items()}
     narrowed = {source: rows.leave_rows for source, rows in forgotten.items()}

@@ -26,14 +26,14 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Letters:
-    """How many dead letters were dropped, and what is left of others."""
+    """Number of dropped dead letters, and the remains of others."""
 
     dropped: int = 0
     left: tuple[str, ...] = ()
 
 
 def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
-    """How many dead letters of a table hold rows of some keys."""
+    """Number of dead letters of a table with rows of some keys."""
     table = _find_dead_letter_table(session)
     return (
         0
@@ -115,7 +115,7 @@ def _escape_pattern(part: str) -> str:
 
 
 def _count_unreadable(session: TableSession, table: TableName) -> int:
-    """How many letters of the table are no JSON."""
+    """Number of dead letters of the table that are not JSON."""
     payload = F.col("payload").cast("string")
     is_json: Sequence[Expression] = [F.startswith(F.ltrim(payload), F.lit(sign)) for sign in ("{", "[")]
     return (

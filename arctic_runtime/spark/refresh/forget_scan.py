@@ -1,4 +1,4 @@
-"""Which data files hold rows of some keys: all are read, whatever snapshots and deletion vectors say."""
+"""Search for data files with rows of some keys: all are read, whatever snapshots and deletion vectors say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Scanned:
-    """How many data files were read, how many that belong to no snapshot were removed, and what is left of rows."""
+    """Number of data files that were read, of stray files that were removed, and the rows that remain."""
 
     files: int
     removed: int
@@ -90,7 +90,7 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
 
 
 def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tuple[int, int]:
-    """How many rows a table has under the keys, and how many of them are older than they may be."""
+    """Number of rows that a table has under the keys, and of those that are older than allowed."""
     rows = keys_found.select_rows(
         read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key
     )
@@ -139,7 +139,7 @@ def _list_remaining_snapshots(
 
 
 def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """What of a table would be forgotten."""
+    """Plans what a table would forget."""
     arrow = keys.toArrow()
     sizes: list[int] = []
     snapshots = 0

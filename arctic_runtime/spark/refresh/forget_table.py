@@ -130,7 +130,7 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
 def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
     """Takes all that there ever was of `count` keys out of a table's files, but for what was restated and came later.
 
-    All readers of the table have to have read it as it was restated. Raises CommitConflict where others were always
+    All readers of the table have to have read it as it was restated. Raises CommitConflict if others were always
     faster.
     """
     attempts = session.reader.thresholds.commits.attempts
@@ -190,7 +190,7 @@ def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
 
 
 def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
-    """Says once more what the rows under some keys are, as changes that change nothing, where there are any."""
+    """Says once more what the rows under some keys are, as changes that change nothing, if there are any."""
     return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
@@ -213,7 +213,7 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
 
 
 def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """What is to be kept of keys that have no row as of a sequence number of the change table."""
+    """Restatement of keys that have no row as of a sequence number of the change table."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]
@@ -265,7 +265,7 @@ def _expire_snapshots(session: TableSession, state: TableState, table: TableName
 
 
 def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
-    """When commits were made whose snapshots go, for the age of change rows."""
+    """Steps that keep the times of commits whose snapshots expire, for the age of change rows."""
     if state.changes is None or table != session.model.table.changes:
         return []
     ages = select_ages_to_keep(session.model, state, gone, session.reader.thresholds.changelog)

@@ -55,7 +55,7 @@ Of = TypeVar("Of")
 
 @dataclass(frozen=True)
 class Forget:
-    """Which rows of a table are to be forgotten: those of `keys`, one text for each column, or `where` a predicate."""
+    """Rows of a table to forget: those of `keys`, one text for each column, or `where` a predicate."""
 
     keys: tuple[str, ...] = ()
     where: str | None = None
@@ -87,7 +87,7 @@ class Forgetting:
         self._below = [model for model in self._involved[1:] if model in self._order or model in self._appended]
 
     def plan_forget(self) -> ForgetPlan:
-        """What would be forgotten; changes nothing."""
+        """Plans a forgetting; changes nothing."""
         self._check_built()
         keys_by_table = self._trace_keys(self._hold_keys)
         tables = tuple(
@@ -101,7 +101,7 @@ class Forgetting:
     def run_forget(self) -> Certificate:
         """Forgets the rows and looks at what is left.
 
-        Raises ConfigError where a savepoint holds rows, and DataError where the table's query still gives them; nothing
+        Raises ConfigError if a savepoint holds rows, and DataError if the table's query still gives them; nothing
         is forgotten then.
         """
         self._check_built()
@@ -208,7 +208,7 @@ class Forgetting:
         return keys_by_table
 
     def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
-        """Raises ConfigError where rows of a table without a key were made of such rows: nothing tells which."""
+        """Raises ConfigError if rows of a table without a key were made of such rows: nothing tells which."""
         for model in self._appended:
             forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}
             if not forgotten:
@@ -268,7 +268,7 @@ class Forgetting:
     # What is done
 
     def _drop_savepoints(self, keys_by_table: Mapping[TableName, DataFrame]) -> dict[TableName, tuple[str, ...]]:
-        """Drops savepoints that hold rows; raises ConfigError, and forgets the keys again, where that is not asked."""
+        """Drops savepoints that hold rows; raises ConfigError, and forgets the keys again, if that is not asked."""
         names_by_table = {
             table: list_holding_savepoints(self._open_session(self._known[table]), keys)
             for table, keys in keys_by_table.items()
@@ -292,7 +292,7 @@ class Forgetting:
             drop_with_files(self.spark(), table.forget_keys_name)
 
     def _check_gone(self, keys_by_table: Mapping[TableName, DataFrame]) -> None:
-        """Raises DataError where the query of the table still gives the rows."""
+        """Raises DataError if the query of the table still gives the rows."""
         keys = keys_by_table.get(self.root.table)
         if self.root.config.input != "state" or keys is None:
             return
@@ -311,7 +311,7 @@ class Forgetting:
             )
 
     def _check_recomputable(self, keys_by_table: Mapping[TableName, DataFrame]) -> None:
-        """Raises DataError, and drops the keys, where a table's rows can't be computed from the events that are left.
+        """Raises DataError, and drops the keys, if a table's rows can't be computed from the events that are left.
 
         Of tables whose keys an earlier attempt has noted, that has checked it before it purged any event.
         """
@@ -327,7 +327,7 @@ class Forgetting:
                 raise
 
     def _observe_read_tables(self, model: Model, tables: Mapping[TableName, Of]) -> dict[TableName, Of]:
-        """What is known of the tables whose changes a model reads."""
+        """Observes the tables whose changes a model reads."""
         return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}
 
     def _delete_rows(self, keys_by_table: dict[TableName, DataFrame]) -> dict[TableName, Restated]:
@@ -376,7 +376,7 @@ class Forgetting:
         return changes.commits[-1].version.sequence
 
     def _note_changed_keys(self, model: Model, head: int, keys_by_table: dict[TableName, DataFrame]) -> None:
-        """Adds the keys of rows that the deletion changed or deleted, in case that their trace has not told them."""
+        """Adds the keys of rows that the deletion changed or deleted, in case that their trace has missed them."""
         state = self._open_session(model).observe_state()
         changes, _ = require_built(state, model.table)
         if changes.commits[-1].version.sequence > head:

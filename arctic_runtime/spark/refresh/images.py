@@ -131,7 +131,7 @@ def read_rows_at(
     """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
 
     Where no such base is kept, all changes up to that version are folded. `found` picks rows, and among their columns
-    at least the key, out of some that have the source's; where it picks few, that is all that changes are laid over.
+    at least the key, out of some that have the source's; if it picks few, that is all that changes are laid over.
     """
     if source.kind != "changes":
         return select(read_table(spark, source.name, version.snapshot, source.formerly))
@@ -200,7 +200,7 @@ def _read_moved_from_log(
 
 
 def _read_pairs(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> DataFrame:
-    """A row for each key that changed in the columns `kept`; where there is one commit, no row moves for that."""
+    """A row for each key that changed in the columns `kept`; if there is one commit, no row moves for that."""
     net = _build_net_changes(spark, source, window, wanted)
     new = zip(net.new, [part.name for part in wanted], strict=True)
     old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
@@ -285,7 +285,7 @@ def _look_up_before(
     wanted: tuple[Column, ...],
     thresholds: PruningThresholds,
 ) -> DataFrame:
-    """Where the log does not tell what rows were before, they are looked up as of the window's start."""
+    """Looks up rows as of the window's start if the log does not have them before the change."""
     assert source.key is not None
     assert window.start is not None
     keys = newest.select(*as_key(source.key))

@@ -124,7 +124,7 @@ def _list_outputs(
 ) -> list[Sql]:
     """The columns of the query, which have to be of the same number, names and types where they are rows of the tree.
 
-    Raises NotMaintained where they are not.
+    Raises NotMaintained if they are not.
     """
     fields = query.schema.fields
     if len(fields) != len(increment.outputs):

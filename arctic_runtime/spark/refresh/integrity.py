@@ -82,7 +82,7 @@ def compare_rows(
     check: str,
     thresholds: Thresholds,
 ) -> Finding:
-    """What would have to change for the table to be as expected."""
+    """Finds the changes that would make the table as expected."""
     differences = diff_states(expected, read_current_rows(spark, model, state, thresholds.pruning), shape)
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
     return build_finding(check, shown, thresholds.reports)
@@ -176,7 +176,7 @@ def _read_all_changes(spark: SparkSession, model: Model, state: TableState) -> D
 
 
 def build_finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
-    """How many rows break a check, at most `sampled_rows`, and a few of them."""
+    """Number of rows that break a check, at most `sampled_rows`, and a few of them."""
     rows = broken.limit(thresholds.sampled_rows).collect()
     shown = tuple(str(row.asDict(recursive=True)) for row in rows[: thresholds.examples])
     return Finding(check, len(rows), shown)

@@ -1,7 +1,7 @@
 """Whether Spark reads a query as our parser does: its text, and what is written back of it, have to be the same.
 
 What follows changes is made of our own tree of a query. A tree that means something else than the text would give
-wrong rows, so Spark compares the two before a query is followed: by the plans that it makes of both, and where it does
+wrong rows, so Spark compares the two before a query is followed: by the plans that it makes of both, and if it does
 not say that they are the same, by these plans as its optimizer leaves them.
 """
 
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
-    """Raises NotMaintained where a model's query, or one of the views that it reads, is another one to Spark."""
+    """Raises NotMaintained if a model's query, or one of the views that it reads, is another one to Spark."""
     _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
     for view, sql in views.items():
         table = parse_table_name(view, model.table)
@@ -58,7 +58,7 @@ def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, st
 
 
 def check_predicates(query: DataFrame, model: Model) -> None:
-    """Raises ConfigError where a contract's check is another one to Spark than the one that rows are held against."""
+    """Raises ConfigError if a contract's check is another one to Spark than the one that rows are held against."""
     query.createOrReplaceTempView(_CHECKED)
     for check in model.checks:
         verdict = _compare_check(query.sparkSession, check)
@@ -85,7 +85,7 @@ def _check_verdict(verdict: Verdict, what: str) -> None:
 def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
     """Spark's word on a query, whose names of tables we complete by the catalog and the schema of `at`.
 
-    Raises NotMaintained where our parser refuses it, and Spark's own error where Spark does.
+    Raises NotMaintained if our parser refuses it, and Spark's own error where Spark does.
     """
     query = parse_query(sql)
     if at is not None:
@@ -150,7 +150,7 @@ def _find_first_difference(one: list[str], other: list[str]) -> str:
 
 
 def _split_at_commas(line: str) -> list[str]:
-    """What stands between commas outside of parentheses, of a list in brackets or of the whole line."""
+    """Texts between commas outside of parentheses, of a list in brackets or of the whole line."""
     pieces, depth = [""], 0
     for character in line.partition("[")[2].rpartition("]")[0] or line:
         depth += (character in "([{") - (character in ")]}")

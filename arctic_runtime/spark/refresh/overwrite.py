@@ -41,9 +41,9 @@ def overwrite_with_source(
     any table or view that Spark can read, with all columns of the table. `partition` has a value for each column that
     the table is partitioned by: rows of others stay, and so do the events that are still to come of them.
 
-    Raises ConfigError where the model has no order of events, where the partition is none, where columns are missing,
-    and where something later was declared before; DataError where a key is null or stands twice, or a row belongs to
-    another partition; CommitConflict where others were always faster.
+    Raises ConfigError if the model has no order of events, if the partition is none, if columns are missing,
+    and if something later was declared before; DataError if a key is null or stands twice, or a row belongs to
+    another partition; CommitConflict if others were always faster.
     """
     _check_model(refresh.model)
     part = read_part(refresh.model, partition or {})
@@ -106,7 +106,7 @@ def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Sh
 
 
 def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part:
-    """The partition with its values as the table has them; raises ConfigError where one can't be a value."""
+    """The partition with its values as the table has them; raises ConfigError if one can't be a value."""
     if asked == WHOLE:
         return WHOLE
     partition_columns = [find_column(shape.columns, column) for column, _ in asked]
@@ -166,7 +166,7 @@ def _check_model(model: Model) -> None:
 
 
 def _resolve_position(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
-    """A place as `marks` writes it; raises ConfigError where it is none, or older than one of those `before`."""
+    """A place as `marks` writes it; raises ConfigError if it is none, or older than one of those `before`."""
     kind = shape.sequence_type
     given_position, places = F.lit(as_of).try_cast(kind), [marks.read_latest(position, kind) for position in before]
     newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)

@@ -1,4 +1,4 @@
-"""What a run is about to do, before it does anything: most runs find nothing new, and those need no Spark."""
+"""Planning of a run before it changes anything: most runs find nothing new, and those need no Spark."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
+    """Outcome of a run. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
 
     mode: Mode
     reason: Reason
@@ -51,9 +51,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the next run does; `steps` are those that hold for what was observed now.
+    """Plan of the next run; `steps` are those that hold for what was observed now.
 
-    `joins` tells of the query's joins whether they move rows, where all is computed.
+    `joins` tells of the query's joins whether they move rows, if all is computed.
     """
 
     decision: Decision
@@ -95,7 +95,7 @@ class RefreshPlanner:
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
         """Observes the model and its upstreams, and decides what follows, for the planner's request or another one.
 
-        Raises ConfigError, SourceError, and CatalogError where the catalog does not answer.
+        Raises ConfigError, SourceError, and CatalogError if the catalog does not answer.
         """
         with self.timings.measure_step("observe"):
             state = self.observe_state()
@@ -218,7 +218,7 @@ class RefreshPlanner:
         return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
 
     def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
-        """What a run has done that decided so, changed so many rows, and left the table in this state."""
+        """Outcome of a run with this decision, so many changed rows, and the table in this state."""
         head = state.log.head if state.log else None
         return Outcome(
             mode=decision.mode,

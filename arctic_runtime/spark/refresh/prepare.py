@@ -25,7 +25,7 @@ def prepare_tables(
     """Creates the change table, or brings its columns and the base's to `stored`, those of the rows to come.
 
     Returns the context with the state after that, and the shape of change rows. Raises ConfigError for a type that the
-    table's column can't take on, and for any difference that `on_schema_change` forbids; CommitConflict where another
+    table's column can't take on, and for any difference that `on_schema_change` forbids; CommitConflict if another
     writer commits meanwhile, since the rows to come were judged by the state before.
     """
     model = table.model

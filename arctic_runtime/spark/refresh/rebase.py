@@ -43,7 +43,7 @@ class Overtaken:
     def publish_on_top(self, rows: DataFrame) -> Appended | None:
         """Publishes on top of the table as it is now what the change rows, `rows`, have to be there.
 
-        None where the run has to start again. Nothing that readers see is written before the one commit.
+        None if the run has to start again. Nothing that readers see is written before the one commit.
         """
         then, state = self.inputs.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:

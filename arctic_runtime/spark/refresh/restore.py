@@ -24,7 +24,7 @@ def restore_version(session: TableSession, version: int | str) -> dict[str, int]
 
     A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
     there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
-    where the version is not kept, and CommitConflict where others were always faster.
+    where the version is not kept, and CommitConflict if others were always faster.
     """
     return retry_on_conflict(partial(_restore_once, session, str(version)), session.reader.thresholds.commits.attempts)
 

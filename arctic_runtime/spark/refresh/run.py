@@ -58,7 +58,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
-    """Gives every `changes(…)` of a query all rows that there are; raises SourceError where there is no such table."""
+    """Gives every `changes(…)` of a query all rows that there are; raises SourceError if there is no such table."""
     for source in list_changes_read(sql):
         state = observe_source(reader, source)
         if state is None:
@@ -108,7 +108,7 @@ class Refresh:
     def run_refresh(self, planned: PlannedRefresh | None = None) -> Outcome:
         """Brings the table up to date, as `planned` a moment ago or planned now; starts again after a lost race.
 
-        Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict where other writers always win.
+        Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict if other writers always win.
         """
         first = [planned] if planned is not None else []
         attempts = self.table.reader.thresholds.commits.attempts
@@ -146,7 +146,7 @@ class Refresh:
         return self.table.reconcile_until_done(state, appended=self._committed[1] if self._committed else None)
 
     def _add_repairs(self, context: Context, decision: Decision) -> Decision:
-        """The decision with the promises that the table breaks, where a full refresh was asked for.
+        """The decision with the promises that the table breaks, if a full refresh was asked for.
 
         Change rows up to now that can't be mended are left out of later checks.
         """
@@ -288,7 +288,7 @@ class Refresh:
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
         """Whether Spark reads the query as its analysis does; Spark is asked once per text.
 
-        Raises NotMaintained where changes are to be followed and it does not, and PlanError for `refresh: strict`.
+        Raises NotMaintained if changes are to be followed and it does not, and PlanError for `refresh: strict`.
         """
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.can_follow_changes(upstreams):
@@ -317,7 +317,7 @@ class Refresh:
             self._learned = replace(self._learned, given_up=str(refusal))
 
     def _confirm_upstreams(self, upstreams: Upstreams) -> None:
-        """Raises CommitConflict where an upstream changed while the query ran: the offsets would be wrong then."""
+        """Raises CommitConflict if an upstream changed while the query ran: the offsets would be wrong then."""
         now = self.planner.observe_upstreams().states
         moved = [
             name for name, state in upstreams.states.items() if state and _get_version(now.get(name)) != state.version

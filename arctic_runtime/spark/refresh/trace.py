@@ -1,4 +1,4 @@
-"""Which rows of a table were ever made of given rows of its upstreams: their keys, whatever the rows are now."""
+"""Trace of rows that were ever made of given rows of upstreams: their keys, whatever the rows are now."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """What the query makes of change rows of forgotten keys, for each upstream that has such; to be read in turn."""
+    """Yields the query's rows over change rows of forgotten keys, for each such upstream; to be read in turn."""
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
             state = upstreams.states[str(source)]

@@ -49,7 +49,7 @@ def publish_changes(
 
     Rows are ordered by key, but for those of a first load, which is read as a whole. Rows under an action of `FLAWS`
     end the attempt with a DataError that shows some. Where another writer was faster, `overtaken` gets the change rows
-    as they were written, and may publish others in their place. Raises CommitConflict where it does not, and what the
+    as they were written, and may publish others in their place. Raises CommitConflict if it does not, and what the
     change set's `confirm` raises.
     """
     step, shape = changes.commit, changes.shape
@@ -98,12 +98,12 @@ def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataF
 
 
 def read_observed_counts(seen: Observation) -> dict[str, Any]:
-    """What was observed while rows were written; empty where a server that is busy does not tell."""
+    """Counts observed while rows were written; empty if a server that is busy does not tell."""
     return dict(seen.get)
 
 
 def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
-    """Between what the rows lie that change rows replace, where a base is asked for them next."""
+    """Between what the rows lie that change rows replace, if a base is asked for them next."""
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
         return None
@@ -116,7 +116,7 @@ def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
 
 
 def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
-    """Counts the rows of every kind that were just appended to a branch; none where nothing was."""
+    """Counts the rows of every kind that were just appended to a branch; none if nothing was."""
     (tip,) = read_tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
     if tip == step.expected:
         return {}
@@ -133,7 +133,8 @@ def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
 
 
 def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
-    """Of what kind a row is: its action; where rows are looked up, one that was not there is not what is deleted."""
+    """Conditions for the kinds of a row: its action; if rows are looked up, one that was not there is not what is
+    deleted."""
     is_one = "{action} = {kind}"
     kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
     is_looked_up = model.config.changelog == "lookup" or mode != "incremental"
@@ -149,7 +150,7 @@ def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
 
 
 def _build_time_expression(now: datetime.datetime) -> Sql:
-    """When a change row happened, or the time of the run where that is not known."""
+    """Time of a change row, or the time of the run if it is not known."""
     micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
     run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
     return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)

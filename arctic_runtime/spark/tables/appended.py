@@ -55,7 +55,7 @@ def _write_order(table: Sql, sort_key: Sequence[str]) -> Sql:
 def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
     """Appends rows in one commit, if the table still is as observed; columns that they lack are null in them.
 
-    Raises CommitConflict where another writer was faster.
+    Raises CommitConflict if another writer was faster.
     """
     table = context.model.table
     spread = _distribute_rows(rows, context)

@@ -45,7 +45,7 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
     """Writes the parts that remain of a step, then makes them the table; reports each part to the context.
 
     Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
-    Raises CommitConflict where the base has moved on; what was done is lost then.
+    Raises CommitConflict if the base has moved on; what was done is lost then.
     """
     if len(step.ranges) == 1:
         _write_part(
@@ -94,7 +94,7 @@ def _format_progress(step: RewriteBase, part: BucketRange) -> str:
 
 
 def _check_all_done(step: RewriteBase, context: Context) -> None:
-    """Raises CommitConflict where a part is not on the branch: it was dropped meanwhile, with what was on it."""
+    """Raises CommitConflict if a part is not on the branch: it was dropped meanwhile, with what was on it."""
     begun = observe_partial_progress(context.reader, step.table)
     done = next((one.done for one in begun if one.branch == step.branch), frozenset())
     lost = [str(part) for part in step.ranges if part not in done]
@@ -157,7 +157,7 @@ def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context)
 def _join_changes(
     base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
 ) -> DataFrame:
-    """Rows and changes side by side; where they meet by hash, the side with fewer rows is the one that is held."""
+    """Rows and changes side by side; if they meet by hash, the side with fewer rows is the one that is held."""
     places = {column_kept.name.lower(): place for place, column_kept in enumerate(columns)}
     pairs = [to_column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
     assert context.state.base is not None
@@ -177,7 +177,7 @@ def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context
 
 
 def _sort_by_partition(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
-    """Where partitions lie in a node, rows come partition by partition, so that one file at a time is written."""
+    """Sorts rows by partition if partitions lie in a node, so that one file at a time is written."""
     values = [transform_value(catalog, transform) for transform in step.transforms] if len(step.transforms) > 1 else []
     order = [*values, *map(to_column, step.order)]
     return rows.sortWithinPartitions(*order) if order else rows

@@ -18,7 +18,7 @@ def resize_buckets(step: ResizeBuckets, context: Context) -> None:
     """Moves nodes to another depth of their tree, in one commit after the partition specs are ready.
 
     A process that dies between the two leaves a table whose new files come to lie deeper or less deep than its old
-    ones, which is right to read and to write. Raises CommitConflict where another writer was faster.
+    ones, which is right to read and to write. Raises CommitConflict if another writer was faster.
     """
     rewrite_files(_build_rewrite(step, context), context)
 

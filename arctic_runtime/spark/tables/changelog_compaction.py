@@ -20,7 +20,7 @@ _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 def compact_changelog(step: CompactChangelog, context: Context) -> None:
     """Deletes the rows in one commit, and notes before up to where rows may be gone, for readers that are behind.
 
-    Raises CommitConflict where the change table has moved on.
+    Raises CommitConflict if the change table has moved on.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: format_ages([step.until])})
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete_change_rows(step, context, on))

@@ -67,7 +67,7 @@ def swap_in(
 
     `write` gets the parts of the branch's name, and may raise to end the attempt; its result is returned. All commits
     of `write` have to be done when it returns. Where another writer was faster, `overtaken` is called with the
-    snapshot that `write` has made, and its result is returned. Raises CommitConflict where that is None: the table is
+    snapshot that `write` has made, and its result is returned. Raises CommitConflict if that is None: the table is
     then as that writer left it.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
@@ -93,7 +93,7 @@ def swap_in(
 
 
 def _find_written_snapshot(attempt: Attempt, table: TableName, branch: str, expected: int, writer: str) -> int | None:
-    """The snapshot that a writer left on its branch; None where the branch holds something else."""
+    """The snapshot that a writer left on its branch; None if the branch holds something else."""
     state = read_branch_state(attempt.spark, attempt.reader, table, branch)
     return state.tip if explain_refused_publish(replace(state, main=expected), expected, writer) is None else None
 
@@ -123,7 +123,7 @@ def publish_branch(
 def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
     """Puts `rows` in the place of all rows of a table in one commit, if the table still is the snapshot `expected`.
 
-    Raises CommitConflict where it is not: every file that was added or taken away since is in the way.
+    Raises CommitConflict if it is not: every file that was added or taken away since is in the way.
     """
     options = {
         "distribution-mode": "none",
@@ -162,7 +162,7 @@ def read_tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, in
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
-    """Moves main to the branch; raises CommitConflict where main is not behind it."""
+    """Moves main to the branch; raises CommitConflict if main is not behind it."""
     call = fill_statement(
         "CALL {catalog}.system.fast_forward(table => {table}, branch => 'main', to => {to})",
         catalog=quote_name(table.catalog),
@@ -186,7 +186,8 @@ def _has_been_published(
 
 
 def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
-    """Where main and a branch stand, and who wrote the table's snapshots; Spark tells it where there is no `reader`."""
+    """Reads the heads of main and of a branch, and who wrote the table's snapshots; Spark tells it where there is no
+    `reader`."""
     if reader is not None:
         return observe_branch(reader, table, branch)
     tips_found = wait_for_lock(lambda: read_tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)

@@ -20,7 +20,7 @@ from arctic_runtime.thresholds import Thresholds
 class Appended:
     """A commit of change rows on top of the snapshot `after` of a change table, with its number of rows by action.
 
-    `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None where no row
+    `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None if no row
     is replaced, or the bounds were not collected. `because` says in a line for people what was special, if anything.
     """
 

@@ -35,7 +35,7 @@ def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) 
 
 
 def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[Sql]:
-    """What is left of renaming; inside `_before` first, since the others tell whether it is to be done."""
+    """Statements for the renames that are left; inside `_before` first, since the others show if it is needed."""
     before = [((BEFORE,), cast(StructType, schema[BEFORE].dataType))] if BEFORE in schema.names else []
     for holder, fields in (*before, ((), schema)):
         names = {field_name.lower() for field_name in fields.names}
@@ -50,7 +50,7 @@ def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[
 
 
 def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
-    """What gives `_before` the columns outside the key as they will be; without any there is no `_before`."""
+    """Statements that give `_before` the columns outside the key as they will be; without any there is no `_before`."""
     change, target, before = step.change, quote_name(*step.table.parts), quote_name(BEFORE)
     types = {field.name: type_of(field.dataType) for field in schema.fields if field.name not in CHANGE_COLUMNS}
     types |= {own: column.type for own in types for column in change.widen if is_same_name(own, column.name)}
@@ -70,7 +70,7 @@ def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -
 
 
 def _find_remaining_change(change: SchemaChange, schema: StructType) -> SchemaChange:
-    """What is left of a change for columns as they are now."""
+    """Part of a change that is left for the columns as they are now."""
     types = {field.name.lower(): type_of(field.dataType) for field in schema.fields}
     return SchemaChange(
         add=tuple(column for column in change.add if column.name.lower() not in types),

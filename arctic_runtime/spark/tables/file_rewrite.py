@@ -34,7 +34,7 @@ ANY_COUNT = 2**31 - 1
 
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
-    """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict where main moved."""
+    """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict if main moved."""
     base = context.state.base if step.table == context.model.base else None
     if base is not None and base.snapshot != step.expected:
         raise CommitConflict(

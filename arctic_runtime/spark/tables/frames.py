@@ -35,7 +35,7 @@ Hold = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Unmerged:
-    """Change rows that a base does not hold yet, of so many `commits`; where they are `few` their keys are held."""
+    """Change rows that a base does not hold yet, of so many `commits`; if they are `few` their keys are held."""
 
     rows: DataFrame
     commits: int
@@ -125,12 +125,12 @@ def hide_constant(value: Sql, text: Sql) -> Sql:
 
 
 def combine_all(conditions: Sequence[Expression]) -> Expression:
-    """True where every condition is; true for none, as for a key without columns."""
+    """True if every condition is; true for none, as for a key without columns."""
     return reduce(and_, conditions, F.lit(True))
 
 
 def combine_any(conditions: Sequence[Expression]) -> Expression:
-    """True where a condition is; false for none.
+    """True if a condition is; false for none.
 
     That costs Spark less than the negation of `combine_all`, of which each round of its optimizer takes off one term: a
     table of 150 columns would need 150 rounds.
@@ -242,7 +242,7 @@ def read_current_rows(
 
 
 def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
-    """The rows of the base, or those of them under some keys; None where there is no base yet."""
+    """The rows of the base, or those of them under some keys; None if there is no base yet."""
     if state.base is None:
         return None
     base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
@@ -252,7 +252,7 @@ def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: K
 def read_unmerged_changes(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
-    """The newest change row of every key that changed after the base's version; None where none did."""
+    """The newest change row of every key that changed after the base's version; None if none did."""
     pending = _read_pending(spark, model, state, thresholds, only)
     return select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
 
@@ -260,7 +260,7 @@ def read_unmerged_changes(
 def _read_pending(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
 ) -> Unmerged | None:
-    """All change rows after the base's version; None where there are none."""
+    """All change rows after the base's version; None if there are none."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
         return None

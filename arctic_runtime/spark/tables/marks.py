@@ -39,7 +39,7 @@ def read_earliest(text: str, kind: str) -> Expression:
 
 
 def read_exact(text: str, kind: str) -> Expression:
-    """The value that a text stands for; raises ConfigError where it stands for many."""
+    """The value that a text stands for; raises ConfigError if it stands for many."""
     if not is_exact(text, kind):
         raise ConfigError(
             f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.\n"

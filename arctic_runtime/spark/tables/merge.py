@@ -132,7 +132,7 @@ def _estimate_replaced(
 
 
 def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
-    """Where the rows lie that changes replace."""
+    """Locations of the rows that changes replace."""
     places = [alias_as(value, part) for part, value in list_location_columns(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 

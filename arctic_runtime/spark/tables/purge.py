@@ -47,7 +47,7 @@ class Purged:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """How many files were written anew, and their bytes."""
+    """Number of rewritten files, and their bytes."""
 
     files: int
     bytes: int
@@ -57,7 +57,7 @@ class Rewritten:
 
 
 def purge_changes(purged: Purged, context: Context) -> None:
-    """Deletes change rows in one commit; raises CommitConflict where the change table has moved on."""
+    """Deletes change rows in one commit; raises CommitConflict if the change table has moved on."""
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
@@ -81,7 +81,7 @@ def purge_changes(purged: Purged, context: Context) -> None:
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a change table that hold deleted rows; raises CommitConflict where it has moved on."""
+    """Rewrites the files of a change table that hold deleted rows; raises CommitConflict if it has moved on."""
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
@@ -93,7 +93,7 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a base that hold deleted rows; raises CommitConflict where the base has moved on."""
+    """Rewrites the files of a base that hold deleted rows; raises CommitConflict if the base has moved on."""
     base, table = context.state.base, context.model.base
     assert base is not None
     assert base.merged is not None
@@ -110,7 +110,7 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
 def record_run(context: Context) -> None:
     """Repeats the record of the newest run in a commit of its own: all earlier snapshots can go then.
 
-    Raises CommitConflict where the change table has moved on.
+    Raises CommitConflict if the change table has moved on.
     """
     changes = context.state.changes
     assert changes is not None
@@ -123,7 +123,7 @@ def record_run(context: Context) -> None:
 
 
 def record_merged(merged: Version, context: Context) -> None:
-    """Says in a commit of its own what the base is merged to; raises CommitConflict where the base has moved on."""
+    """Says in a commit of its own what the base is merged to; raises CommitConflict if the base has moved on."""
     base, table, spark = context.state.base, context.model.base, context.spark
     assert base is not None
     record = build_merged_summary(merged)

@@ -53,8 +53,8 @@ class TableSession:
     ) -> TableState:
         """Performs the steps that `plan_reconciliation` plans until none is left, and returns the state after them.
 
-        `appended` is the commit of change rows that was just made, if one was. Raises CorruptState where the table
-        does not converge, and CommitConflict where another writer is faster.
+        `appended` is the commit of change rows that was just made, if one was. Raises CorruptState if the table
+        does not converge, and CommitConflict if another writer is faster.
         """
         thresholds = self.reader.thresholds.merge
         steps = plan_reconciliation(self.model, state, thresholds, fold, defer)

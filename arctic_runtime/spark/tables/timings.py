@@ -1,4 +1,4 @@
-"""How long the steps of one piece of work take."""
+"""Times of the steps of one piece of work."""
 
 from __future__ import annotations
 

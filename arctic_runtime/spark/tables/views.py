@@ -79,7 +79,7 @@ def write_view_statement(
 
 
 def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
-    """Creates or replaces the view of a table's current versions; raises ConfigError where the catalog has no views."""
+    """Creates or replaces the view of a table's current versions; raises ConfigError if the catalog has no views."""
     try:
         perform_statement("current_view.replace", spark, _write_current_view_statement(model, state, step))
     except SPARK_ERRORS as error:

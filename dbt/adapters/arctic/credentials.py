@@ -1,4 +1,4 @@
-"""What a target of `profiles.yml` says, checked once."""
+"""Credentials from a target of `profiles.yml`, checked once."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ArcticCredentials(Credentials):
         return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url")
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
-        """What `dbt debug` prints and `target` holds: nothing secret, and no more than is given."""
+        """Keys that `dbt debug` prints and `target` holds: nothing secret, and no more than is given."""
         for key, value in super().connection_info(with_aliases=with_aliases):
             if value is None or value == {}:
                 continue

@@ -1,4 +1,4 @@
-"""What `dbt debug` finds out about Spark, the JARs, the catalog and the warehouse."""
+"""Checks of `dbt debug` on Spark, the JARs, the catalog and the warehouse."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _list_jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
 
 
 def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> None:
-    """What a purged table leaves of itself in an embedded warehouse."""
+    """Removes the empty folders that a purged table leaves in an embedded warehouse."""
     file = adapter.profile.sqlite_file
     if file is None:
         return

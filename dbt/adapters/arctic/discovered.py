@@ -102,7 +102,7 @@ def _write_tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Itera
 
 
 def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
-    """What there is to know of a table's key, where it is not configured."""
+    """Comment about a table's key if it is not configured."""
     if "primary_key" in settings:
         return ""
     key = " ".join(", ".join(table.key).split())
@@ -112,7 +112,7 @@ def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
 def _build_settings(
     source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None
 ) -> dict[str, Any]:
-    """The configuration of a table: what it has, and its name in the database where that can't be told."""
+    """The configuration of a table: what it has, and its name in the database if that is unknown."""
     settings = dict(known.settings) if known else {}
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name

@@ -150,13 +150,13 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
-        """What stands for a relation's new rows in a model's SQL."""
+        """Placeholder for a relation's new rows in a model's SQL."""
         return maintenance.name_changes(relation, node)
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Runs SQL; where it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
+        """Runs SQL; if it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
         if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
@@ -336,7 +336,7 @@ class ArcticAdapter(SparkAdapter):
         return filter_null_values({"database": database, "schema": schema, "identifier": identifier})
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
-        """The columns with Spark's types; none where the relation does not exist."""
+        """The columns with Spark's types; none if the relation does not exist."""
         return [self.Column(column=c.name, dtype=c.type) for c in self._list_columns(relation)]
 
     @available.parse_list
@@ -590,7 +590,7 @@ class ArcticAdapter(SparkAdapter):
         return {key: value for key, value in properties.items() if key.startswith("arctic.")}
 
     def _find_origin(self, source: BaseRelation) -> Origin | None:
-        """Where a table is ingested from; None for other tables."""
+        """Origin of an ingested table; None for other tables."""
         return self._ask_catalog(lambda: list_origins(self._sources)).get(maintenance.get_table_name(source))
 
     def _find_last_change(self, source: BaseRelation) -> dt.datetime | None:

@@ -134,7 +134,7 @@ class Resync:
 
 
 def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Sequence[str]) -> Resync:
-    """What is asked by names of sources and the values of `--resync`, an empty one for all tables of the sources.
+    """Reads names of sources and the values of `--resync`, an empty one for all tables of the sources.
 
     `--resync shop` is the same as `shop --resync` where shop is a source. Raises ConfigError for unknown names.
     """

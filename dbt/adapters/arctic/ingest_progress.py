@@ -1,4 +1,4 @@
-"""What `arctic ingest` shows of its batches: JSON, a line for each, or on a terminal one line per source in place."""
+"""Output of `arctic ingest` about its batches: JSON, a line for each, or on a terminal one line per source in place."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _format_clock() -> str:
 
 
 def format_dead_letters(count: int) -> list[str]:
-    """A part of a line that says how many there are; none where there are none."""
+    """A part of a line that says how many there are; none if there are none."""
     return [f"{count:,} dead letter{'' if count == 1 else 's'}"] if count else []
 
 
@@ -123,7 +123,7 @@ def show_in_place(sources: Sequence[str], console: Console | None = None) -> Ite
 
 @dataclass
 class Totals:
-    """What was ingested of a source since the process began. Times are seconds of a clock that never goes back."""
+    """Totals of a source since the process began. Times are seconds of a clock that never goes back."""
 
     events: int = 0
     rows: dict[str, Counter[str]] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def format_counts(rows: Mapping[str, int]) -> str:
 
 
 def _format_lag(batch: BatchReport) -> list[str]:
-    """How far the tables are behind the source, in what is known: seconds up to now, events after the batch."""
+    """Lag of the tables behind the source, in the unit that is known: seconds up to now, events after the batch."""
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]

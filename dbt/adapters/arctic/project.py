@@ -51,7 +51,7 @@ class Project:
         return tuple(self.get_model(name) for name in names) if names else self.models
 
     def get_model(self, name: str) -> Model:
-        """The model of this name; raises ConfigError where there is none."""
+        """The model of this name; raises ConfigError if there is none."""
         for model in self.models:
             if name in (model.table.name, str(model.table)):
                 return model
@@ -62,7 +62,7 @@ class Project:
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
     """Compiles a project as dbt does, and leaves what dbt wrote about its last run alone.
 
-    Raises ConfigError where dbt can't.
+    Raises ConfigError if dbt can't.
     """
     from dbt.cli.main import dbtRunner
 
@@ -124,7 +124,7 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
 
 
 def build_relation(node: Any) -> ArcticRelation:
-    """Where a node's table is."""
+    """Relation of a node's table."""
     return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
 
 
@@ -146,13 +146,13 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def _find_partial_parse(project_dir: Path) -> Path | None:
-    """What dbt remembers of the project since it last parsed it, from where it keeps that; None where it does not."""
+    """File in which dbt keeps the project as it last parsed it; None if it does not."""
     file = get_target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
 
 
 def get_target_folder(project_dir: Path) -> Path:
-    """Where dbt writes what it tells of its runs."""
+    """Folder to which dbt writes the results of its runs."""
     return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
 
 
@@ -170,7 +170,7 @@ _UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
 
 
 def with_advice(message: str) -> str:
-    """What dbt says, and what to do if an environment variable is not set."""
+    """Message of dbt, with advice if an environment variable is not set."""
     unset = _UNSET.search(message)
     if unset is None:
         return message

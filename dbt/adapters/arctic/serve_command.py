@@ -125,7 +125,7 @@ def _serve_http(
     thresholds: Thresholds,
     warn: Callable[[str], None],
 ) -> Iterator[None]:
-    """The API and the page, while this lasts; raises ConfigError where the address can't be used."""
+    """The API and the page, while this lasts; raises ConfigError if the address can't be used."""
     _check_installed()
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.metrics import Metrics
@@ -141,7 +141,7 @@ def _serve_http(
 
 
 def _list_secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
-    """What must not stand in a log, wherever an error may have it from."""
+    """Secrets that must not stand in a log, wherever an error may have them from."""
     secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
     return [str(secret) for secret in secrets if secret]
 

@@ -27,7 +27,7 @@ from arctic_runtime.profile import suggest_nearest
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
-    """The sources with `meta.arctic.ingest`, by name; raises ConfigError where one can't be used."""
+    """The sources with `meta.arctic.ingest`, by name; raises ConfigError if one can't be used."""
     nodes = tuple(manifest.sources.values())
     settings = {node.source_name: _read_arctic_settings(node.source_meta).get("ingest") for node in nodes}
     return tuple(

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Does what `options.action` says; raises ConfigError where the target keeps no server."""
+    """Does what `options.action` says; raises ConfigError if the target keeps no server."""
     from dbt.adapters.arctic.project import load_profile
 
     profile = load_profile(options.project_dir, options.profiles_dir, options.target)

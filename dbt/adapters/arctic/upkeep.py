@@ -27,7 +27,7 @@ def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
 
 
 def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
-    """The model of this name, or of this relation; raises ConfigError where there is none."""
+    """The model of this name, or of this relation; raises ConfigError if there is none."""
     for name, model in models.items():
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
             return model

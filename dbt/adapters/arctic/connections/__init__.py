@@ -1,1 +1,1 @@
-"""What dbt calls a connection: a Spark session and its statements."""
+"""Connections of dbt: a Spark session and its statements."""

@@ -28,7 +28,7 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 
 
 class SessionHandle:
-    """What dbt calls a connection. It takes a Spark session when the first statement or `spark` asks for it."""
+    """Connection of dbt. It takes a Spark session when the first statement or `spark` asks for it."""
 
     def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
         """`comment` says what dbt is at; Spark's pages show it beside the jobs."""
@@ -73,7 +73,7 @@ class SessionHandle:
             self._pool.give_back(session)
 
     def _is_rid_of_views(self, session: SparkSession) -> bool:
-        """Drops temporary views; where Spark is gone, what failed before says so, and this must not take its place."""
+        """Drops temporary views; if Spark is gone, what failed before says so, and this must not take its place."""
         try:
             if self._has_views:
                 drop_temporary_views(session)
@@ -161,7 +161,7 @@ def _convert_value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
     """A fetched value as plain Python.
 
     PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other
-    adapters return them, where the session's time zone is UTC, and else with it, so that they stay exact.
+    adapters return them, if the session's time zone is UTC, and else with it, so that they stay exact.
     """
     from pyspark.sql import types
 

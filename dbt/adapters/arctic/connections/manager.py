@@ -88,6 +88,6 @@ class ArcticConnectionManager(SparkConnectionManager):
 
 
 def _project_folder(config: object) -> Path:
-    """Where a relative warehouse counts from: the project, also before dbt has read it."""
+    """Folder from which a relative warehouse counts: the project, also before dbt has read it."""
     folder = getattr(config, "project_root", None) or getattr(get_flags(), "PROJECT_DIR", None)
     return Path(folder) if folder else Path.cwd()

@@ -69,7 +69,7 @@ def is_temporary_view(statement: str) -> bool:
 
 
 def _get_temporary_kind(statement: str) -> str:
-    """What a statement creates for its session alone, such as `view` or `function`; empty where nothing."""
+    """Kind of object that a statement creates for its session alone, such as `view` or `function`; empty if nothing."""
     words = [word for word in _list_first_words(statement, 5) if word not in ("or", "replace")]
     return words[2] if words[:1] == ["create"] and len(words) > 2 and words[1] in _TEMPORARY else ""
 
@@ -98,7 +98,7 @@ def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_block(text: str, position: int) -> int:
-    """Where a bracketed comment ends; Spark's nest."""
+    """Index at which a bracketed comment ends; Spark's nest."""
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[position:]):
         depth += 1 if mark.group() == "/*" else -1

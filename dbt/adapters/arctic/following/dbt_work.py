@@ -1,4 +1,4 @@
-"""What a service has dbt do: run the models that are scheduled, and the tests of tables that were refreshed."""
+"""Work of dbt for a service: run the models that are scheduled, and the tests of tables that were refreshed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class FollowedProject:
     """A project as it was last loaded; `warn` gets what its user should know, each text once."""
 
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
-        """Raises ConfigError where dbt can't use the project."""
+        """Raises ConfigError if dbt can't use the project."""
         self._location = location
         self._warn = warn
         self._warned: set[str] = set()
@@ -38,7 +38,7 @@ class FollowedProject:
         return self.refresher(task)
 
     def build_thread_starter(self) -> Callable[[], None]:
-        """What a thread has to do before dbt's code can run in it."""
+        """Setup of a thread before dbt's code can run in it."""
         from dbt_common.context import get_invocation_context, set_invocation_context
 
         return partial(set_invocation_context, get_invocation_context().env)
@@ -48,7 +48,7 @@ class FollowedProject:
         return self._files.has_changed()
 
     def load_models(self) -> list[FollowedModel] | None:
-        """The models after an edit. None, and a warning, where it left the project unusable: the old ones stay."""
+        """The models after an edit. None, and a warning, if it left the project unusable: the old ones stay."""
         try:
             loaded = load_project(self._location)
             if loaded.profile != self.loaded.profile:
@@ -77,7 +77,7 @@ class FollowedProject:
                 self._warn(text)
 
     def _list_left_to_dbt(self) -> Iterator[str]:
-        """What belongs to a dbt run and is not done here."""
+        """Lists parts of a dbt run that are not done here."""
         manifest = self.loaded.manifest
         if any(set(node.tags) & {"on-run-start", "on-run-end"} for node in manifest.nodes.values()):
             yield "on-run-start and on-run-end hooks are left to `dbt run`"

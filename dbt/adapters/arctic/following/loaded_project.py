@@ -22,7 +22,7 @@ from dbt.adapters.arctic.sources import ingest_sources, list_landing_tables
 
 @dataclass(frozen=True)
 class Location:
-    """Where a project is, and which of its models are asked for, as dbt's options say it.
+    """Location of a project, and the models that are selected, as dbt's options say it.
 
     For a service its Spark has the JARs that ingestion of the project's sources needs, and dbt runs scheduled models.
     """
@@ -49,7 +49,7 @@ class Location:
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """What dbt has read of a project; `nodes` are the arctic models that were selected, by their unique id.
+    """Project as dbt has read it; `nodes` are the arctic models that were selected, by their unique id.
 
     `scheduled` are those of the other selected models that a service has dbt run, none without a service.
     What dbt writes while it compiles goes into `scratch`, which ends with this.
@@ -95,7 +95,7 @@ class LoadedProject:
             yield
 
     def walk_parents(self, node: Any) -> Iterator[Any]:
-        """What a node reads by `ref` and `source`, those of ephemeral models in their place."""
+        """Yields the nodes that a node reads by `ref` and `source`, those of ephemeral models in their place."""
         for unique_id in node.depends_on_nodes:
             parent = self.manifest.nodes.get(unique_id) or self.manifest.sources.get(unique_id)
             if parent is not None and getattr(parent, "is_ephemeral_model", False):
@@ -120,7 +120,7 @@ def copy_uncompiled(node: Any) -> Any:
 
 
 def load_project(location: Location) -> LoadedProject:
-    """Parses a project and selects its arctic models; raises ConfigError where dbt can't, or none is selected."""
+    """Parses a project and selects its arctic models; raises ConfigError if dbt can't, or none is selected."""
     from dbt.adapters.factory import get_adapter, register_adapter
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command

@@ -120,7 +120,7 @@ def _get_relation_parts(node: Any) -> tuple[str, str, str]:
 
 
 def _read_outcome(response: Mapping[str, Any]) -> Outcome:
-    """What a run did, as its response tells it."""
+    """Outcome of a run from its response."""
     rows = {action: int(response[f"{action}d" if action.endswith("e") else f"{action}ed"]) for action in _ACTIONS}
     reason = response["reason"]
     assert reason in get_args(Reason)

@@ -13,7 +13,7 @@ from dbt.adapters.arctic.project import get_target_folder
 
 
 class Results:
-    """What became of each model; of several refreshes of one the last that did something."""
+    """Result of each model; of several refreshes of one the last that did something."""
 
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
@@ -33,7 +33,7 @@ class Results:
 
 
 def to_response(report: Report) -> ArcticResponse | None:
-    """What a dbt run would tell of this refresh; None where it did not succeed."""
+    """Response that a dbt run would give for this refresh; None if it did not succeed."""
     return (
         None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
     )

@@ -22,7 +22,7 @@ class ServedProject:
     """The `ServedProject` of a service over a dbt project; `warn` gets what its user should know."""
 
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
-        """Raises ConfigError where dbt can't use the project."""
+        """Raises ConfigError if dbt can't use the project."""
         self.followed_project = FollowedProject(location, warn)
         self.has_changed = self.followed_project.has_changed
         self.load_models = self.followed_project.load_models

@@ -1,4 +1,4 @@
-"""What a dbt run does around a model's refresh, and whether a model's query may be another one at each compilation."""
+"""Features of a dbt run around a model's refresh, and whether a model's query may differ at each compilation."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def publish_in_one_step(
     """Runs `write`, whose statements name the branch, and makes the branch the table.
 
     `reader` reads the catalog where this process can. Where another writer commits in the meantime, it starts over from
-    what that left. Raises CommitConflict where others are always faster; the table is then as they left it. Branches
+    what that left. Raises CommitConflict if others are always faster; the table is then as they left it. Branches
     of runs that died go once nobody can be writing to them any more.
 
     The branch begins with a commit without rows. It names the attempt, which a delete of whole files does not, so it

@@ -59,7 +59,7 @@ _WITHOUT_MEANING: Mapping[str, str] = {
 
 @dataclass
 class ArcticResponse(AdapterResponse):
-    """What a run did, as `run_results.json` keeps it.
+    """Response of a run, as `run_results.json` keeps it.
 
     `timings` are seconds by step; `estimates` those that following the changes, or computing everything, was thought
     to take. `failures` are messages of upkeep after the run that failed, by its part.
@@ -133,7 +133,7 @@ def run_model(
 
 @functools.lru_cache(maxsize=1)
 def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
-    """What the models of one invocation of dbt share."""
+    """Pinned snapshots that the models of one invocation of dbt share."""
     return PinnedSnapshots()
 
 
@@ -166,7 +166,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
-    """Raises ConfigError where a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
+    """Raises ConfigError if a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
     if node["config"].get("input") == "changes":
         raise ConfigError(
             f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.\n"

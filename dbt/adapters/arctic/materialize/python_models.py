@@ -19,7 +19,7 @@ _FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table
 
 
 def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
-    """What the function `model` of compiled code returns, as a Spark frame.
+    """Runs the function `model` of compiled code, and returns its result as a Spark frame.
 
     The code sees the session as `spark` too. Raises DbtRuntimeError with the line of the model that failed, and
     where it returns no frame.

@@ -1,4 +1,4 @@
-"""Which arctic models may read a table, as the manifest of a project tells."""
+"""Arctic models that may read a table, by the manifest of a project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `meta.arctic` of a model asks of a service: when dbt runs it, and whether its tests follow each refresh."""
+"""Keys under `meta.arctic` of a model for a service: when dbt runs it, and whether its tests follow each refresh."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What dbt calls a relation, with its columns, constraints and catalog entries."""
+"""Relations of dbt, with their columns, constraints and catalog entries."""

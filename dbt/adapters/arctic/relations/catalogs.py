@@ -1,4 +1,4 @@
-"""What `catalogs.yml` may say: one integration of type `iceberg`, which is the catalog of the profile."""
+"""Contents allowed in `catalogs.yml`: one integration of type `iceberg`, which is the catalog of the profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMATS = (None, "parquet")
 
 @dataclass
 class ArcticCatalogRelation:
-    """What a model's relation takes from its catalog."""
+    """Settings that a model's relation takes from its catalog."""
 
     catalog_name: str | None
     table_format: str | None = "iceberg"
@@ -51,7 +51,7 @@ class IcebergIntegration(CatalogIntegration):
 
 
 def check_integration(config: CatalogIntegrationConfig, catalog: str) -> None:
-    """Raises DbtRuntimeError where an integration is not the catalog that the profile writes to."""
+    """Raises DbtRuntimeError if an integration is not the catalog that the profile writes to."""
     if config.catalog_type.casefold() == IcebergIntegration.catalog_type and config.catalog_name != catalog:
         raise DbtRuntimeError(
             f"catalogs.yml: a profile has one catalog, and this integration is another one.\n"

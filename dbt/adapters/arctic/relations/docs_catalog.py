@@ -77,7 +77,7 @@ def build_single_table(database: str, relation: RelationInfo) -> CatalogTable:
 
 
 def get_label(relation: RelationInfo) -> str:
-    """What the documentation calls the relation."""
+    """Label of the relation in the documentation."""
     kind = relation.properties.get(KIND, "")
     if kind == "base" and relation.name.endswith("__base"):
         return "base table"

@@ -15,7 +15,7 @@ def quote_identifier(name: str) -> str:
 
 
 def check_identifier(name: str, what: str) -> str:
-    """The same name where a catalog can hold it as a table, view or schema; raises CompilationError where not.
+    """The same name where a catalog can hold it as a table, view or schema; raises CompilationError if not.
 
     Such a name becomes a folder of the warehouse, and schemas are stored joined by dots.
     """

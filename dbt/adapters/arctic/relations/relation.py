@@ -1,4 +1,4 @@
-"""What a relation is called, with all three levels of its name quoted."""
+"""Names of relations, with all three levels quoted."""
 
 from __future__ import annotations
 
