@@ -23,7 +23,8 @@ class Pool:
     def __init__(self) -> None:
         self.idle: list[Any] = []
         self.discarded: list[Any] = []
-        self.take, self.give_back, self.discard = Session, self.idle.append, self.discarded.append
+        self.take_session, self.discard_session = Session, self.discarded.append
+        self.give_back = self.idle.append
 
 
 @pytest.mark.parametrize("has_views", [True, False])
