@@ -29,7 +29,7 @@ import json, sys
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 environment = SparkEnvironment(Profile(**json.loads(sys.argv[1])))
-print(environment.session().range(3).count(), flush=True)
+print(environment.new_session().range(3).count(), flush=True)
 sys.stdin.read()
 """
 

@@ -326,9 +326,9 @@ def test_a_start_prints_nothing_and_can_be_repeated_after_a_stop(tmp_path: Path)
     program = (
         "import sys; from arctic_runtime.profile import Profile; "
         "from arctic_runtime.spark.engine.session import SparkEnvironment; "
-        "environment = SparkEnvironment(Profile.embedded(sys.argv[1])); "
-        "environment.session().range(1).collect(); environment.stop(); assert not environment.started; "
-        "environment.session().sql('create namespace lake.n'); environment.stop()"
+        "environment = SparkEnvironment(Profile.for_embedded(sys.argv[1])); "
+        "environment.new_session().range(1).collect(); environment.stop_spark(); assert not environment.is_started; "
+        "environment.new_session().sql('create namespace lake.n'); environment.stop_spark()"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -22,10 +22,10 @@ HANGING = """
 import subprocess, sys, threading
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.spark_end import ended_with_spark
+from dbt.adapters.arctic.spark_end import stop_with_spark
 limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.1)
 PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
-with ended_with_spark("serve", lambda _: None, limits):
+with stop_with_spark("serve", lambda _: None, limits):
     threading.Event().wait()
 """
 
@@ -34,12 +34,12 @@ import subprocess, sys, threading, time
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.spark.engine.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
-from dbt.adapters.arctic.spark_end import ended_with_spark
+from dbt.adapters.arctic.spark_end import stop_with_spark
 limits = EngineThresholds(spark_watch_seconds=0.02, spark_end_seconds=0.2)
 PROCESS.thresholds, PROCESS.jvm = limits, subprocess.Popen([sys.executable, "-c", ""])
 stopped = threading.Event()
 try:
-    with ended_with_spark("serve", lambda _: stopped.set(), limits):
+    with stop_with_spark("serve", lambda _: stopped.set(), limits):
         stopped.wait()
 except SparkEnded:
     time.sleep(0.5)

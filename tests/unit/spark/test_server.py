@@ -22,7 +22,7 @@ from arctic_runtime.thresholds import EngineThresholds
 SERVE = """
 import json, os, sys, time
 from pathlib import Path
-from arctic_runtime.profile import Profile, fixed, masked
+from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import server
 
 directory, profile = Path(sys.argv[1]), Profile(**json.load(sys.stdin))
@@ -31,9 +31,9 @@ if "spark.fails" in profile.settings:
 place = server.take_place(directory, profile.thresholds.engine)
 if place:
     time.sleep(0.2)
-    settings = masked(fixed(profile.spark_settings()))
-    ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.fingerprint(profile))
-    address = server.publish(directory, ready)
+    settings = mask_secrets(select_fixed_settings(profile.build_spark_settings()))
+    ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.hash_profile(profile))
+    address = server.publish_server(directory, ready)
     while server.is_wanted(directory, ready):
         time.sleep(0.02)
     time.sleep(float(profile.settings.get("spark.sql.lingers", 0)))
@@ -43,7 +43,7 @@ import json, sys
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine import server
 server.SERVER_COMMAND = (sys.executable, "-c", sys.argv[2])
-print(server.ensure(Profile.embedded(sys.argv[1], method="connect", url="local")).pid)
+print(server.ensure_server(Profile.for_embedded(sys.argv[1], method="connect", url="local")).pid)
 """
 
 
