@@ -34,7 +34,7 @@ from pathlib import Path
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 began = time.perf_counter()
-SparkEnvironment(Profile.embedded(Path(sys.argv[1]))).session()
+SparkEnvironment(Profile.for_embedded(Path(sys.argv[1]))).new_session()
 print(time.perf_counter() - began)
 """
 
