@@ -39,9 +39,19 @@ class Shape:
         return is_named(name, self.key)
 
     @property
+    def key_positions(self) -> tuple[int, ...]:
+        """Positions of the key among the columns."""
+        return tuple(i for i, column in enumerate(self.columns) if self.is_key(column.name))
+
+    @property
+    def rest_positions(self) -> tuple[int, ...]:
+        """Positions of the columns outside the key."""
+        return tuple(i for i, column in enumerate(self.columns) if not self.is_key(column.name))
+
+    @property
     def rest(self) -> tuple[Column, ...]:
         """The columns outside the key."""
-        return tuple(column for column in self.columns if not self.is_key(column.name))
+        return tuple(self.columns[i] for i in self.rest_positions)
 
     @property
     def keeps_more(self) -> bool:

@@ -103,7 +103,7 @@ def change_rows(
     events = _rows(decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted)
     rules: EventRules
     if is_partial:
-        rules = MergeFunctions(model, shape, _list_rest(shape), required=_list_rest(shape))
+        rules = MergeFunctions(model, shape, shape.rest_positions, required=shape.rest_positions)
         marked = _mark(events, rules, has_places)
         net = (
             _net_of_moved(context, marked, rules, emptied_at is not None)
@@ -205,11 +205,6 @@ def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFra
         F.col(LOG_POSITION).alias(PLACE),
         F.col(_LACKS).alias(LACKS_ORIGIN),
     )
-
-
-def _list_rest(shape: Shape) -> tuple[int, ...]:
-    """The positions of the columns outside the key."""
-    return tuple(i for i, column in enumerate(shape.columns) if not shape.is_key(column.name))
 
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:

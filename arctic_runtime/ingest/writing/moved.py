@@ -73,7 +73,7 @@ def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
 
 def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
     """One net event per key of the events of `Chains`: columns follow its chain by the rules, and its newest event."""
-    key = [f"a{i}" for i, kept in enumerate(rules.shape.columns) if rules.shape.is_key(kept.name)]
+    key = [f"a{i}" for i in rules.shape.key_positions]
     columns = [alias_as(value, f"a{i}") for i, value in rules.fold_columns().items()]
     newest = F.struct(*key, "deleted", "reset", "ts", "seq")
     first = F.struct(*key, "is_rooted")
@@ -90,15 +90,16 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
     """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
     shape, flags = rules.shape, {i: F.col(brought_flag(i)) for i in rules.partial}
-    keys = [i for i, kept in enumerate(shape.columns) if shape.is_key(kept.name)]
     origins = table.select(
-        *[table[shape.columns[i].name].alias(f"at{i}") for i in keys],
+        *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
         *[table[shape.columns[i].name].alias(f"moved{i}") for i in flags],
         F.lit(True).alias("is_known"),
     )
     is_origin = F.col(IS_MOVED) & F.col(FIRST)["is_rooted"]
     joined = net.join(
-        origins, is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in keys]), "left"
+        origins,
+        is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in shape.key_positions]),
+        "left",
     )
     is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
     filled = {f"a{i}": F.when(taken, F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}

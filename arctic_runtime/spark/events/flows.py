@@ -88,7 +88,7 @@ class Flows:
         folded = select_from(
             events,
             [
-                *[quote_name(f"a{i}") for i, kept in enumerate(self.shape.columns) if self.shape.is_key(kept.name)],
+                *[quote_name(f"a{i}") for i in self.shape.key_positions],
                 *[part for flow in flows for part in (self._fold_each(flow) if self.partial else [_fold_newest(flow)])],
                 *[_fold_place(flow) for flow in flows],
                 *[alias_as(value, f"a{i}") for i, value in functions.fold_columns(COMMUTATIVE).items()],

@@ -88,7 +88,7 @@ class MergeFunctions:
         """The events after the last delete of each key as one row, every column by its function."""
         del order
         columns = [
-            *[quote_name(f"a{i}") for i, column in enumerate(self.shape.columns) if self.shape.is_key(column.name)],
+            *[quote_name(f"a{i}") for i in self.shape.key_positions],
             *[alias_as(value, f"a{i}") for i, value in self.fold_columns().items()],
             *self.fold_flags(),
             fold_gives(),
@@ -132,9 +132,8 @@ class MergeFunctions:
         """Function of each column outside the key, by its position."""
         config = self.model.config
         return {
-            i: get_function(config.merge_columns, config.on_match, column.name)
-            for i, column in enumerate(self.shape.columns)
-            if not self.shape.is_key(column.name)
+            i: get_function(config.merge_columns, config.on_match, self.shape.columns[i].name)
+            for i in self.shape.rest_positions
         }
 
     def _fill(self, template: LiteralString, position: int, **parts: Sql) -> Sql:

@@ -94,7 +94,7 @@ class OneByOne:
             "WHEN l.`order` > r.`order` THEN 1 ELSE 0 END)"
         )
         events_of_key = fill_statement(in_order, event=build_struct((quote_name(column), column) for column in own))
-        keys = [quote_name(f"a{i}") for i, column in enumerate(self.shape.columns) if self.shape.is_key(column.name)]
+        keys = [quote_name(f"a{i}") for i in self.shape.key_positions]
         collected = select_from(
             events, [*keys, alias_as(events_of_key, _EVENTS), Sql("false AS reset")], by=key_names(self.shape)
         )

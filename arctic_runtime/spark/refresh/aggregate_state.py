@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from typing_extensions import LiteralString
 
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.ivm.algebra.numbers import count_digits
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node
 from arctic_runtime.ivm.render import render_sql
@@ -73,8 +73,8 @@ def update_aggregate_state(
     """Brings the stored aggregate state up to date, or creates it; None if the state can't be kept.
 
     It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
-    sources that the trees read, and `hold` marks rows that are read more than once. The new state is written `beside`
-    later work.
+    sources that the trees read, and `hold` marks rows that are read more than once. The new state is written in the
+    `background` of later work.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
@@ -104,7 +104,7 @@ def update_aggregate_state(
 
 
 def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
-    """The plan whose fingerprint a run has `kept`; None if the query is another one since."""
+    """The plan with this `fingerprint` of a run; None if the query is another one since."""
     try:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
@@ -129,7 +129,7 @@ def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | Non
         made = spark.sql(render_sql(plan.state))
     except AnalysisException:
         return None
-    sizes = [count_digits(dict(made.dtypes)[part]) for part in plan.sums]
+    sizes = [get_precision_and_scale(dict(made.dtypes)[part]) for part in plan.sums]
     return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
 
 

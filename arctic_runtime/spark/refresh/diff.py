@@ -97,7 +97,7 @@ def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
 def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
     """The images of `diff_deltas`, for `emit_image_changes`."""
-    rest = [i for i, column in enumerate(shape.columns) if not shape.is_key(column.name)]
+    rest = shape.rest_positions
     by = {
         "image": build_struct([(_name_image("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]),
         "weight": quote_name(weight),
@@ -217,7 +217,7 @@ def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | No
     if unmerged is None:
         return looked_up
     newer = unmerged.selectExpr(*build_images("c", shape, unmerged.columns), alias_as(quote_name(ACTION), "unmerged"))
-    on_key = combine_all([F.col(f"a{i}") == F.col(f"c{i}") for i in _list_key_positions(shape)])
+    on_key = combine_all([F.col(f"a{i}") == F.col(f"c{i}") for i in shape.key_positions])
     both = looked_up.join(newer, on_key, "left")
     is_newer = F.col("unmerged").isNotNull()
     newest = "CASE WHEN unmerged IS NOT NULL THEN {c} ELSE {b} END"
@@ -313,8 +313,8 @@ def build_struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
 
 def _build_difference(shape: Shape) -> Sql:
     """Whether any column outside the key differs."""
-    rest = [(i, column.type) for i, column in enumerate(shape.columns) if not shape.is_key(column.name)]
-    return write_difference((_name_image("a", i), _name_image("b", i), kind) for i, kind in rest)
+    rest = shape.rest_positions
+    return write_difference((_name_image("a", i), _name_image("b", i), shape.columns[i].type) for i in rest)
 
 
 def build_images(
@@ -322,8 +322,8 @@ def build_images(
 ) -> list[Sql]:
     """The table's columns under names of their own, null where the frame has none, in the table's types.
 
-    `found` are the columns that the frame has, which it knows as `named`. In a key -0.0 becomes 0.0, as Spark takes
-    both for one key.
+    `frame_columns` are the columns that the frame has, which it knows as `named`. In a key -0.0 becomes 0.0, as
+    Spark takes both for one key.
     """
     names = {own.lower(): quote_name(named(own)) for own in frame_columns}
     return [
@@ -354,7 +354,7 @@ def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
     """The flaw of after images, of which there are so many `copies` under a key; null for sound ones."""
     return fill_statement(
         "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
-        no_key=_build_any_null(_list_key_positions(shape)),
+        no_key=_build_any_null(shape.key_positions),
         null_key=quote_text(NULL_KEY),
         copies=copies,
         duplicate=quote_text(DUPLICATE_KEY),
@@ -364,7 +364,7 @@ def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
 
 def _count_rows_per_key(shape: Shape) -> Sql:
     """Number of after images with this row's key."""
-    key = [_name_image("a", i) for i in _list_key_positions(shape)] or [Sql("0")]
+    key = [_name_image("a", i) for i in shape.key_positions] or [Sql("0")]
     return fill_statement("count(1) OVER (PARTITION BY {key})", key=join_parts(key))
 
 
@@ -409,12 +409,8 @@ def list_key_images(shape: Shape) -> list[Expression]:
 
 def key_names(shape: Shape) -> list[Sql]:
     """The key among the after images, by which a query groups; one constant for a key without columns."""
-    return [_name_image("a", i) for i in _list_key_positions(shape)] or [Sql("true")]
+    return [_name_image("a", i) for i in shape.key_positions] or [Sql("true")]
 
 
 def _on_key(shape: Shape) -> Expression:
-    return combine_all([F.col(f"a{i}") == F.col(f"b{i}") for i in _list_key_positions(shape)])
-
-
-def _list_key_positions(shape: Shape) -> list[int]:
-    return [i for i, column in enumerate(shape.columns) if shape.is_key(column.name)]
+    return combine_all([F.col(f"a{i}") == F.col(f"b{i}") for i in shape.key_positions])

@@ -195,7 +195,7 @@ class Forgetting:
     # The keys
 
     def _trace_keys(self, store: Callable[[Model, DataFrame], DataFrame]) -> dict[TableName, DataFrame]:
-        """The keys of rows to forget by table, as far as there are any; `kept` takes those that are found of one."""
+        """The keys of rows to forget by table, as far as there are any; `store` keeps those of one table."""
         keys_by_table: dict[TableName, DataFrame] = {}
         known: dict[TableName, Keys] = {}
         for model in self._order:
@@ -333,7 +333,7 @@ class Forgetting:
     def _delete_rows(self, keys_by_table: dict[TableName, DataFrame]) -> dict[TableName, Restated]:
         """Deletes the rows, has all models below follow, and says once more what is still there.
 
-        Adds the keys of rows that this changes to `found`. Each model reads its upstreams as they are restated.
+        Adds the keys of rows that this changes to `keys_by_table`. Each model reads its upstreams as they are restated.
         """
         heads = {model.table: self._get_head_sequence(model) for model in self._order[1:]}
         restated: dict[TableName, Restated] = {}

@@ -130,7 +130,7 @@ def read_rows_at(
 ) -> DataFrame:
     """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
 
-    Where no such base is kept, all changes up to that version are folded. `found` picks rows, and among their columns
+    Where no such base is kept, all changes up to that version are folded. `select` picks rows, and among their columns
     at least the key, out of some that have the source's; if it picks few, that is all that changes are laid over.
     """
     if source.kind != "changes":
@@ -161,7 +161,7 @@ def _read_moved_rows(
     wanted: tuple[Column, ...],
     thresholds: PruningThresholds,
 ) -> DataFrame:
-    """The rows that came (1) and went (-1), in the columns `kept`; rows that are equal in these are left out."""
+    """The rows that came (1) and went (-1), in the columns `wanted`; rows that are equal in these are left out."""
     if source.kind == "changes":
         return _read_moved_from_log(spark, source, window, wanted, thresholds)
     if is_appended(source, window):
@@ -200,7 +200,7 @@ def _read_moved_from_log(
 
 
 def _read_pairs(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> DataFrame:
-    """A row for each key that changed in the columns `kept`; if there is one commit, no row moves for that."""
+    """A row for each key that changed in the columns `wanted`; if there is one commit, no row moves for that."""
     net = _build_net_changes(spark, source, window, wanted)
     new = zip(net.new, [part.name for part in wanted], strict=True)
     old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
@@ -257,7 +257,7 @@ def _read_net_changes(
 ) -> DataFrame:
     """One row per key: over several commits the newest image and action, and what the key was before them all.
 
-    It has the key, `kept` and those of the log that tell what happened, at least.
+    It has the key, `wanted` and those of the log that tell what happened, at least.
     """
     assert source.key is not None
     changes = read_appended_rows(spark, source, window)
