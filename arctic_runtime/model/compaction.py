@@ -131,7 +131,7 @@ class RewriteFiles:
     nodes of the table. `bytes` are read and written once; `waste` is what every reader of these nodes pays until
     then, a file to open counted as so many bytes. Files below `small_bytes` are small; new ones have `target_bytes`.
     They come under the partition spec `spec`; None: the one that all that is written comes under. `buckets` are the
-    numbers of buckets that files of the table lie in, so that those of other nodes can be told from these.
+    numbers of buckets that files of the table lie in, which distinguish them from the files of other nodes.
     """
 
     table: TableName

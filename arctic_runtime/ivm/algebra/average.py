@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly
-from arctic_runtime.ivm.algebra.numbers import count_digits
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 
 _MOST = 23
 _MOST_BEHIND = 12
@@ -19,13 +19,13 @@ _MOST_COUNTED = 19
 
 def is_averaged(of_type: str | None) -> bool:
     """Whether averages of a type follow from sums, with no intermediate result of more than 38 digits."""
-    precision, scale = count_digits(of_type) or (0, 0)
+    precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return is_averaged_exactly(of_type) and precision <= _MOST and scale <= _MOST_BEHIND
 
 
 def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
     """The average of values of a type that `is_averaged`; `count` is not zero, and null makes it null."""
-    precision, scale = count_digits(of_type) or (0, 0)
+    precision, scale = get_precision_and_scale(of_type) or (0, 0)
     precision, scale = precision + 4, scale + 4
     number = _cast_to_decimal(count, _MOST_COUNTED, 0)
     last = _cast_to_decimal(exp.Literal.number(f"0.{'1':0>{scale}}"), scale, scale)

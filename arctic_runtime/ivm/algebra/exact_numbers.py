@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 
 _LEAST_AVERAGED = 12
 """With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
@@ -15,7 +15,7 @@ _LEAST_AVERAGED = 12
 
 def is_averaged_exactly(of_type: str | None) -> bool:
     """Whether Spark computes averages of a type without floating point, as it does those of long enough decimals."""
-    digit_counts = count_digits(of_type)
+    digit_counts = get_precision_and_scale(of_type)
     return digit_counts is not None and not is_whole(of_type) and digit_counts[0] >= _LEAST_AVERAGED
 
 
@@ -34,7 +34,7 @@ def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
     if isinstance(bare, exp.Coalesce | exp.Case):
         return _is_all_exact(_list_results(bare), types)
     of_type = type_of(bare, types)
-    return None if of_type is None else count_digits(of_type) is not None
+    return None if of_type is None else get_precision_and_scale(of_type) is not None
 
 
 def _list_results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 
 _HARMLESS = (exp.Paren, exp.And, exp.Or, exp.Not, exp.Is)
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Var)
@@ -44,7 +44,7 @@ def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
 def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
     match value:
         case exp.Cast(this=exp.Literal() as number) if number.is_int and is_whole(type_of(value, types)):
-            return len(number.name) < (count_digits(type_of(value, types)) or (0, 0))[0]
+            return len(number.name) < (get_precision_and_scale(type_of(value, types)) or (0, 0))[0]
         case exp.Cast():
             return _are_all_safe((value.this,), types) and _is_lossless_cast(
                 type_of(value.this, types), type_of(value, types)
@@ -60,7 +60,7 @@ def _is_safe(value: exp.Expr, types: Mapping[str, str]) -> bool:
             return (
                 is_number
                 and _are_all_safe((value.this,), types)
-                and count_digits(type_of(value.this.unnest(), types)) is not None
+                and get_precision_and_scale(type_of(value.this.unnest(), types)) is not None
             )
         case exp.In():
             parts = [value.this, *value.expressions]
@@ -108,7 +108,7 @@ def _has_one_type(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
 
 
 def _is_number(of_type: str | None) -> bool:
-    return count_digits(of_type) is not None or of_type in _INEXACT
+    return get_precision_and_scale(of_type) is not None or of_type in _INEXACT
 
 
 def _are_whole(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
@@ -125,7 +125,7 @@ def _is_lossless_cast(of_type: str | None, to: str | None) -> bool:
         return True
     if of_type in _MOMENTS and to in _MOMENTS:
         return True
-    one, other = count_digits(of_type), count_digits(to)
+    one, other = get_precision_and_scale(of_type), get_precision_and_scale(to)
     if one and other:
         return one[1] <= other[1] and one[0] - one[1] <= other[0] - other[1]
     return bool(to in _INEXACT and _is_number(of_type))

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, get_form
 from arctic_runtime.ivm.algebra.numbers import (
-    count_digits,
     find_exact_type,
+    get_precision_and_scale,
     infer_addition_type,
     infer_product_type,
     infer_sum_type,
@@ -113,7 +113,7 @@ def _infer_negative_type(value: exp.Neg, types: Mapping[str, str]) -> str | None
     if isinstance(value.this, exp.Literal) and value.this.is_int:
         return _infer_whole_number_type(-int(value.this.name))
     of_type = type_of(value.this, types)
-    return of_type if count_digits(of_type) is not None or of_type in ("float", "double") else None
+    return of_type if get_precision_and_scale(of_type) is not None or of_type in ("float", "double") else None
 
 
 def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
@@ -122,16 +122,16 @@ def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[st
     one, other = (type_of(side, types) for side in sides)
     if one is not None and other is not None and is_whole(one) and is_whole(other):
         return find_exact_type((one, other))
-    left, right = (_count_digits(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
+    left, right = (_get_precision_and_scale(side, of_type) for side, of_type in zip(sides, (one, other), strict=True))
     if left is None or right is None:
         return None
     return infer_product_type(left, right) if isinstance(value, exp.Mul) else infer_addition_type(left, right)
 
 
-def _count_digits(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
+def _get_precision_and_scale(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
     """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
-        return count_digits(of_type)
+        return get_precision_and_scale(of_type)
     return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
 
 

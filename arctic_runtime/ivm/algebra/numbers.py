@@ -11,7 +11,7 @@ _MOST_DIGITS = 38
 _MORE_IN_SUM = 10
 
 
-def count_digits(of_type: str | None) -> tuple[int, int] | None:
+def get_precision_and_scale(of_type: str | None) -> tuple[int, int] | None:
     """Precision and scale of an exact number; None for other types."""
     name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
     if name in _WHOLE:
@@ -36,7 +36,7 @@ def infer_sum_type(of_type: str | None) -> str | None:
     """The type of a sum of exact numbers; None for other types."""
     if is_whole(of_type):
         return "bigint"
-    digit_counts = count_digits(of_type)
+    digit_counts = get_precision_and_scale(of_type)
     return digit_counts and to_decimal_type(min(digit_counts[0] + _MORE_IN_SUM, _MOST_DIGITS), digit_counts[1])
 
 
@@ -55,7 +55,7 @@ def find_exact_type(of_types: Sequence[str]) -> str | None:
     """The type of exact numbers that holds all values of some; None if there is none, or one is no exact number."""
     if all(map(is_whole, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
-    sizes = [count_digits(of_type) for of_type in of_types]
+    sizes = [get_precision_and_scale(of_type) for of_type in of_types]
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes):
         return None

@@ -28,7 +28,7 @@ class Correlated:
 def split_correlation(
     node: Node, conditions: Sequence[exp.Expr], output_columns: Sequence[str], names: Names
 ) -> Correlated:
-    """The rows with the columns `kept` and with what conditions compare with the query around as columns.
+    """The rows with the columns `output_columns` and with what conditions compare with the query around as columns.
 
     Rows that are alike in these columns have the same partners. Raises NotMaintained for other conditions than
     equalities of values.

@@ -134,7 +134,7 @@ def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -
 def expand_rows(
     node: Node, grouping: GroupingSets, keys: Sequence[str], output_columns: Iterable[str], names: Names
 ) -> Expanded:
-    """Each row once for each grouping set, with the columns `kept`; `keys` are the columns of the sets' keys."""
+    """Each row once for each grouping set, with the columns `output_columns`; `keys` are columns of the sets' keys."""
     number = names.make_fresh("grouping_id", "bigint")
     numbers = grouping.numbers
     place = names.make_fresh("grouping_set", "int")

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import Form, get_form, transform_expression, unwrap_parens
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import count_digits, find_wider_type, is_whole
+from arctic_runtime.ivm.algebra.numbers import find_wider_type, get_precision_and_scale, is_whole
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.clauses import walk_outside_queries
 from arctic_runtime.ivm.frontend.functions import is_aggregate
@@ -121,7 +121,9 @@ class _Groups:
         if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
             return
         hidden, shown = self.names.type_of(own) or "", self.names.type_of(resolved) or ""
-        is_alike = is_same(hidden, shown) or (count_digits(shown) is not None and _is_beside_whole_number(node, hidden))
+        is_alike = is_same(hidden, shown) or (
+            get_precision_and_scale(shown) is not None and _is_beside_whole_number(node, hidden)
+        )
         if not hidden or not is_alike:
             raise NotMaintained(
                 "UNRESOLVED",
@@ -149,7 +151,7 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
         return False
     sides = [unwrap_parens(side) for side in (comparison.this, comparison.expression) if side is not name]
     number = sides[0].this if isinstance(sides[0], exp.Neg) else sides[0]
-    size, kind = count_digits(of_type), type_of(number, {})
+    size, kind = get_precision_and_scale(of_type), type_of(number, {})
     if size is None or kind is None or not isinstance(number, exp.Literal) or not is_whole(kind):
         return False
     return find_wider_type(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns, unwrap_parens
-from arctic_runtime.ivm.algebra.numbers import count_digits
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Filter, Project
 from arctic_runtime.ivm.frontend.clauses import check_clause_args, check_of_one_row
@@ -136,7 +136,7 @@ def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
 
 
 def _is_simple(of_type: str | None) -> bool:
-    return count_digits(of_type) is not None or of_type in ("float", "double", "boolean")
+    return get_precision_and_scale(of_type) is not None or of_type in ("float", "double", "boolean")
 
 
 def _read_pivot_value(part: exp.Expr) -> tuple[exp.Expr, str]:

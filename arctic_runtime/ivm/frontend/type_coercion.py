@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
-from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, SemiJoin, list_children, map_children
 from arctic_runtime.ivm.frontend.scope import Names
 
@@ -53,7 +53,7 @@ def is_comparison_lossless(left: str | None, right: str | None) -> bool:
     """Whether comparing two types leaves values as they are, so that each equals one of the other type at most."""
     if left is None or right is None:
         return False
-    one, other = _count_digits(left), _count_digits(right)
+    one, other = _split_digits(left), _split_digits(right)
     if one and other:
         return max(one[0], other[0]) + max(one[1], other[1]) <= _MOST_DIGITS
     return is_same(left, right) and "collate" not in left
@@ -66,11 +66,11 @@ def is_same(left: str, right: str) -> bool:
 
 def find_common_type(left: str, right: str) -> str | None:
     """The type of a column with values of both types, as a set operation has; None if that is not certain."""
-    one, other = _count_digits(left), _count_digits(right)
+    one, other = _split_digits(left), _split_digits(right)
     kinds = {_normalize_type(left), _normalize_type(right)}
     if one and other and is_comparison_lossless(left, right):
         if all(map(is_whole, kinds)):
-            return max(kinds, key=lambda kind: _count_digits(kind) or (0, 0))
+            return max(kinds, key=lambda kind: _split_digits(kind) or (0, 0))
         whole, rest = max(one[0], other[0]), max(one[1], other[1])
         return f"decimal({whole + rest},{rest})"
     if "double" in kinds and (one or other or "float" in kinds):
@@ -127,9 +127,9 @@ def _rebuild_equality(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool
     return type(equality)(this=one, expression=other)
 
 
-def _count_digits(of_type: str) -> tuple[int, int] | None:
+def _split_digits(of_type: str) -> tuple[int, int] | None:
     """The most digits that an exact number has before and behind its point; None for other types."""
-    precision, scale = count_digits(of_type) or (0, 0)
+    precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return (precision - scale, scale) if precision else None
 
 

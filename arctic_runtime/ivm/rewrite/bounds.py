@@ -33,7 +33,7 @@ def list_join_columns(node: Node) -> frozenset[str]:
 
 
 def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
-    """The same rows where the sources of a restriction to the rows `given`, whose columns have these bounds, are
+    """The same rows where the sources of a restriction to the rows `keys_name`, whose columns have these bounds, are
     read no further than these rows can be.
     """
     below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))

@@ -13,7 +13,7 @@ from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.exact_numbers import is_exact
 from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form
 from arctic_runtime.ivm.algebra.inferred_types import type_of
-from arctic_runtime.ivm.algebra.numbers import count_digits, is_whole
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY
 from arctic_runtime.ivm.rewrite.nullability import is_never_null
 from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
@@ -90,7 +90,7 @@ def _count_if(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) ->
 
 def _sum_values(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:
     (value,) = parts
-    size = count_digits(type_of(value, state.types))
+    size = get_precision_and_scale(type_of(value, state.types))
     if is_exact(value, state.types) is False or (size and size[1] > _MOST_BEHIND):
         return None
     return state.value_if_any(

@@ -13,7 +13,7 @@ from typing import Literal
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra.expressions import build_column
-from arctic_runtime.ivm.algebra.numbers import count_digits
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Aggregate, Node, Project, UnionAll, list_columns, walk_tree
 
 Values = Sequence[tuple[str, exp.Expr]]
@@ -41,7 +41,7 @@ def is_ordered(of_type: str | None) -> bool:
 
     So it is not of floating point, which has two zeros, nor of texts with a collation.
     """
-    return count_digits(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
+    return get_precision_and_scale(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
 
 
 def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:

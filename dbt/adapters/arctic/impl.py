@@ -204,18 +204,9 @@ class ArcticAdapter(SparkAdapter):
             asked = get_operation(name)
             if asked.changes:
                 self.connections.get_thread_connection().handle.mark_temporary_view()
-            models = upkeep.list_project_models(self._nodes)
-            if asked.needs_queries:
-                manifest = self.get_macro_resolver()
-                models = {
-                    name: upkeep.with_query(named_model, self.config, manifest) for name, named_model in models.items()
-                }
-            model = upkeep.get_model(models, target)
-            if asked.needs_query:
-                model = upkeep.with_query(model, self.config, self.get_macro_resolver())
-            return upkeep.perform_on_model(
-                asked, model, models.values(), arguments, self.catalog_reader, self.spark_session
-            )
+            manifest = self.get_macro_resolver()
+            model, models = upkeep.resolve_models(asked, target, self._nodes, self.config, manifest)
+            return upkeep.perform_on_model(asked, model, models, arguments, self.catalog_reader, self.spark_session)
 
     # Tables with history
 
@@ -597,16 +588,11 @@ class ArcticAdapter(SparkAdapter):
         if self._is_readable(source.database):
             table, origin = maintenance.get_table_name(source), self._find_origin(source)
             return self._ask_catalog(lambda: freshness.find_last_loaded(self.catalog_reader, table, origin))
+        query = freshness.write_last_change_query(maintenance.get_table_name(source))
         try:
-            changed_at: dt.datetime | None = self._fetch_rows(
-                freshness.write_last_change_query(maintenance.get_table_name(source))
-            )[0][0]
+            time: dt.datetime | None = self._fetch_rows(query)[0][0]
         except DbtDatabaseError as error:
             if any(sign in str(error) for sign in _NOT_FOUND):
                 return None
             raise
-        return (
-            changed_at.replace(tzinfo=dt.timezone.utc)
-            if changed_at is not None and changed_at.tzinfo is None
-            else changed_at
-        )
+        return time.replace(tzinfo=dt.timezone.utc) if time is not None and time.tzinfo is None else time

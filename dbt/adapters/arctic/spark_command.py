@@ -33,6 +33,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
     if server_found is None:
         return Answer({"running": False}, ("not running",), differs=options.action == "status")
     is_there = options.action != "stop"
-    line = f"{'running' if is_there else 'stopped'}: process {server_found.pid}, "
-    line += f"port {server_found.port}, since {server_found.since}"
+    line = (
+        f"{'running' if is_there else 'stopped'}: process {server_found.pid}, port {server_found.port}, "
+        f"since {server_found.since}"
+    )
     return Answer({"running": is_there, **server_found.to_public_dict()}, (line,))

@@ -34,6 +34,20 @@ def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
     raise ConfigError(f"no arctic model is named {wanted}.\n  found in the project: {', '.join(models) or 'none'}")
 
 
+def resolve_models(
+    asked: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
+) -> tuple[Model, list[Model]]:
+    """The model that an operation is asked for, and all models of its project, with compiled queries if it needs them.
+
+    Raises ConfigError if no model has the name.
+    """
+    models = list_project_models(nodes)
+    if asked.needs_queries:
+        models = {name: with_query(model, config, manifest) for name, model in models.items()}
+    model = get_model(models, wanted)
+    return with_query(model, config, manifest) if asked.needs_query else model, list(models.values())
+
+
 def with_query(model: Model, config: Any, manifest: Any) -> Model:
     """A model of the project with its query as dbt compiles it, which an operation has not done before."""
     from dbt.compilation import Compiler
