@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from arctic_runtime.catalog.manifests import observe_files
-from arctic_runtime.model.compaction import RewriteBase
+from arctic_runtime.catalog.observation.manifests import observe_files
+from arctic_runtime.model.files.compaction import RewriteBase
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_number, quote_text

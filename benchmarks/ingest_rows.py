@@ -16,8 +16,8 @@ from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
 from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.tables.frames import list_frame_columns
+from arctic_runtime.spark.changes.diff import diff_states
+from arctic_runtime.spark.tables.rows.frames import list_frame_columns
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.ingest import COLUMNS, event_text, ingest
 from benchmarks.lake import NAMESPACE, Lake, lake

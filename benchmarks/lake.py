@@ -15,12 +15,12 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
+from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Refresh
 from benchmarks.rows import COLUMNS, images, mostly_updates, scattered
 

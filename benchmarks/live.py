@@ -11,12 +11,12 @@ from pathlib import Path
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
-from arctic_runtime.service.follower import Follower
-from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.refresher import Refresher
-from arctic_runtime.service.task import Report
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
 from benchmarks.measure import Measurement

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.manifests import observe_files
+from arctic_runtime.catalog.observation.manifests import observe_files
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import quote_name as quoted

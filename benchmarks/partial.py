@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.spark.engine.statement import fill_statement
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.lake import NAMESPACE, Lake, differing, lake

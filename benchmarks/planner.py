@@ -8,11 +8,11 @@ import sys
 import time
 from itertools import cycle, islice
 
-from arctic_runtime.model.compaction import CompactionMode, DataFile, FileGroup, PartitionValue, TableFiles
+from arctic_runtime.model.files.compaction import CompactionMode, DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig, Transform
-from arctic_runtime.plan.compaction import plan_file_compaction
+from arctic_runtime.plan.maintenance.compaction import plan_file_compaction
 from arctic_runtime.thresholds import Thresholds
 from benchmarks.measure import Measurement
 

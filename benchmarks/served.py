@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.task import Report
 from arctic_runtime.spark.engine.session_pool import get_pool
-from dbt.adapters.arctic.following.loaded_project import Location
-from dbt.adapters.arctic.following.served_project import ServedProject
+from dbt.adapters.arctic.project.loaded_project import Location
+from dbt.adapters.arctic.project.served_project import ServedProject
 
 __all__ = ["ModelText", "ServedProject", "project_in", "served", "write_project"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from arctic_runtime.catalog.manifests import observe_files
-from arctic_runtime.model.compaction import ResizeBuckets
+from arctic_runtime.catalog.observation.manifests import observe_files
+from arctic_runtime.model.files.compaction import ResizeBuckets
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.split import plan_split
+from arctic_runtime.plan.maintenance.split import plan_split
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 from benchmarks.lake import Lake, events_model, lake

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from arctic_runtime.model.properties import describe_stored_names
-from arctic_runtime.plan.configuration import describe_configuration
-from arctic_runtime.service.metrics_declared import describe_metrics
+from arctic_runtime.plan.config.configuration import describe_configuration
+from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from docs.generate_macros import MACROS, macros_text
 
 PAGES = Path(__file__).parent

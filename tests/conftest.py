@@ -33,7 +33,11 @@ os.environ.setdefault("ARCTIC_DEBEZIUM_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 COUNTED = "counted"
 """A property of a test: a line of what it compared and what was refused, shown at the end of the run."""
 
-LONGEST = ("tests/spark/test_maintained_models.py", "tests/spark/test_tpch.py", "tests/adapter/test_sample.py")
+LONGEST = (
+    "tests/spark/models/test_maintained_models.py",
+    "tests/spark/models/test_tpch.py",
+    "tests/adapter/test_sample.py",
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arctic_runtime.catalog.manifests import read_entries
+from arctic_runtime.catalog.observation.manifests import read_entries
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from arctic_runtime.catalog.manifests import list_added_files
 from arctic_runtime.catalog.metered_io import MeteredFileIO
-from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.observation.manifests import list_added_files
+from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import ACTION, BEFORE, IS_CURRENT, SEQUENCE, strip_change_columns

@@ -20,8 +20,8 @@ from arctic_runtime.catalog.foreign_types import get_foreign_name, make_readable
 from arctic_runtime.catalog.sqlite_file import follow_file
 from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.model.types import format_array_type, format_struct_type, map_text
 from arctic_runtime.profile import mask_secrets
+from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

@@ -8,9 +8,9 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, describe_address
-from arctic_runtime.ingest.transports.debezium_connectors import MARIADB, MYSQL, POSTGRESQL
-from arctic_runtime.ingest.transports.files_connector import FILES
-from arctic_runtime.ingest.transports.kafka_connector import KAFKA
+from arctic_runtime.ingest.transports.debezium.connectors import MARIADB, MYSQL, POSTGRESQL
+from arctic_runtime.ingest.transports.files.connector import FILES
+from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.profile import Profile, suggest_nearest
 

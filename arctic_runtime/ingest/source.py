@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 from arctic_runtime.errors import ConfigError, SourceError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, OnSchemaChange
-from arctic_runtime.plan.config_readers import read_names, read_text
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.config_readers import read_names, read_text
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]

@@ -4,13 +4,3 @@ Pure: trees in, trees out. Rules follow the algebra of signed bags of Gupta and 
 Views, 1995) with the affected units of generalized recomputation (Salem et al. and later systems) where an operator
 is not linear.
 """
-
-__all__ = [
-    "algebra",
-    "frontend",
-    "outline",
-    "render",
-    "rewrite",
-    "rules",
-    "strategies",
-]

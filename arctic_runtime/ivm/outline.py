@@ -25,7 +25,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_children,
 )
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.spark_sql import write_sql
+from arctic_runtime.sql.spark_sql import write_sql
 
 
 def draw_outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:

@@ -29,7 +29,7 @@ from arctic_runtime.ivm.algebra.tree import (
     list_image_fields,
 )
 from arctic_runtime.model.names import TableName, format_image_view
-from arctic_runtime.model.spark_sql import write_sql
+from arctic_runtime.sql.spark_sql import write_sql
 
 
 def name_input(source: TableName, image: Image) -> str:

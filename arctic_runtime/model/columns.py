@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,3 +96,14 @@ def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -
         drop=tuple(column.name for number, column in before.items() if number not in after),
         rename=tuple((old.name, new.name) for old, new in both if new.name != old.name),
     )
+
+
+def format_key(key: Iterable[str]) -> str:
+    """The names of a key as one text; `parse_key` is the reverse."""
+    return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
+
+
+def parse_key(text: str) -> tuple[str, ...]:
+    """The names of a key that was kept as text; none for an empty text, the key of a table with one row."""
+    parts = re.findall(r"(?:[^\\,]|\\.)+", text, flags=re.DOTALL)
+    return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from arctic_runtime.model import properties
-from arctic_runtime.model.declared import Declared
+from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.version import Version, decode_versions, encode_versions
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from arctic_runtime.model.columns import SEQUENCE, Column, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import format_struct_type
+from arctic_runtime.sql.types import format_struct_type
 
 INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 """The actions of change rows."""

@@ -9,8 +9,8 @@ from typing import Literal
 from typing_extensions import assert_never
 
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.compaction import ResizeBuckets, RewriteBase, RewriteFiles, describe_compaction
-from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapshots
+from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles, describe_compaction
+from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.state import ConflictingRelation

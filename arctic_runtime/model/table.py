@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from arctic_runtime.model.columns import RECORDED_FROM, VALID_FROM, Column, is_same_name
-from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import CURRENT_SUFFIX, TableName
+from arctic_runtime.model.sources.ingestion import ChangeSource
 
 Merge = Literal["on_write", "on_read"]
 Input = Literal["state", "changes"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.compaction import CompactionMode
+from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.names import TableName
 
 Reader = Callable[[str, Any], Any]

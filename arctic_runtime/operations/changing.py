@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from arctic_runtime.catalog.observe import observe_own, read_last_offsets
+from arctic_runtime.catalog.observation.tables import observe_own, read_last_offsets
 from arctic_runtime.model.names import TableName, parse_table_name
 from arctic_runtime.model.state import ConflictingRelation
 from arctic_runtime.model.table import Model

@@ -11,7 +11,7 @@ from arctic_runtime.operations.arguments import read_flag, read_texts
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
 
 if TYPE_CHECKING:
-    from arctic_runtime.spark.refresh.forgetting import Forgetting
+    from arctic_runtime.spark.forget.forgetting import Forgetting
 
 
 def _forget_rows(context: OperationContext, model: Model, values: Values) -> Answer:
@@ -27,7 +27,7 @@ def _plan_forget(context: OperationContext, model: Model, values: Values) -> Ans
 
 
 def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
-    from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
+    from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
 
     request = Forget(values["key"] or (), values["where"], values["drop_savepoints"])
     return Forgetting(model, context.models, context.reader, context.spark, request, context.progress)

@@ -7,23 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from arctic_runtime.catalog.observe import (
+from arctic_runtime.catalog.observation.table_facts import observe_lineage
+from arctic_runtime.catalog.observation.tables import (
     observe_columns,
     observe_model,
     observe_progress,
     observe_savepoints,
     read_last_offsets,
 )
+from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.catalog.table_facts import observe_lineage
-from arctic_runtime.catalog.unmerged_rows import UnmergedRows
 from arctic_runtime.model.columns import CHANGE_COLUMNS, Column, SchemaChange, compare_columns
-from arctic_runtime.model.consistent_cut import find_version_at
-from arctic_runtime.model.freshness import Freshness
-from arctic_runtime.model.ingestion import Progress, SourceProgress, describe_position, strip_definitions, time_of
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, run_commits
 from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.sources.consistent_cut import find_version_at
+from arctic_runtime.model.sources.freshness import Freshness
+from arctic_runtime.model.sources.ingestion import (
+    Progress,
+    SourceProgress,
+    describe_position,
+    strip_definitions,
+    time_of,
+)
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.freshness import FreshnessPlan

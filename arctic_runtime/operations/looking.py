@@ -13,7 +13,7 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect, node_tree
 from arctic_runtime.operations.arguments import read_count, read_flag, read_texts
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
-from arctic_runtime.spark.refresh.planning import Plan
+from arctic_runtime.refresh_planner import Plan
 
 
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
@@ -101,7 +101,7 @@ def _show_history(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _show_changes(context: OperationContext, model: Model, values: Values) -> Answer:
-    from arctic_runtime.spark.maintenance.between import read_changes_between
+    from arctic_runtime.spark.maintenance.changes_between import read_changes_between
 
     rows = read_changes_between(context.open_table(model), values["start"], values["end"], values["limit"])
     return Answer(rows, tuple(str(row) for row in rows) or ("no changes between these versions",))

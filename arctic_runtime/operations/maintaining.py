@@ -9,15 +9,15 @@ from dataclasses import asdict
 from functools import partial
 
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.compaction import describe_compaction
+from arctic_runtime.model.files.compaction import describe_compaction
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import MODES, read_flag, read_mode
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
-from arctic_runtime.plan.compaction import describe_plan, plan_waste
-from arctic_runtime.plan.config_readers import read_size
-from arctic_runtime.plan.expiry import describe_expiry
-from arctic_runtime.plan.landing import describe_landing
-from arctic_runtime.plan.maintenance_settings import read_age
+from arctic_runtime.plan.config.config_readers import read_size
+from arctic_runtime.plan.config.maintenance_settings import read_age
+from arctic_runtime.plan.maintenance.compaction import describe_plan, plan_waste
+from arctic_runtime.plan.maintenance.expiry import describe_expiry
+from arctic_runtime.plan.maintenance.landing import describe_landing
 
 
 def _compact_tables(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from arctic_runtime.catalog.manifests import observe_files
-from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.observation.manifests import observe_files
+from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.hash_tree import ROOT, HashNode
+from arctic_runtime.model.files.hash_tree import ROOT, HashNode
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.hash_trees import Unit, list_units
-from arctic_runtime.plan.split import SIDE_BY_SIDE
+from arctic_runtime.plan.maintenance.hash_trees import Unit, list_units
+from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
 from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.thresholds import ReportThresholds
 

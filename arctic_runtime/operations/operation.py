@@ -11,7 +11,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import Reader, read_text
 from arctic_runtime.profile import suggest_nearest
-from arctic_runtime.spark.refresh.planning import RefreshPlanner
+from arctic_runtime.refresh_planner import RefreshPlanner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.refresh_planner import Outcome, PlannedRefresh, RefreshPlanner
 from arctic_runtime.spark.engine.messages import get_message
-from arctic_runtime.spark.refresh.planning import Outcome, PlannedRefresh, RefreshPlanner
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from typing_extensions import assert_never
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.compaction import describe_compaction
+from arctic_runtime.model.files.compaction import describe_compaction
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.compaction import plan_waste
-from arctic_runtime.plan.expiry import describe_expiry
-from arctic_runtime.plan.landing import describe_landing
-from arctic_runtime.plan.upkeep import DueUpkeep, UpkeepOperation
+from arctic_runtime.plan.maintenance.compaction import plan_waste
+from arctic_runtime.plan.maintenance.expiry import describe_expiry
+from arctic_runtime.plan.maintenance.landing import describe_landing
+from arctic_runtime.plan.maintenance.upkeep import DueUpkeep, UpkeepOperation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Snapshots
+from arctic_runtime.model.files.expiry import Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import REASON
 from arctic_runtime.model.run_summary import find_last_load

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
-from arctic_runtime.model.freshness import Freshness, FreshnessState, Halt, OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import time_of
 from arctic_runtime.model.run_summary import RunSummary, get_offsets, is_run
+from arctic_runtime.model.sources.freshness import Freshness, FreshnessState, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.sources.ingestion import time_of
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 

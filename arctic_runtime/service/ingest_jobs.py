@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.view.job_board import JobBoard
 
 Lane = tuple[str, bool]
 """A source, and whether it is a load beside its stream."""

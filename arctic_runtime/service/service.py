@@ -17,24 +17,24 @@ from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.data_tests import DataTests
-from arctic_runtime.service.event_log import EventLog
-from arctic_runtime.service.follower import Follower
-from arctic_runtime.service.job_board import JobBoard
-from arctic_runtime.service.live_warehouse import LiveWarehouse
-from arctic_runtime.service.overviews import to_part_name
-from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.records import pause_after
-from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.leadership import Term
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.model_records import pause_after
+from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.schedules.data_tests import DataTests
+from arctic_runtime.service.schedules.timetable import Timetable
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.surroundings import Surroundings
-from arctic_runtime.service.task import Done, Report, Task
-from arctic_runtime.service.term import Term
-from arctic_runtime.service.timetable import Timetable
+from arctic_runtime.service.shared_state import Surroundings
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.view.live_warehouse import LiveWarehouse
+from arctic_runtime.service.view.overviews import to_part_name
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 LOG = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.arguments import read_count
-from arctic_runtime.plan.config_readers import read_size
-from arctic_runtime.plan.upkeep import Hours, UpkeepBudget
+from arctic_runtime.plan.config.config_readers import read_size
+from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.service.http.settings import HttpSettings
 

@@ -17,15 +17,22 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.upkeep import Done, Maintained, find_due_upkeep, perform_upkeep
-from arctic_runtime.plan.upkeep import Allowance, DueUpkeep, UpkeepBudget, UpkeepOperation, UpkeepState, schedule_upkeep
-from arctic_runtime.service.job_board import JobBoard
-from arctic_runtime.service.live import Upkeep
-from arctic_runtime.service.records import pause_after
-from arctic_runtime.service.repeats import Repeats
-from arctic_runtime.spark.engine.ended import to_spark_ended
+from arctic_runtime.plan.maintenance.upkeep import (
+    Allowance,
+    DueUpkeep,
+    UpkeepBudget,
+    UpkeepOperation,
+    UpkeepState,
+    schedule_upkeep,
+)
+from arctic_runtime.service.refreshing.model_records import pause_after
+from arctic_runtime.service.refreshing.repeated_warnings import Repeats
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.view.live_data import Upkeep
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from arctic_runtime.spark.engine.jars import main
+from arctic_runtime.spark.engine.java.jars import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.java import jars
 from benchmarks.measure import Measurement, ratio
 from benchmarks.peers import delta, paimon
 from benchmarks.peers.ours import ON_READ, ON_READ_INPUT, ON_WRITE, WAYS

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from arctic_runtime.model.compaction import CompactionMode
+from arctic_runtime.model.files.compaction import CompactionMode
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.java import jars
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.maintenance.compaction import compact_table
 from arctic_runtime.spark.tables.table_session import TableSession

@@ -13,12 +13,12 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.follower import Follower
-from arctic_runtime.service.task import Report
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.spark.engine.session_pool import get_pool
-from dbt.adapters.arctic.following.followed_project import FollowedProject
-from dbt.adapters.arctic.following.loaded_project import Location
-from dbt.adapters.arctic.sources import ingest_sources
+from dbt.adapters.arctic.project.followed_project import FollowedProject
+from dbt.adapters.arctic.project.loaded_project import Location
+from dbt.adapters.arctic.project.sources import ingest_sources
 from sample_project.dbt_runs import Dbt, StepError, rows_text
 from sample_project.live.freshness import Reached
 from sample_project.live.worker import Worker

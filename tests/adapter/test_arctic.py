@@ -14,7 +14,7 @@ from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 from dbt_common.exceptions import CompilationError
 
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from dbt.adapters.arctic.project import load_project
+from dbt.adapters.arctic.project.compiled_project import load_project
 
 ORDERS = """
 {{ config(materialized='arctic', primary_key='order_id', merge=var('merge', 'on_write')) }}

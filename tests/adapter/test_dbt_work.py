@@ -10,8 +10,8 @@ from dbt.tests.util import run_dbt, write_file
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
-from dbt.adapters.arctic.following.dbt_work import DbtWork
-from dbt.adapters.arctic.following.loaded_project import Location, load_project
+from dbt.adapters.arctic.project.dbt_work import DbtWork
+from dbt.adapters.arctic.project.loaded_project import Location, load_project
 
 KEYED = """
 {{ config(materialized='arctic', primary_key='id', meta={'arctic': {'test_after_refresh': true}}) }}

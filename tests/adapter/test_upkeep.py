@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from dbt.tests.util import run_dbt, run_dbt_and_capture, write_file
 
-from arctic_runtime.plan import maintenance_settings as upkeep
+from arctic_runtime.plan.config import maintenance_settings as upkeep
 
 ORDERS = """
 {{ config(materialized='arctic', primary_key='id', partition_by='region', compaction='off', alias='or`ders',

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.jvm import JVM_OPTIONS, find_spark_home
+from arctic_runtime.spark.engine.java import jars
+from arctic_runtime.spark.engine.java.jvm import JVM_OPTIONS, find_spark_home
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -15,53 +15,53 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TELLING = (
-    "tests/spark/test_commits.py::test_of_racing_runs_one_applies_the_window_and_the_others_end_well[2]",
+    "tests/spark/tables/test_commits.py::test_of_racing_runs_one_applies_the_window_and_the_others_end_well[2]",
     "tests/adapter/test_arctic.py::TestLayers::test_a_run_publishes_exactly_what_changed_to_the_next_layer",
     "tests/adapter/test_promises.py::TestConnections",
 )
 MORE = (
     # Sessions: settings, views, namespaces, threads, catalogs of a profile, versions told by Java.
-    "tests/spark/test_session.py::test_settings_of_one_session_are_not_seen_by_another",
-    "tests/spark/test_session.py::test_profiles_that_differ_in_their_catalog_share_one_spark",
-    "tests/spark/test_session.py::test_a_profile_that_needs_another_spark_is_refused",
-    "tests/spark/test_session.py::test_temporary_views_of_one_session_are_not_seen_by_another",
-    "tests/spark/test_session.py::test_the_current_namespace_belongs_to_its_session",
-    "tests/spark/test_session.py::test_threads_get_sessions_of_their_own",
-    "tests/spark/test_session.py::test_versions_name_everything_that_does_the_work",
-    "tests/spark/test_session.py::test_where_a_server_ended_its_address_is_told_and_its_token_is_not",
+    "tests/spark/engine/test_session.py::test_settings_of_one_session_are_not_seen_by_another",
+    "tests/spark/engine/test_session.py::test_profiles_that_differ_in_their_catalog_share_one_spark",
+    "tests/spark/engine/test_session.py::test_a_profile_that_needs_another_spark_is_refused",
+    "tests/spark/engine/test_session.py::test_temporary_views_of_one_session_are_not_seen_by_another",
+    "tests/spark/engine/test_session.py::test_the_current_namespace_belongs_to_its_session",
+    "tests/spark/engine/test_session.py::test_threads_get_sessions_of_their_own",
+    "tests/spark/engine/test_session.py::test_versions_name_everything_that_does_the_work",
+    "tests/spark/engine/test_session.py::test_where_a_server_ended_its_address_is_told_and_its_token_is_not",
     # Errors of the engine and answers that get lost, two commits in parallel, counts that a server did not tell.
-    "tests/spark/test_commits.py::test_a_table_that_moved_on_is_not_overwritten",
-    "tests/spark/test_commits.py::test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch",
-    "tests/spark/test_commits.py::test_a_locked_catalog_is_waited_for",
-    "tests/spark/test_commits.py::test_a_commit_whose_answer_was_lost_is_found_and_not_done_again",
-    "tests/spark/test_commits.py::test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first",
-    "tests/spark/test_commits.py::test_rows_are_counted_where_a_server_did_not_tell_their_numbers",
+    "tests/spark/tables/test_commits.py::test_a_table_that_moved_on_is_not_overwritten",
+    "tests/spark/tables/test_commits.py::test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch",
+    "tests/spark/tables/test_commits.py::test_a_locked_catalog_is_waited_for",
+    "tests/spark/tables/test_commits.py::test_a_commit_whose_answer_was_lost_is_found_and_not_done_again",
+    "tests/spark/tables/test_commits.py::test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first",
+    "tests/spark/tables/test_commits.py::test_rows_are_counted_where_a_server_did_not_tell_their_numbers",
     # Plans and types as Spark sees them: queries compared, columns of every type, columns renamed.
-    "tests/spark/test_judge.py::test_literals_and_operators_mean_in_an_increment_what_they_mean_in_the_query",
-    "tests/spark/test_judge.py::test_the_settings_of_a_session_are_as_before",
-    "tests/spark/test_state_models.py::test_every_type_is_kept_and_compared[on_write]",
-    "tests/spark/test_state_models.py::test_every_partition_transform_lays_rows_out_and_moves_them",
-    "tests/spark/test_evolution.py::test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row[on_write]",
+    "tests/spark/refresh/test_parser_check.py::test_literals_and_operators_mean_in_an_increment_what_they_mean_in_the_query",
+    "tests/spark/refresh/test_parser_check.py::test_the_settings_of_a_session_are_as_before",
+    "tests/spark/models/test_state_models.py::test_every_type_is_kept_and_compared[on_write]",
+    "tests/spark/models/test_state_models.py::test_every_partition_transform_lays_rows_out_and_moves_them",
+    "tests/spark/tables/test_evolution.py::test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row[on_write]",
     # Queries that are followed: local rows, broadcast and semi-joins, caches, aggregate state, windows of changes.
-    "tests/spark/test_maintained_models.py::test_a_changed_row_is_followed_together_with_what_it_was",
-    "tests/spark/test_maintained_models.py::"
+    "tests/spark/models/test_maintained_models.py::test_a_changed_row_is_followed_together_with_what_it_was",
+    "tests/spark/models/test_maintained_models.py::"
     "test_a_table_that_several_terms_read_is_read_once_for_all[sums of a join--1]",
-    "tests/spark/test_joins.py::test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead",
-    "tests/spark/test_totals.py::test_totals_that_are_added_to_stay_those_of_the_query[extremes]",
-    "tests/spark/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
+    "tests/spark/refresh/test_joins.py::test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead",
+    "tests/spark/models/test_aggregate_state.py::test_totals_that_are_added_to_stay_those_of_the_query[extremes]",
+    "tests/spark/models/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
     # Procedures and statements of maintenance: rewrites, splits, expiry, orphans among listed files, deletes, tags.
-    "tests/spark/test_compaction.py::"
+    "tests/spark/maintenance/test_compaction.py::"
     "test_a_full_compaction_leaves_one_sorted_file_in_each_node_and_readers_see_no_change[on_write]",
-    "tests/spark/test_split.py::"
+    "tests/spark/maintenance/test_split.py::"
     "test_one_node_splits_alone_and_the_table_is_right_while_two_depths_lie_side_by_side[on_write]",
-    "tests/spark/test_renewal.py::test_changes_are_merged_in_one_pass_and_readers_see_no_change"
+    "tests/spark/maintenance/test_base_rewrite.py::test_changes_are_merged_in_one_pass_and_readers_see_no_change"
     "[{'sort_key': ['Sort'], 'partition_by': ['`re``gion`']}]",
-    "tests/spark/test_trim.py::test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_gone",
-    "tests/spark/test_expiry.py::test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_own_is_none",
-    "tests/spark/test_savepoints.py::test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since[on_write]",
-    "tests/spark/test_overwrite.py::test_a_partition_is_declared_alone",
-    "tests/spark/test_restore.py::test_events_that_were_undone_do_not_come_again[on_read]",
-    "tests/spark/test_verify.py::test_every_kind_of_corruption_is_found_and_named_with_examples",
+    "tests/spark/maintenance/test_changelog_compaction.py::test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_gone",
+    "tests/spark/maintenance/test_expiry.py::test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_own_is_none",
+    "tests/spark/maintenance/test_savepoints.py::test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since[on_write]",
+    "tests/spark/models/test_overwrite.py::test_a_partition_is_declared_alone",
+    "tests/spark/tables/test_restore.py::test_events_that_were_undone_do_not_come_again[on_read]",
+    "tests/spark/refresh/test_verify.py::test_every_kind_of_corruption_is_found_and_named_with_examples",
     # The adapter: Python models, seeds, snapshots, hooks that maintain, errors with rows in them, `dbt debug`.
     "tests/adapter/python_model/test_python_model.py::TestPythonKinds",
     "tests/adapter/simple_seed/test_seed.py::TestSeedsAreExact",

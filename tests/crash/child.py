@@ -19,7 +19,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh

@@ -22,9 +22,9 @@ from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.crash.child import SETTINGS

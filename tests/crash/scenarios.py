@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from arctic_runtime.catalog.lease import Lease, LeaseTimes
-from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import CatalogError, SourceError
@@ -32,20 +32,20 @@ from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.connector import Connection
-from arctic_runtime.ingest.transports.file_listing import Folder
-from arctic_runtime.ingest.transports.file_log import FileTable
-from arctic_runtime.ingest.transports.files import Files
+from arctic_runtime.ingest.transports.files.listing import Folder
+from arctic_runtime.ingest.transports.files.log import FileTable
+from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import Batch
-from arctic_runtime.model.ingestion import ChangeSource
-from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
+from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
 from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
 from arctic_runtime.spark.maintenance.reset import reset_model
 from arctic_runtime.spark.maintenance.resync import request_resync
 from arctic_runtime.spark.maintenance.savepoint import drop_savepoint, make_savepoint
-from arctic_runtime.spark.refresh.forgetting import Forget, Forgetting
 from arctic_runtime.spark.refresh.overwrite import overwrite_with_source
 from arctic_runtime.spark.refresh.restore import restore_version
 from arctic_runtime.spark.refresh.run import Refresh

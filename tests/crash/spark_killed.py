@@ -19,10 +19,10 @@ from arctic_runtime.errors import SparkEnded
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.service import Service
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from dbt.adapters.arctic.spark_end import FAILED, stop_with_spark
+from dbt.adapters.arctic.commands.spark_loss import FAILED, stop_with_spark
 from tests.crash.child import SETTINGS
 from tests.crash.served import COLUMNS, MOST_BATCHES, batch, build, project
 from tests.spark.warehouse import Warehouse

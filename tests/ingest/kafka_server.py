@@ -13,8 +13,8 @@ from confluent_kafka import IsolationLevel, KafkaException, Producer, TopicParti
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.spark.engine.jars import Jar, find_java, get_cache_directory, run_resolution
-from arctic_runtime.spark.engine.jvm import find_spark_home
+from arctic_runtime.spark.engine.java.jars import Jar, find_java, get_cache_directory, run_resolution
+from arctic_runtime.spark.engine.java.jvm import find_spark_home
 from tests.ingest.servers import Missing, free_port, private_folder, start_server, wait_until
 
 BROKER = Jar("org.apache.kafka", "kafka_2.13", "4.4.0", "", 0)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.catalog.observe import observe_progress
+from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import DataError, SourceError
 from arctic_runtime.ingest.connectors import connect

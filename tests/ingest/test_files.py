@@ -18,14 +18,14 @@ from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
 from arctic_runtime.ingest.transports.connector import Connection
-from arctic_runtime.ingest.transports.file_listing import Folder
-from arctic_runtime.ingest.transports.file_log import FileTable
-from arctic_runtime.ingest.transports.files import Files
+from arctic_runtime.ingest.transports.files.listing import Folder
+from arctic_runtime.ingest.transports.files.log import FileTable
+from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
 from arctic_runtime.thresholds import TransportThresholds
 from tests.spark.warehouse import Warehouse
-from tests.unit.ingest.transports.test_file_batches import Noted
+from tests.unit.ingest.transports.files.test_batches import Noted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

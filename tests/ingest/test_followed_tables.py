@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from tests.ingest.reading import drain, drained, opened
 from tests.ingest.servers import PostgreSQLServer
 

@@ -16,12 +16,12 @@ from arctic_runtime.ingest.formats.registry import make_format
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.kafka import Kafka
-from arctic_runtime.ingest.transports.kafka_connection import KafkaConnection
-from arctic_runtime.ingest.transports.kafka_offsets import decode_offsets
-from arctic_runtime.ingest.transports.topic_tables import TopicTable
+from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka.offsets import decode_offsets
+from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable
+from arctic_runtime.ingest.transports.kafka.transport import Kafka
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
-from arctic_runtime.ingest.writing.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.thresholds import TransportThresholds
 from tests.ingest.kafka_server import PASSWORD, USER, KafkaServer

@@ -14,7 +14,7 @@ import yaml
 
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import Batch
 from dbt.adapters.arctic.cli import main
 from tests.ingest.reading import Reading, drain, drained

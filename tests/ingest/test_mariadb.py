@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import SHIPPED
 from tests.ingest.reading import Reading, drain, drained, opened, progress

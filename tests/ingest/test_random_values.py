@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
-from arctic_runtime.ingest.writing.decode import REASON, decode_changes
-from arctic_runtime.ingest.writing.event_frames import to_dataframe
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_changes
+from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
 from tests.ingest.reading import Reading, drained, opened
 from tests.ingest.servers import PostgreSQLServer
 

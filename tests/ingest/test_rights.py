@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from tests.ingest.conftest import running
 from tests.ingest.reading import Reading, drain, drained, opened
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.thresholds import SHIPPED
 from tests.ingest.reading import Reading, drain, drained, opened, progress
 from tests.ingest.servers import PostgreSQLServer

@@ -11,8 +11,8 @@ import pytest
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.debezium import DEBEZIUM
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
-from arctic_runtime.ingest.transports.debezium import DebeziumTransport
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from tests.ingest.reading import drain, drained, opened
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from arctic_runtime.ingest.transports.debezium_connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from tests.ingest.servers import MariaDBServer, PostgreSQLServer
 
 

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.freshness import Freshness, FreshnessState
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness, FreshnessState
 from arctic_runtime.operations.operation import Answer, Operation
-from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.service.live import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
 
 HOSTILE = (
     "<img src=x onerror=document.title='owned'>",

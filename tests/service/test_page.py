@@ -12,11 +12,11 @@ import pytest
 from playwright.sync_api import expect
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.service.live import Job
+from arctic_runtime.service.view.live_data import Job
 from tests.service.fake import HOSTILE, FakeService, overviews
 from tests.service.shown import Shown
 from tests.unit.service.late_sources import NOW as LATE

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dbt.adapters.arctic.date_functions import add_to_date, count_boundaries, truncate_date
+from dbt.adapters.arctic.relations.date_functions import add_to_date, count_boundaries, truncate_date
 
 STRINGS = (
     "upper(s)",

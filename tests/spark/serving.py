@@ -12,13 +12,13 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.live import TableOverview
-from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.refresher import Refresher
-from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresher import Refresher
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.task import Done, Task
+from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.spark.warehouse import Warehouse
 

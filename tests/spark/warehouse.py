@@ -13,13 +13,13 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.plan.configure import read_configuration
-from arctic_runtime.plan.decide import Request
+from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.refresh.verify import verify_model
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER
+from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER
 from arctic_runtime.spark.tables.table_session import TableSession
 from tests.thresholds import changed
 

@@ -19,9 +19,9 @@ from typing import Any
 from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.expiry import Snapshot as KeptSnapshot
-from arctic_runtime.model.expiry import Snapshots
-from arctic_runtime.model.layout import format_layout
+from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.files.expiry import Snapshots
+from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
 from arctic_runtime.model.run_summary import find_last_run, get_offsets
@@ -35,10 +35,10 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.model.table import Merge, Model, ModelConfig, Retention
 from arctic_runtime.model.version import Version, Window, decode_versions, encode_versions
-from arctic_runtime.plan.decide import Request, decide_refresh
-from arctic_runtime.plan.expiry import plan_snapshot_expiry
-from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.plan.reconcile import plan_branch_cleanup, plan_reconciliation
+from arctic_runtime.plan.maintenance.expiry import plan_snapshot_expiry
+from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
 from arctic_runtime.thresholds import Thresholds
 
 Rows = dict[int, str]

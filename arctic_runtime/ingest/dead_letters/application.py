@@ -21,12 +21,12 @@ from arctic_runtime.ingest.dead_letters.outcome import (
 )
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, ORDER, PART
-from arctic_runtime.ingest.writing.event_frames import cache_rows
+from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, ORDER, PART
+from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
 from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
 from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
 from arctic_runtime.ingest.writing.keyless import KeylessTable
-from arctic_runtime.ingest.writing.source_columns import to_stored_columns
+from arctic_runtime.ingest.writing.schema.source_columns import to_stored_columns
 from arctic_runtime.ingest.writing.source_position import CommitNote, read_position
 from arctic_runtime.ingest.writing.table_target import TableStorage
 from arctic_runtime.model.columns import ACTION, OWN_PREFIX
@@ -35,7 +35,7 @@ from arctic_runtime.model.run_summary import run_commits
 from arctic_runtime.model.shape import INSERT, UNSENT_VALUE, Shape
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import as_key, match_key, to_column
+from arctic_runtime.spark.tables.rows.frames import as_key, match_key, to_column
 
 _IS_STUCK = f"{OWN_PREFIX}is_stuck"
 

@@ -12,9 +12,9 @@ from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes, find_newest_le
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import ExpireSnapshots
+from arctic_runtime.model.files.expiry import ExpireSnapshots
 from arctic_runtime.model.names import TableName
-from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
+from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.tables.commit import Attempt, build_summary_options, swap_in
 from arctic_runtime.spark.tables.snapshots import expire_snapshots

@@ -15,15 +15,16 @@ from pyspark.sql.types import StructType
 from arctic_runtime.ingest.dead_letters.window import find_commit_window, list_commit_kinds
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, OLD_KEY, PART, can_be_absent
+from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, CHANGE, OLD_KEY, PART, can_be_absent
 from arctic_runtime.ingest.writing.fold import place_in
 from arctic_runtime.model.columns import BEFORE, OWN_PREFIX, SEQUENCE, find_column, is_same_name
 from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.version import Version
+from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.bounds import lookup_keys
+from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     as_key,
     combine_all,
@@ -31,7 +32,6 @@ from arctic_runtime.spark.tables.frames import (
     read_own_changes,
     to_column,
 )
-from arctic_runtime.spark.tables.sameness import write_difference
 
 DEAD_LETTER, IS_OLD_KEY, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
 """Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,

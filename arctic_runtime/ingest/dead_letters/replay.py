@@ -26,10 +26,10 @@ from arctic_runtime.ingest.dead_letters.table import COLUMNS, DeadLetterTable
 from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, TableEvents
-from arctic_runtime.ingest.writing.decode import CHANGE, PART, REASON, decode_changes
-from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
-from arctic_runtime.ingest.writing.source_columns import read_numbers, was_renamed
-from arctic_runtime.ingest.writing.table_schemas import TableSchemas
+from arctic_runtime.ingest.writing.decoding.decode_events import CHANGE, PART, REASON, decode_changes
+from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.schema.source_columns import read_numbers, was_renamed
+from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
 from arctic_runtime.model.columns import OWN_PREFIX
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.manifests import observe_upper_bound
-from arctic_runtime.catalog.observe import observe_progress
+from arctic_runtime.catalog.observation.manifests import observe_upper_bound
+from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.errors import DataError
 from arctic_runtime.ingest.dead_letters.letters import encode_schema, encode_version
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decode import PART, REASON
+from arctic_runtime.ingest.writing.decoding.decode_events import PART, REASON
 from arctic_runtime.ingest.writing.records import DeadLetters
 from arctic_runtime.model.columns import Column
-from arctic_runtime.model.ingestion import Failure, Progress
-from arctic_runtime.model.layout import KEPT_METADATA
+from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.model.sources.ingestion import Failure, Progress
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import (
     build_isolation_options,
@@ -31,8 +31,8 @@ from arctic_runtime.spark.tables.commit import (
     perform_statement,
     set_properties,
 )
-from arctic_runtime.spark.tables.frames import combine_all, conform_frame, read_table
 from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.rows.frames import combine_all, conform_frame, read_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -13,7 +13,7 @@ from functools import partial
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.declared import AS_TEXT, build_declared_column, build_declared_schema
 from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Format, SourceSchema, nest_in_envelope
-from arctic_runtime.model.unavailable import list_marker_texts
+from arctic_runtime.model.sources.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a value out of line (TOAST) that an update did not touch, in a form for each type."""

@@ -15,7 +15,7 @@ from arctic_runtime.ingest.formats.event_format import Change, Format, TimeUnit
 from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.operations.arguments import read_flag
-from arctic_runtime.plan.config_readers import get_reader, read_names, read_text
+from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_text
 
 Reader = Callable[[str, Any], Any]
 """Makes the value of an option from what a user wrote, or raises ConfigError that names the option."""

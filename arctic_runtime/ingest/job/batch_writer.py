@@ -12,9 +12,9 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.dead_letters.table import DeadLetterTable
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.ingest.writing.records import DeadLetters, EventPart, TableResult, WriteMode
-from arctic_runtime.ingest.writing.source_columns import UnfollowedColumns, UnfollowedKey
+from arctic_runtime.ingest.writing.schema.source_columns import UnfollowedColumns, UnfollowedKey
 from arctic_runtime.ingest.writing.table_writer import TableWriter
-from arctic_runtime.plan.schema import TypeConflict
+from arctic_runtime.plan.refresh.schema import TypeConflict
 
 UNFOLLOWED = (UnfollowedColumns, UnfollowedKey, TypeConflict)
 """Errors for changes of a table's definition at the source that can't be followed."""

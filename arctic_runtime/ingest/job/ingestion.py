@@ -24,13 +24,13 @@ from arctic_runtime.ingest.job.source_tables import SourceTables
 from arctic_runtime.ingest.job.states import Load, Snapshot, Stream, StreamState, find_next_state
 from arctic_runtime.ingest.source import IngestSource, TablesWait
 from arctic_runtime.ingest.transports.connector import Connection
-from arctic_runtime.ingest.transports.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
-from arctic_runtime.model.ingestion import Failure, Progress
+from arctic_runtime.model.sources.ingestion import Failure, Progress
 from arctic_runtime.profile import mask_text, suggest_nearest
-from arctic_runtime.spark.engine.ended import to_spark_ended
 from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

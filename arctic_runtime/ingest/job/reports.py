@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from arctic_runtime.ingest.job.batch_work import BatchWork, LoadPieces, to_batch_work
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.ingest.writing.records import TableResult
-from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import Progress
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from arctic_runtime.ingest.transports.connector import Connection
 from arctic_runtime.ingest.transports.transport import LoadsTables
 from arctic_runtime.ingest.writing.table_target import TableTarget
 from arctic_runtime.ingest.writing.table_writer import TableWriter
-from arctic_runtime.model.ingestion import Progress
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
 from arctic_runtime.ingest.writing.records import EventPart, EventsAfter, NewEvents
 from arctic_runtime.ingest.writing.source_position import SourcePosition
 

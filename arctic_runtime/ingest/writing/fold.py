@@ -11,8 +11,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.ingest.transports.transport import ARRIVAL
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, LOG_POSITION, OLD_KEY, ORDER, PART, REASON, TIME
-from arctic_runtime.ingest.writing.moved import (
+from arctic_runtime.ingest.writing.decoding.decode_events import (
+    ABSENT,
+    CHANGE,
+    LOG_POSITION,
+    OLD_KEY,
+    ORDER,
+    PART,
+    REASON,
+    TIME,
+)
+from arctic_runtime.ingest.writing.key_changes import (
     FIRST,
     ID,
     IS_MOVED,
@@ -25,15 +34,15 @@ from arctic_runtime.ingest.writing.moved import (
 from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, is_same_name
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.changes.diff import build_images, diff_events, refresh_changes
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.events.net import blend_rows, net_events
 from arctic_runtime.spark.events.partial_columns import has_flag
 from arctic_runtime.spark.events.rules import EventRules, choose_rules
-from arctic_runtime.spark.refresh.diff import build_images, diff_events, refresh_changes
-from arctic_runtime.spark.tables.bounds import lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.bounds import lookup_keys
+from arctic_runtime.spark.tables.rows.frames import (
     Keys,
     query_rows,
     read_base_rows,

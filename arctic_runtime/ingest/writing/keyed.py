@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 
-from arctic_runtime.catalog.observe import observe_key
+from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.fold import change_rows
 from arctic_runtime.ingest.writing.keyless import replace_values, unfollowed_key_error
 from arctic_runtime.ingest.writing.records import DecodedBatch
-from arctic_runtime.ingest.writing.source_columns import (
+from arctic_runtime.ingest.writing.schema.source_columns import (
     UnfollowedKey,
     clear_columns,
     save_columns,
@@ -22,21 +22,20 @@ from arctic_runtime.ingest.writing.source_columns import (
 )
 from arctic_runtime.ingest.writing.source_position import CommitNote, SourcePosition, read_position
 from arctic_runtime.model.change_set import ChangeSet
-from arctic_runtime.model.columns import Column, strip_change_columns
-from arctic_runtime.model.key import format_key
+from arctic_runtime.model.columns import Column, format_key, strip_change_columns
 from arctic_runtime.model.properties import PRIMARY_KEY
 from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.decide import Request, check_table
-from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.plan.refresh.decide import Request, check_table
+from arctic_runtime.plan.refresh.schema import check_query
+from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import conform_frame, list_frame_columns, read_current_rows
+from arctic_runtime.spark.tables.rows.frames import conform_frame, list_frame_columns, read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 
 

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
-from arctic_runtime.ingest.writing.decode import ABSENT, CHANGE, REASON
+from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, CHANGE, REASON
 from arctic_runtime.ingest.writing.fold import sound_rows
 from arctic_runtime.ingest.writing.records import DecodedBatch
-from arctic_runtime.ingest.writing.source_columns import (
+from arctic_runtime.ingest.writing.schema.source_columns import (
     UnfollowedKey,
     clear_columns,
     save_columns,
@@ -26,12 +26,12 @@ from arctic_runtime.model.run_summary import find_last_run
 from arctic_runtime.model.shape import INSERT
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.schema import check_query
+from arctic_runtime.plan.refresh.schema import check_query
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.appended import prepare_to_append
-from arctic_runtime.spark.tables.appended import append_rows, replace_rows
+from arctic_runtime.spark.refresh.keyless import prepare_to_append
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import list_frame_columns, to_column
+from arctic_runtime.spark.tables.keyless import append_rows, replace_rows
+from arctic_runtime.spark.tables.rows.frames import list_frame_columns, to_column
 from arctic_runtime.spark.tables.table_session import TableSession
 
 _NO_KEY_TEXT = "and the table has no primary key that tells which rows: name one in `primary_key`"

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import ORIGIN, PAYLOAD
-from arctic_runtime.ingest.writing.decode import REASON, decode_events, is_change, is_read
+from arctic_runtime.ingest.writing.decoding.decode_events import REASON, decode_events, is_change, is_read
+from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
 from arctic_runtime.ingest.writing.deduplication import find_new_events, take_all_events
-from arctic_runtime.ingest.writing.event_frames import cache_rows
 from arctic_runtime.ingest.writing.fold import tally
 from arctic_runtime.ingest.writing.records import (
     DeadLetters,
@@ -29,7 +29,7 @@ from arctic_runtime.ingest.writing.records import (
     TableResult,
     WriteMode,
 )
-from arctic_runtime.ingest.writing.schema_evolution import evolve_schema
+from arctic_runtime.ingest.writing.schema.schema_evolution import evolve_schema
 from arctic_runtime.ingest.writing.source_position import SourcePosition, read_position
 from arctic_runtime.ingest.writing.table_target import TableStorage, TableTarget
 from arctic_runtime.model.state import TableState

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+import uuid
+from collections.abc import Callable
 
-from arctic_runtime.effects import retry_on_conflict
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.ingest.writing.decode import decode_events, is_read
-from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_read
+from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
 from arctic_runtime.ingest.writing.fold import sound_rows, tally
 from arctic_runtime.ingest.writing.pipeline import to_dead_letters
 from arctic_runtime.ingest.writing.records import KeepDeadLetters, TableResult
-from arctic_runtime.ingest.writing.snapshot_stage import SnapshotStage
+from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.source_position import SourcePosition
-from arctic_runtime.ingest.writing.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.table_target import TableTarget
-from arctic_runtime.spark.engine.statement import alias_as, fill_statement, type_name
-from arctic_runtime.spark.tables.frames import to_column
+from arctic_runtime.model.columns import OWN_PREFIX
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import alias_as, fill_statement, quote_name, type_name
+from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class SnapshotWriter:
@@ -68,3 +77,46 @@ def _create_empty(spark: SparkSession, schema: SourceSchema) -> DataFrame:
         for column in schema.columns
     ]
     return spark.range(0).selectExpr(*nulls)
+
+
+_RUN = f"{OWN_PREFIX}run"
+
+
+class SnapshotStage:
+    """The table in which the rows of a snapshot of one table are collected.
+
+    A process that continues although another has taken over may add rows as well: each reads its own only.
+    """
+
+    def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
+        self.table = table.staging_name
+        self._reader = reader
+        self._spark = spark
+        self._token = uuid.uuid4().hex
+
+    @property
+    def _exists(self) -> bool:
+        return self.table.name in self._reader.list_relations(self.table.schema)
+
+    def append_rows(self, rows: DataFrame) -> None:
+        """Collects rows; columns that earlier ones did not have are added."""
+        writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(quote_name(*self.table.parts))
+        if self._exists:
+            merged = writer.option("mergeSchema", "true")
+            perform_effect("ingest.stage", merged.append, f"append to {self.table}", SPARK)
+            return
+        writer = create_internal_writer(writer, "snapshot", {"write.spark.accept-any-schema": "true"})
+        perform_effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
+
+    def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
+        """Returns all rows that this process collected, one per key if there is one; None without any."""
+        if not self._exists:
+            return None
+        own = self._spark().table(quote_name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
+        return own.dropDuplicates(list(key)) if key else own
+
+    def drop_rows(self) -> None:
+        """Drops the collected rows."""
+        if self._exists:
+            drop = fill_statement("DROP TABLE IF EXISTS {table} PURGE", table=quote_name(*self.table.parts))
+            perform_statement("ingest.drop_stage", self._spark(), drop)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from arctic_runtime.model.ingestion import to_millis
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.sources.ingestion import to_millis
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import Mode, Reason
 

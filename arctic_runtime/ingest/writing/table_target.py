@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.observe import observe_key
+from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.source import IngestedTable

@@ -8,14 +8,14 @@ from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
-from arctic_runtime.ingest.writing.decode import decode_events, is_change
-from arctic_runtime.ingest.writing.event_frames import cache_rows, to_dataframe
+from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_change
+from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
 from arctic_runtime.ingest.writing.fold import tally
 from arctic_runtime.ingest.writing.pipeline import EventPipeline, to_dead_letters
 from arctic_runtime.ingest.writing.records import EventPart, KeepDeadLetters, TableResult, WriteMode
+from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.snapshot_writer import SnapshotWriter
 from arctic_runtime.ingest.writing.source_position import SourcePosition
-from arctic_runtime.ingest.writing.table_schemas import TableSchemas
 from arctic_runtime.ingest.writing.table_target import TableTarget
 from arctic_runtime.model.state import TableState
 

@@ -28,9 +28,10 @@ from arctic_runtime.ivm.algebra.tree import (
     list_expressions,
     walk_tree,
 )
-from arctic_runtime.ivm.frontend.clauses import check_clause_args
+from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args
+from arctic_runtime.ivm.frontend.clauses.limits import derive_limited, has_limit
+from arctic_runtime.ivm.frontend.clauses.selects import build_shape
 from arctic_runtime.ivm.frontend.functions import parse_query
-from arctic_runtime.ivm.frontend.limits import derive_limited, has_limit
 from arctic_runtime.ivm.frontend.scope import (
     Context,
     Cte,
@@ -42,7 +43,6 @@ from arctic_runtime.ivm.frontend.scope import (
     ViewText,
     project_shape,
 )
-from arctic_runtime.ivm.frontend.selects import build_shape
 from arctic_runtime.ivm.frontend.type_coercion import find_common_type, is_same, mark_unlike
 from arctic_runtime.ivm.rewrite.column_pruning import prune_columns, select_exactly
 

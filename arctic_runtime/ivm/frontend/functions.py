@@ -20,7 +20,7 @@ from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
 from arctic_runtime.ivm.frontend.reads import UNSTABLE, get_clock_word, list_function_names
-from arctic_runtime.model.spark_sql import ArcticSpark, Parser, tokenize_sql
+from arctic_runtime.sql.spark_sql import ArcticSpark, Parser, tokenize_sql
 
 _CLOCK_WITHOUT_ARGUMENTS = frozenset({"UNIX_TIMESTAMP"})
 

@@ -19,7 +19,7 @@ from arctic_runtime.ivm.algebra.tree import (
     map_children,
     walk_tree,
 )
-from arctic_runtime.model.bounds import Bound
+from arctic_runtime.model.files.bounds import Bound
 
 
 def list_join_columns(node: Node) -> frozenset[str]:

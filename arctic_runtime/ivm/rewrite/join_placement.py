@@ -10,8 +10,8 @@ from arctic_runtime.ivm.algebra.conditions import list_equalities
 from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, Project, Scan, SemiJoin, list_columns, walk_tree
 from arctic_runtime.ivm.rewrite.column_pruning import prune_columns
 from arctic_runtime.model.columns import is_same_name
+from arctic_runtime.model.files.layout import NOT_BUCKETED, Placement
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.placement import NOT_BUCKETED, Placement
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:

@@ -43,8 +43,8 @@ from arctic_runtime.ivm.algebra.tree import (
     map_children,
 )
 from arctic_runtime.ivm.rewrite.predicate_pushdown import push_down_filters
+from arctic_runtime.ivm.rules.operators.semi_join import is_judged_otherwise
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
-from arctic_runtime.ivm.rules.semi_join import is_judged_otherwise
 from arctic_runtime.ivm.rules.terms import project_columns, select_columns
 from arctic_runtime.model.names import TableName
 

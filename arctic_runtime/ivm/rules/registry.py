@@ -20,7 +20,7 @@ from arctic_runtime.ivm.algebra.tree import (
     UnionAll,
     Window,
 )
-from arctic_runtime.ivm.rules import (
+from arctic_runtime.ivm.rules.operators import (
     aggregate,
     distinct,
     explode,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin, Window, list_children
 from arctic_runtime.ivm.algebra.unique import has_single_row, is_unique
-from arctic_runtime.ivm.frontend.limits import is_number_of_limit
+from arctic_runtime.ivm.frontend.clauses.limits import is_number_of_limit
 from arctic_runtime.ivm.rules.partners import has_link
 from arctic_runtime.ivm.rules.terms import has_changed
 from arctic_runtime.ivm.strategies.determinism import is_deterministic

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.http.encoding import encode_json
-from arctic_runtime.service.live import TableOverview
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.thresholds import HttpThresholds
 
 

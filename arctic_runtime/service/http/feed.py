@@ -7,8 +7,8 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 
-from arctic_runtime.service.event_log import Event, EventLog
 from arctic_runtime.service.http.encoding import encode_json, format_utc
+from arctic_runtime.service.view.event_log import Event, EventLog
 from arctic_runtime.thresholds import HttpThresholds
 
 

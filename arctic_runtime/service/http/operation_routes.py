@@ -16,7 +16,7 @@ from arctic_runtime.operations.registry import OPERATIONS
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
 from arctic_runtime.service.http.threads import run_in_thread
-from arctic_runtime.service.live import LiveService
+from arctic_runtime.service.view.live_data import LiveService
 
 TABLES_HELP: Mapping[str, str] = {
     "one": "the table; catalog and schema can be left out where it is the only one of its name",

@@ -16,7 +16,7 @@ from arctic_runtime.service.http.feed import EventFeed
 from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.http.threads import run_in_thread
-from arctic_runtime.service.live import LiveService
+from arctic_runtime.service.view.live_data import LiveService
 from arctic_runtime.thresholds import HttpThresholds
 
 _TEXT = {"type": "string"}

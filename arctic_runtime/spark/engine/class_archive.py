@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.jvm import list_class_path
-from arctic_runtime.spark.engine.process import PROCESS, Spark
+from arctic_runtime.spark.engine.java import jars
+from arctic_runtime.spark.engine.java.jvm import list_class_path
+from arctic_runtime.spark.engine.java.process import PROCESS, Spark
 from arctic_runtime.spark.engine.session import SparkEnvironment
 
 _REHEARSAL = (

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
 from arctic_runtime.spark.engine import server
-from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine import server
-from arctic_runtime.spark.engine.process import PROCESS, Spark
+from arctic_runtime.spark.engine.java.process import PROCESS, Spark
 from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.engine.session import start_spark
 

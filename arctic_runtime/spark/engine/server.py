@@ -22,7 +22,7 @@ from typing import IO
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
-from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.java import jars
 from arctic_runtime.thresholds import EngineThresholds
 
 _ADDRESS = "server.json"

@@ -12,14 +12,14 @@ from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
 from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
 from arctic_runtime.spark.engine.connection import connect_session, join_server, release_sessions
-from arctic_runtime.spark.engine.jvm import (
+from arctic_runtime.spark.engine.java.jvm import (
     LASTING_SETTINGS,
     build_jar_settings,
     build_start_error,
     launch_jvm,
     submit_driver,
 )
-from arctic_runtime.spark.engine.process import METHOD, PROCESS, Spark
+from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from sqlglot import exp
 from typing_extensions import LiteralString
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.spark_sql import write_sql
-from arctic_runtime.model.types import quote_field, read_type, type_text
+from arctic_runtime.sql.spark_sql import write_sql
+from arctic_runtime.sql.types import quote_field, read_type, type_text
 
 
 class Sql(str):

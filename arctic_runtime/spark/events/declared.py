@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import find_column
-from arctic_runtime.model.declared import Declared, Part, describe_part
 from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.sources.declared import Declared, Part, describe_part
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import combine_all, format_examples, to_column
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import combine_all, format_examples, to_column
 
 
 def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:

@@ -20,6 +20,7 @@ from arctic_runtime.errors import DataError
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.changes.diff import brought_flag, build_struct, key_names
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -32,8 +33,14 @@ from arctic_runtime.spark.events import partial_columns
 from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.merge_functions import MergeFunctions, fold_gives
 from arctic_runtime.spark.events.order import EventOrder
-from arctic_runtime.spark.refresh.diff import brought_flag, build_struct, key_names
-from arctic_runtime.spark.tables.frames import as_key, combine_all, combine_any, format_examples, match_key, to_column
+from arctic_runtime.spark.tables.rows.frames import (
+    as_key,
+    combine_all,
+    combine_any,
+    format_examples,
+    match_key,
+    to_column,
+)
 
 
 @dataclass(frozen=True)

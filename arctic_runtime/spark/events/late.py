@@ -10,13 +10,13 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import SEQUENCE
-from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.increment import Upstreams
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, as_key, match_key, to_column
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import Keys, as_key, match_key, to_column
 
 LateEvents = Literal["lose", "recompute", "recompute_by_flow", "fold"]
 """Effect of events that arrive late: they lose against newer ones; all events of their key are folded once more, where

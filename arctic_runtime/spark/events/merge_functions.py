@@ -10,6 +10,7 @@ from typing_extensions import LiteralString
 from arctic_runtime.model.merge_columns import FUNCTIONS, get_function
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.changes.diff import brought_flag, key_names
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -23,7 +24,6 @@ from arctic_runtime.spark.engine.statement import (
 from arctic_runtime.spark.events import partial_columns
 from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.order import EventOrder, find_orders
-from arctic_runtime.spark.refresh.diff import brought_flag, key_names
 
 _GIVES = Sql("(NOT deleted AND sign > 0)")
 """Whether an event says what the row is now; retractions and deletes do not."""

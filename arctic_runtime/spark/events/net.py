@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.columns import OWN_PREFIX, POSITION, TIMESTAMP, Column, is_same_name
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.changes.diff import build_images, build_struct, find_contract_violation
 from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, select_from
 from arctic_runtime.spark.events import partial_columns, retract, truncate
 from arctic_runtime.spark.events.order import list_order_parts
 from arctic_runtime.spark.events.rules import EventRules
-from arctic_runtime.spark.refresh.diff import build_images, build_struct, find_contract_violation
-from arctic_runtime.spark.tables.frames import cast_as, list_frame_columns, query_rows
+from arctic_runtime.spark.tables.rows.frames import cast_as, list_frame_columns, query_rows
 
 _IS_DELETE = f"{OWN_PREFIX}is_delete"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.changes.diff import key_names
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, select_from
 from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.order import EventOrder, find_orders
-from arctic_runtime.spark.refresh.diff import key_names
 
 
 def is_newest_event(config: ModelConfig) -> bool:

@@ -12,7 +12,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.merge_columns import FUNCTIONS, get_function, select_expressions
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.model.types import format_array_type, format_struct_type
+from arctic_runtime.spark.changes.diff import build_struct, key_names
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -27,7 +27,7 @@ from arctic_runtime.spark.events import partial_columns
 from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.newest import is_newest_event
 from arctic_runtime.spark.events.order import EventOrder, find_orders
-from arctic_runtime.spark.refresh.diff import build_struct, key_names
+from arctic_runtime.sql.types import format_array_type, format_struct_type
 
 _EVENTS, _STATES, _PLACES = Sql("events"), Sql("states"), Sql("places")
 _OLD, _NEW, _EXISTS = "__arctic_old", "__arctic_new", "there"

@@ -12,10 +12,10 @@ from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.columns import POSITION, Column
 from arctic_runtime.model.shape import is_named
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import Struct, Type, read_type
+from arctic_runtime.spark.changes.equality import identify_row
 from arctic_runtime.spark.engine.statement import Sql, quote_name
-from arctic_runtime.spark.tables.frames import format_examples, to_column
-from arctic_runtime.spark.tables.sameness import identify_row
+from arctic_runtime.spark.tables.rows.frames import format_examples, to_column
+from arctic_runtime.sql.types import Struct, Type, read_type
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import DataError
 from arctic_runtime.model.columns import OWN_PREFIX, POSITION, Column, is_same_name
 from arctic_runtime.model.shape import Shape
+from arctic_runtime.model.sources.unavailable import list_marker_texts, to_base64, to_byte_numbers, to_uuid
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import Array, Map, Primitive, Struct, Type, read_type
-from arctic_runtime.model.unavailable import list_marker_texts, to_base64, to_byte_numbers, to_uuid
-from arctic_runtime.plan.event_columns import select_optional_columns
+from arctic_runtime.plan.refresh.event_columns import select_optional_columns
+from arctic_runtime.spark.changes.diff import brought_flag
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -32,8 +32,8 @@ from arctic_runtime.spark.engine.statement import (
     select_from,
     type_name,
 )
-from arctic_runtime.spark.refresh.diff import brought_flag
-from arctic_runtime.spark.tables.frames import format_examples, list_frame_columns, to_column
+from arctic_runtime.spark.tables.rows.frames import format_examples, list_frame_columns, to_column
+from arctic_runtime.sql.types import Array, Map, Primitive, Struct, Type, read_type
 
 _LISTED = "__arctic_listed"
 _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")

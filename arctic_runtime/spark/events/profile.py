@@ -14,8 +14,8 @@ from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.events import flows, partial_columns, retract, truncate
 from arctic_runtime.spark.history import earlier_events
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import combine_any, format_examples, to_column
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples, to_column
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from arctic_runtime.model.columns import ACTION, BEFORE, POSITION, SEQUENCE, Col
 from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
-from arctic_runtime.model.types import Struct, read_type
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.increment import has_key_only_rows, has_looked_up_rows
+from arctic_runtime.plan.refresh.increment import has_key_only_rows, has_looked_up_rows
+from arctic_runtime.spark.changes.diff import build_struct
+from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -33,8 +34,7 @@ from arctic_runtime.spark.engine.statement import (
     quote_text,
     type_name,
 )
-from arctic_runtime.spark.refresh.diff import build_struct
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.frames import (
     as_key,
     format_examples,
     list_frame_columns,
@@ -45,7 +45,7 @@ from arctic_runtime.spark.tables.frames import (
     type_of,
     with_source_position,
 )
-from arctic_runtime.spark.tables.sameness import write_difference
+from arctic_runtime.sql.types import Struct, read_type
 
 _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_first", "__arctic_existed", "__arctic_new"
 

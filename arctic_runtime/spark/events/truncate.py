@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import to_column
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import to_column
 
 _IS_SPREAD = "__arctic_truncates"
 

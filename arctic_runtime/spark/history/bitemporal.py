@@ -27,10 +27,10 @@ from arctic_runtime.model.columns import (
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.spark.changes.diff import diff_states, emit_image_changes, pair_images_by_key
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, quote_text
 from arctic_runtime.spark.history.versions import build_differ, choose_value, set_columns
-from arctic_runtime.spark.refresh.diff import diff_states, emit_image_changes, pair_images_by_key
-from arctic_runtime.spark.tables.frames import format_examples, hide_constant, to_column
+from arctic_runtime.spark.tables.rows.frames import format_examples, hide_constant, to_column
 
 _CLOSE, _OPEN = "close", "open"
 _MILLISECOND = datetime.timedelta(milliseconds=1)

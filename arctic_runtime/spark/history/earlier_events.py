@@ -18,8 +18,8 @@ from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.spark.history.versions import find_place_type
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import Keys, as_key, combine_all, match_key, to_column
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import Keys, as_key, combine_all, match_key, to_column
 
 _PLACE = "__arctic_place"
 

@@ -12,7 +12,7 @@ from arctic_runtime.model.columns import OWN_PREFIX, POSITION, RECORDED_FROM, RE
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.model.types import format_struct_type
+from arctic_runtime.spark.changes.diff import build_images, build_struct, find_contract_violation
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -29,9 +29,9 @@ from arctic_runtime.spark.history.versions import (
     choose_value,
     find_place_type,
 )
-from arctic_runtime.spark.refresh.diff import build_images, build_struct, find_contract_violation
-from arctic_runtime.spark.tables import marks
-from arctic_runtime.spark.tables.frames import cast_as, query_rows, to_column
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import cast_as, query_rows, to_column
+from arctic_runtime.sql.types import format_struct_type
 
 _IS_DELETE = f"{OWN_PREFIX}is_delete"
 

@@ -30,14 +30,10 @@ from arctic_runtime.model.columns import (
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import ModelConfig
+from arctic_runtime.spark.changes.diff import build_images, diff_states, emit_image_changes, pair_images_by_key
+from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, quote_number, quote_text
-from arctic_runtime.spark.refresh.diff import (
-    build_images,
-    diff_states,
-    emit_image_changes,
-    pair_images_by_key,
-)
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.frames import (
     as_key,
     cast_as,
     combine_all,
@@ -46,7 +42,6 @@ from arctic_runtime.spark.tables.frames import (
     name_key_column,
     to_column,
 )
-from arctic_runtime.spark.tables.sameness import write_difference
 
 _CLOSE, _OPEN, _KEEP, _GONE = "close", "open", "keep", "gone"
 _MICROSECOND = datetime.timedelta(microseconds=1)

@@ -11,10 +11,10 @@ from functools import partial
 
 from typing_extensions import assert_never
 
-from arctic_runtime.catalog.manifests import observe_files, observe_totals
-from arctic_runtime.catalog.partial_progress import observe_partial_progress
+from arctic_runtime.catalog.observation.manifests import observe_files, observe_totals
+from arctic_runtime.catalog.observation.partial_progress import observe_partial_progress
 from arctic_runtime.errors import CommitConflict
-from arctic_runtime.model.compaction import (
+from arctic_runtime.model.files.compaction import (
     CompactionMode,
     CompactionPlan,
     CompactionStep,
@@ -30,9 +30,14 @@ from arctic_runtime.model.compaction import (
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import TableState, check_built, require_built
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.compaction import is_worth_a_look, list_rewritten_groups, may_be_due, plan_file_compaction
-from arctic_runtime.plan.reconcile import plan_branch_cleanup
-from arctic_runtime.plan.split import plan_split as split_alone
+from arctic_runtime.plan.maintenance.compaction import (
+    is_worth_a_look,
+    list_rewritten_groups,
+    may_be_due,
+    plan_file_compaction,
+)
+from arctic_runtime.plan.maintenance.split import plan_split as split_alone
+from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 

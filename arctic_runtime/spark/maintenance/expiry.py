@@ -9,17 +9,17 @@ from contextlib import suppress
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import observe_snapshots, read_last_offsets
+from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.expiry import ExpiryPlan, format_ages
-from arctic_runtime.model.layout import list_missing_properties
+from arctic_runtime.model.files.expiry import ExpiryPlan, format_ages
+from arctic_runtime.model.files.layout import list_missing_properties
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMMIT_TIMES
 from arctic_runtime.model.state import TableState, check_built
 from arctic_runtime.model.step import SetProperties, Step
-from arctic_runtime.plan.expiry import may_expire, plan_snapshot_expiry, select_due_steps
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.plan.maintenance.expiry import may_expire, plan_snapshot_expiry, select_due_steps
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_text
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession

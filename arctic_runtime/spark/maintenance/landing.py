@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.landing import observe_landing
-from arctic_runtime.catalog.observe import read_last_offsets
+from arctic_runtime.catalog.observation.landing import observe_landing
+from arctic_runtime.catalog.observation.tables import read_last_offsets
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict
-from arctic_runtime.model.expiry import Age, DeleteFiles, LandingPlan, LandingState, format_ages
+from arctic_runtime.model.files.expiry import Age, DeleteFiles, LandingPlan, LandingState, format_ages
 from arctic_runtime.model.names import list_changes_read
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.landing import plan_landing_expiry
+from arctic_runtime.plan.maintenance.landing import plan_landing_expiry
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_text
 from arctic_runtime.spark.tables.commit import perform_statement, set_properties
 from arctic_runtime.spark.tables.snapshots import expire_snapshots

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.observe import observe_own
+from arctic_runtime.catalog.observation.tables import observe_own
 from arctic_runtime.model.state import ConflictingRelation, TableState
 from arctic_runtime.model.step import DropRelation
 from arctic_runtime.spark.tables.steps import perform_step

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from arctic_runtime.catalog.observe import observe_progress
+from arctic_runtime.catalog.observation.tables import observe_progress
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.ingestion import to_millis
 from arctic_runtime.model.properties import RESYNC_PREFIX
+from arctic_runtime.model.sources.ingestion import to_millis
 from arctic_runtime.spark.tables.commit import set_properties
 from arctic_runtime.spark.tables.table_session import TableSession
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from arctic_runtime.spark.refresh.diff import diff_states
+from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.refresh.from_events.compute import compute_from_events
 from arctic_runtime.spark.refresh.from_query.compute import QueryComputation
 from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs

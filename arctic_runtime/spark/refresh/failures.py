@@ -25,7 +25,7 @@ from pyspark.errors import (
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal, get_first_line
-from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 
 _OF_DATA = (
     AnalysisException,

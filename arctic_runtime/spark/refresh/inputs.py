@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from arctic_runtime.model.run_summary import RunSummary
 from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.decide import Decision
-from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.refresh.decide import Decision
+from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.parallel import Parallel
-from arctic_runtime.spark.tables.bounds import EVERYWHERE, lookup_keys
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import Keys, as_key, read_current_rows, read_folded_rows, to_column
+from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
+from arctic_runtime.spark.tables.rows.frames import Keys, as_key, read_current_rows, read_folded_rows, to_column
 from arctic_runtime.thresholds import Thresholds
 
 

@@ -10,18 +10,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import find_last_with_other_columns
+from arctic_runtime.catalog.observation.tables import find_last_with_other_columns
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE
-from arctic_runtime.model.expiry import read_trimmed_age
+from arctic_runtime.model.files.expiry import read_trimmed_age
 from arctic_runtime.model.properties import FORGOTTEN, REPAIRED
 from arctic_runtime.model.shape import DELETE, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
+from arctic_runtime.spark.changes.diff import diff_states
+from arctic_runtime.spark.changes.equality import write_difference
 from arctic_runtime.spark.engine.statement import quote_name
-from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.tables.frames import COMMIT_ORDER, read_current_rows, read_folded_rows, read_table, to_column
-from arctic_runtime.spark.tables.sameness import write_difference
+from arctic_runtime.spark.tables.rows.frames import (
+    COMMIT_ORDER,
+    read_current_rows,
+    read_folded_rows,
+    read_table,
+    to_column,
+)
 from arctic_runtime.thresholds import ReportThresholds, Thresholds
 
 _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__arctic_copy")

@@ -12,22 +12,28 @@ from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import ConfigError, DataError
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, SEQUENCE, find_column, strip_change_columns
-from arctic_runtime.model.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
 from arctic_runtime.model.shape import DELETE, Shape, build_shape
+from arctic_runtime.model.sources.declared import WHOLE, Declared, Part, describe_part, read_part
 from arctic_runtime.model.state import build_not_built_error
 from arctic_runtime.model.step import AppendChanges
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.spark.changes.diff import diff_states
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.declared import is_in_part
-from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.refresh.past_events import read_seen_places
+from arctic_runtime.spark.refresh.from_events.past_events import read_seen_places
 from arctic_runtime.spark.refresh.run import Refresh
-from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.append import publish_changes
-from arctic_runtime.spark.tables.frames import as_key, format_examples, list_frame_columns, match_key, read_current_rows
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import (
+    as_key,
+    format_examples,
+    list_frame_columns,
+    match_key,
+    read_current_rows,
+)
 from arctic_runtime.spark.tables.table_session import TableSession
 
 

@@ -12,8 +12,8 @@ from arctic_runtime.model.shape import Shape, build_shape
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import CreateChangeTable, DropTable, EvolveSchema, SetProperties
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.schema import TypeConflict, plan_schema, plan_sequence
+from arctic_runtime.plan.refresh import decide as decisions
+from arctic_runtime.plan.refresh.schema import TypeConflict, plan_schema, plan_sequence
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession

@@ -20,10 +20,10 @@ from arctic_runtime.model.names import (
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
-from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import has_positions, is_retracting, read_event_rows
-from arctic_runtime.spark.tables.frames import read_appended_rows, read_until
+from arctic_runtime.spark.tables.rows.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 """Upstream → what is left of its rows in a window for a query of change events."""

@@ -11,17 +11,17 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.state import ChangeTableState
-from arctic_runtime.plan.rebase import Rebase, plan_rebase
+from arctic_runtime.plan.refresh.rebase import Rebase, plan_rebase
+from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.refresh.compute import compute_changes
 from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
-from arctic_runtime.spark.refresh.planning import RefreshPlanner
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
-from arctic_runtime.spark.tables import marks
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import as_key, match_key
 from arctic_runtime.spark.tables.merge import build_lookup_settings
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import as_key, match_key
 from arctic_runtime.spark.tables.table_session import TableSession
 
 BECAUSE = "another run committed meanwhile; rows of the keys that both had events of were computed again"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from arctic_runtime.catalog.observe import observe_source
+from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import strip_change_columns
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, run_commits
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.step import AppendChanges
-from arctic_runtime.spark.refresh.diff import diff_states
-from arctic_runtime.spark.refresh.images import read_rows_at
+from arctic_runtime.spark.changes.diff import diff_states
+from arctic_runtime.spark.refresh.from_query.images import read_rows_at
 from arctic_runtime.spark.tables.append import publish_changes
-from arctic_runtime.spark.tables.frames import read_current_rows
+from arctic_runtime.spark.tables.rows.frames import read_current_rows
 from arctic_runtime.spark.tables.table_session import TableSession
 from arctic_runtime.spark.tables.versions import find_version
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from arctic_runtime.catalog.observe import observe_source
+from arctic_runtime.catalog.observation.tables import observe_source
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict
@@ -26,33 +26,38 @@ from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan import decide as decisions
-from arctic_runtime.plan.decide import Decision, Request
-from arctic_runtime.plan.event_columns import check_events, find_sequence_type, select_stored_columns
-from arctic_runtime.plan.fingerprint import compute_fingerprint, hash_query_reading, hash_session
-from arctic_runtime.plan.increment import Upstreams, remove_join_hints
-from arctic_runtime.plan.reconcile import plan_branch_cleanup
-from arctic_runtime.plan.schema import check_query
-from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
+from arctic_runtime.plan.refresh import decide as decisions
+from arctic_runtime.plan.refresh.decide import Decision, Request
+from arctic_runtime.plan.refresh.event_columns import check_events, find_sequence_type, select_stored_columns
+from arctic_runtime.plan.refresh.fingerprint import compute_fingerprint, hash_query_reading, hash_session
+from arctic_runtime.plan.refresh.increment import Upstreams, remove_join_hints
+from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup
+from arctic_runtime.plan.refresh.schema import check_query
+from arctic_runtime.refresh_planner import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, was_too_large_to_broadcast
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.history.versions import add_intervals
-from arctic_runtime.spark.refresh.appended import append_events, prepare_to_append
 from arctic_runtime.spark.refresh.compute import compute_changes
-from arctic_runtime.spark.refresh.day_texts import find_day_texts
 from arctic_runtime.spark.refresh.failures import to_refusal
+from arctic_runtime.spark.refresh.from_query.day_texts import find_day_texts
+from arctic_runtime.spark.refresh.from_query.parser_check import check_predicates, check_same_reading
 from arctic_runtime.spark.refresh.inputs import RefreshInputs
 from arctic_runtime.spark.refresh.integrity import list_broken_promises
-from arctic_runtime.spark.refresh.judge import check_predicates, check_same_reading
-from arctic_runtime.spark.refresh.planning import NO_ROWS, Outcome, PlannedRefresh, RefreshPlanner
+from arctic_runtime.spark.refresh.keyless import append_events, prepare_to_append
 from arctic_runtime.spark.refresh.prepare import prepare_tables
 from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
 from arctic_runtime.spark.refresh.rebase import Overtaken
 from arctic_runtime.spark.tables.append import publish_changes
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import list_frame_columns, read_appended_rows, to_column, with_source_position
 from arctic_runtime.spark.tables.merge import build_lookup_settings
+from arctic_runtime.spark.tables.rows.frames import (
+    list_frame_columns,
+    read_appended_rows,
+    to_column,
+    with_source_position,
+)
 from arctic_runtime.spark.tables.steps import perform_step
 from arctic_runtime.spark.tables.table_session import TableSession
 

@@ -7,26 +7,28 @@ from collections.abc import Iterable, Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import list_later_columns
+from arctic_runtime.catalog.observation.tables import list_later_columns
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, list_scans
 from arctic_runtime.model.columns import ACTION, is_same_name, strip_change_columns
-from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FORGOTTEN
 from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
 from arctic_runtime.model.shape import build_shape, is_named
+from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.decide import Request, decide_refresh
-from arctic_runtime.plan.fingerprint import find_changed_event_rules
-from arctic_runtime.plan.increment import Upstreams
+from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.fingerprint import find_changed_event_rules
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.refresh_planner import with_day_texts
+from arctic_runtime.spark.changes.equality import compare_bags
 from arctic_runtime.spark.events.net import net_events
 from arctic_runtime.spark.events.rules import choose_rules
 from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
-from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import increments
+from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
+from arctic_runtime.spark.refresh.from_query import increments
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     build_finding,
@@ -35,17 +37,15 @@ from arctic_runtime.spark.refresh.integrity import (
     check_unique_keys,
     compare_rows,
 )
-from arctic_runtime.spark.refresh.planning import with_day_texts
 from arctic_runtime.spark.refresh.query_inputs import QueryInputs
 from arctic_runtime.spark.refresh.run import Refresh
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.frames import (
     conform_frame,
     list_frame_columns,
     read_current_rows,
     read_table,
     to_column,
 )
-from arctic_runtime.spark.tables.sameness import compare_bags
 from arctic_runtime.spark.tables.table_session import TableSession
 
 

@@ -11,29 +11,25 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import DataError
-from arctic_runtime.model.bounds import is_bounded
 from arctic_runtime.model.change_set import ChangeSet
 from arctic_runtime.model.columns import ACTION, BEFORE, TIMESTAMP, find_column
+from arctic_runtime.model.files.bounds import is_bounded
 from arctic_runtime.model.shape import DELETE, FLAWS, INSERT, UPDATE, UPSERT, Shape
 from arctic_runtime.model.step import (
     AppendChanges,
     Mode,
 )
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, quote_number, quote_text
-from arctic_runtime.spark.tables.bounds import Ranges, count_where, is_scanned, list_location_columns
 from arctic_runtime.spark.tables.commit import (
     build_summary_options,
     read_tips,
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Appended, Context
-from arctic_runtime.spark.tables.frames import (
-    format_examples,
-    hide_constant,
-    to_column,
-)
+from arctic_runtime.spark.tables.rows.bounds import Ranges, count_where, is_scanned, list_location_columns
+from arctic_runtime.spark.tables.rows.frames import format_examples, hide_constant, to_column
 
 _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 

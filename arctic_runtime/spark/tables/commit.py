@@ -18,7 +18,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from arctic_runtime.catalog.observe import observe_branch
+from arctic_runtime.catalog.observation.tables import observe_branch
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import perform_effect, wait_for_lock
 from arctic_runtime.errors import ArcticError, CommitConflict, CommitUnknown
@@ -26,7 +26,7 @@ from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refus
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, MERGED
 from arctic_runtime.model.version import Version, encode_versions
-from arctic_runtime.spark.engine.java_errors import SPARK, SPARK_ERRORS
+from arctic_runtime.spark.engine.java.java_errors import SPARK, SPARK_ERRORS
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import (
     Sql,

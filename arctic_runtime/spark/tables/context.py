@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.model.bounds import Bound
+from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.tables.commit import Attempt

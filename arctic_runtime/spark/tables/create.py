@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP
-from arctic_runtime.model.key import format_key
-from arctic_runtime.model.layout import (
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, format_key
+from arctic_runtime.model.files.layout import (
     KEPT_METADATA,
     NEWEST_FORMAT,
     ROW_GROUP_PROPERTY,
@@ -28,7 +27,7 @@ from arctic_runtime.model.step import (
     CreateChangeTable,
 )
 from arctic_runtime.model.table import Model, Transform
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name, quote_number
 from arctic_runtime.spark.engine.statement import write_properties as property_list
@@ -38,11 +37,7 @@ from arctic_runtime.spark.tables.commit import (
     perform_statement,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import (
-    read_folded_rows,
-    read_table,
-    to_column,
-)
+from arctic_runtime.spark.tables.rows.frames import read_folded_rows, read_table, to_column
 
 _TABLE_DEFAULTS = {
     **KEPT_METADATA,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name
 from arctic_runtime.spark.tables.commit import perform_statement
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.frames import name_key_column
+from arctic_runtime.spark.tables.rows.frames import name_key_column
 
 TARGET = "__arctic_t"
 """What a table is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""

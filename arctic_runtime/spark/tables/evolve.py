@@ -14,7 +14,7 @@ from arctic_runtime.model.shape import Shape
 from arctic_runtime.model.step import EvolveSchema
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import perform_statement
-from arctic_runtime.spark.tables.frames import type_of
+from arctic_runtime.spark.tables.rows.frames import type_of
 
 
 def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:

@@ -10,19 +10,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.effects import perform_effect
-from arctic_runtime.model.bounds import Bound
 from arctic_runtime.model.columns import ACTION
+from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.shape import DELETE, INSERT
 from arctic_runtime.model.state import BaseState, ChangeTableState
 from arctic_runtime.model.step import (
     MergeBase,
 )
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.parallel import Parallel
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, quote_number
-from arctic_runtime.spark.tables.bounds import NOWHERE, build_nearby_condition, list_location_columns
 from arctic_runtime.spark.tables.commit import (
     build_merged_summary,
     build_summary_options,
@@ -33,7 +32,8 @@ from arctic_runtime.spark.tables.commit import (
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
 from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
-from arctic_runtime.spark.tables.frames import (
+from arctic_runtime.spark.tables.rows.bounds import NOWHERE, build_nearby_condition, list_location_columns
+from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     Unmerged,
     as_key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.model.expiry import DropTags, ExpireSnapshots
+from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_name, quote_number, quote_text
 from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_tag

@@ -6,8 +6,8 @@ from typing import Literal
 
 from typing_extensions import assert_never
 
-from arctic_runtime.model.compaction import ResizeBuckets, RewriteBase, RewriteFiles
-from arctic_runtime.model.expiry import CompactChangelog, DropTags, ExpireSnapshots
+from arctic_runtime.model.files.compaction import ResizeBuckets, RewriteBase, RewriteFiles
+from arctic_runtime.model.files.expiry import CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CURRENT_VIEW
 from arctic_runtime.model.savepoint import SetTag
@@ -32,10 +32,6 @@ from arctic_runtime.model.step import (
 )
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
 from arctic_runtime.spark.tables import views
-from arctic_runtime.spark.tables.appended import create_keyless_table, set_layout
-from arctic_runtime.spark.tables.base_rewrite import rewrite_base
-from arctic_runtime.spark.tables.bucket_resizing import resize_buckets
-from arctic_runtime.spark.tables.changelog_compaction import compact_changelog
 from arctic_runtime.spark.tables.commit import (
     drop_branches,
     perform_statement,
@@ -44,7 +40,11 @@ from arctic_runtime.spark.tables.commit import (
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import create_base, create_change_table, set_write_order
 from arctic_runtime.spark.tables.evolve import evolve_columns
-from arctic_runtime.spark.tables.file_rewrite import rewrite_files
+from arctic_runtime.spark.tables.files.base_rewrite import rewrite_base
+from arctic_runtime.spark.tables.files.bucket_resizing import resize_buckets
+from arctic_runtime.spark.tables.files.changelog_compaction import compact_changelog
+from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
+from arctic_runtime.spark.tables.keyless import create_keyless_table, set_layout
 from arctic_runtime.spark.tables.merge import merge_base
 from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapshots, set_savepoint_tag
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.reconcile import plan_reconciliation
+from arctic_runtime.plan.refresh.reconcile import plan_reconciliation
 from arctic_runtime.spark.tables.context import Appended, Context
 from arctic_runtime.spark.tables.steps import perform_step
-from arctic_runtime.spark.tables.timings import Timings
+from arctic_runtime.timings import Timings
 
 
 class TableSession:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arctic_runtime.catalog.observe import observe_savepoints
+from arctic_runtime.catalog.observation.tables import observe_savepoints
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.state import Commit
-from arctic_runtime.plan.savepoint import find_savepoint
+from arctic_runtime.plan.maintenance.savepoint import find_savepoint
 from arctic_runtime.spark.tables.table_session import TableSession
 
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.columns import IS_CURRENT, Column, Names, find_column
-from arctic_runtime.model.expiry import format_view_tag
-from arctic_runtime.model.key import format_key
+from arctic_runtime.model.columns import IS_CURRENT, Column, Names, find_column, format_key
+from arctic_runtime.model.files.expiry import format_view_tag
 from arctic_runtime.model.properties import (
     CURRENT_VIEW_KIND,
     KIND,
@@ -22,7 +21,7 @@ from arctic_runtime.model.properties import (
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.step import ReplaceCurrentView, ReplaceView
 from arctic_runtime.model.table import Model
-from arctic_runtime.spark.engine.java_errors import SPARK_ERRORS, is_view_refusal
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, is_view_refusal
 from arctic_runtime.spark.engine.statement import (
     Sql,
     fill_statement,
@@ -33,7 +32,7 @@ from arctic_runtime.spark.engine.statement import (
     write_properties,
 )
 from arctic_runtime.spark.tables.commit import perform_statement, set_tag
-from arctic_runtime.spark.tables.frames import cast_as, list_frame_columns, read_table
+from arctic_runtime.spark.tables.rows.frames import cast_as, list_frame_columns, read_table
 from arctic_runtime.thresholds import PruningThresholds
 
 

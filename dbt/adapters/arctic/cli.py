@@ -17,10 +17,10 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, ConfigError
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
-from arctic_runtime.spark.engine.ended import to_spark_ended
-from dbt.adapters.arctic import ingest_command, run_command, serve_command, spark_command
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from dbt.adapters.arctic.commands import ingest, run, serve, spark
 
-OTHERS = (ingest_command, run_command, serve_command, spark_command)
+OTHERS = (ingest, run, serve, spark)
 """Commands that ask nothing of a table."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
     from arctic_runtime.spark.engine.session import SparkEnvironment
-    from dbt.adapters.arctic.project import load_project
+    from dbt.adapters.arctic.project.compiled_project import load_project
 
     values = asked.read_values(
         {argument.name: getattr(options, argument.name) for argument in asked.arguments}, flags=True

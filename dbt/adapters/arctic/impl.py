@@ -34,22 +34,21 @@ from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VI
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import quote_text
-from dbt.adapters.arctic import upkeep
+from dbt.adapters.arctic.connections.debug import report_debug
 from dbt.adapters.arctic.connections.handle import SessionHandle
 from dbt.adapters.arctic.connections.manager import ArcticConnectionManager
-from dbt.adapters.arctic.date_functions import DATE_FUNCTIONS
-from dbt.adapters.arctic.debug import report_debug
-from dbt.adapters.arctic.materialize import history, python_models, seeds
+from dbt.adapters.arctic.materialize import history, python_models, seeds, table_operations
 from dbt.adapters.arctic.materialize import maintain as maintenance
 from dbt.adapters.arctic.materialize.readers import Readers
 from dbt.adapters.arctic.materialize.served_keys import check_served
+from dbt.adapters.arctic.project.sources import list_origins
 from dbt.adapters.arctic.relations import catalogs, checks, constraints, freshness
 from dbt.adapters.arctic.relations.column import ArcticColumn
+from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
 from dbt.adapters.arctic.relations.docs_catalog import build_catalog_table, build_single_table
 from dbt.adapters.arctic.relations.identifiers import parse_literal, quote_identifier, unquote_identifier
 from dbt.adapters.arctic.relations.named_columns import NAMED_COLUMNS, NamedColumns
 from dbt.adapters.arctic.relations.relation import ArcticRelation, write_event_window
-from dbt.adapters.arctic.sources import list_origins
 
 if TYPE_CHECKING:
     import agate
@@ -205,8 +204,10 @@ class ArcticAdapter(SparkAdapter):
             if asked.changes:
                 self.connections.get_thread_connection().handle.mark_temporary_view()
             manifest = self.get_macro_resolver()
-            model, models = upkeep.resolve_models(asked, target, self._nodes, self.config, manifest)
-            return upkeep.perform_on_model(asked, model, models, arguments, self.catalog_reader, self.spark_session)
+            model, models = table_operations.resolve_models(asked, target, self._nodes, self.config, manifest)
+            return table_operations.perform_on_model(
+                asked, model, models, arguments, self.catalog_reader, self.spark_session
+            )
 
     # Tables with history
 
@@ -551,7 +552,7 @@ class ArcticAdapter(SparkAdapter):
             if any(sign in str(error) for sign in _NOT_FOUND):
                 return ()
             raise
-        from arctic_runtime.spark.tables.frames import type_of
+        from arctic_runtime.spark.tables.rows.frames import type_of
 
         return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 

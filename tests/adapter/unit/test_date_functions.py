@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dbt_common.exceptions import CompilationError
 
-from dbt.adapters.arctic.date_functions import DATE_FUNCTIONS
+from dbt.adapters.arctic.relations.date_functions import DATE_FUNCTIONS
 from dbt.adapters.arctic.relations.identifiers import parse_literal
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dbt.adapters.arctic import cli
-from dbt.adapters.arctic.following.loaded_project import Location
-from dbt.adapters.arctic.following.served_project import ServedProject
+from dbt.adapters.arctic.project.loaded_project import Location
+from dbt.adapters.arctic.project.served_project import ServedProject
 
 PROFILE = """
 shop: {target: dev, outputs: {dev: {type: arctic, schema: dws, warehouse: "{{ env_var('SHOP_WAREHOUSE') }}"}}}

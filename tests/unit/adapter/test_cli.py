@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import CommitConflict, ConfigError, CorruptState
-from arctic_runtime.model.compaction import CompactionPlan, MergeUnmerged
+from arctic_runtime.model.files.compaction import CompactionPlan, MergeUnmerged
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Retention
 from arctic_runtime.operations import inspect
@@ -25,6 +25,7 @@ from arctic_runtime.spark.maintenance.compaction import Compacted
 from dbt.adapters.arctic import cli
 
 Arctic = Callable[..., tuple[int, str, str]]
+PROJECT = "dbt.adapters.arctic.project.compiled_project"
 
 
 def a_model(name: str, merge: Any = "on_write", **config: Any) -> Model:
@@ -67,7 +68,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, shop) -> list[tuple[Any, ...]]:
         asked.append(options)
         return Project(shop[0].profile)
 
-    module = types.ModuleType("dbt.adapters.arctic.project")
+    module = types.ModuleType(PROJECT)
     module.load_project = load_project  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked
@@ -284,7 +285,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
     for action, found in (("ensure_server", here), ("stop_server", here), ("find_server", None)):
         monkeypatch.setattr(server, action, lambda profile, action=action, found=found: asked.append(action) or found)
     profile = Profile.for_embedded(shop[0].directory, method="connect", url="local")
-    monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: profile, raising=False)
+    monkeypatch.setattr(sys.modules[PROJECT], "load_profile", lambda *_: profile, raising=False)
     return asked
 
 
@@ -309,7 +310,7 @@ def test_the_kept_servers_token_is_not_shown(arctic: Arctic, kept: list[str]) ->
 
 
 def test_a_target_that_keeps_no_server_says_what_to_write(arctic: Arctic, kept, shop, monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules["dbt.adapters.arctic.project"], "load_profile", lambda *_: shop[0].profile)
+    monkeypatch.setattr(sys.modules[PROJECT], "load_profile", lambda *_: shop[0].profile)
     code, _, said = arctic("spark", "start")
     assert code == 2
     assert "method: connect and url: local" in said

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from dbt.artifacts.resources import ModelConfig
 
-from arctic_runtime.plan.configuration import KEYS
-from arctic_runtime.plan.configure import read_configuration
+from arctic_runtime.plan.config.configuration import KEYS
+from arctic_runtime.plan.config.configure import read_configuration
 from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from arctic_runtime.spark.engine import jars
+from arctic_runtime.spark.engine.java import jars
 from benchmarks.peers import comparison
 from benchmarks.peers.comparison import Absent, Found, check_same, follow, ratios
 from benchmarks.peers.ours import WAYS

@@ -11,7 +11,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.connectors import CONNECTORS, connect, with_jars
 from arctic_runtime.ingest.source import IngestedTable, IngestSource
-from arctic_runtime.ingest.transports.kafka import Kafka
+from arctic_runtime.ingest.transports.kafka.transport import Kafka
 from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import JARS_SETTING, Profile
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from arctic_runtime.ingest.transports.debezium_engine import Engine, EngineEnded
+from arctic_runtime.ingest.transports.debezium.engine import Engine, EngineEnded
 from arctic_runtime.thresholds import DebeziumThresholds
 
 

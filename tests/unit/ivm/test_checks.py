@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.frontend.checks import rename_check_columns
-from arctic_runtime.model.spark_sql import write_sql
+from arctic_runtime.sql.spark_sql import write_sql
 
 NAMES = {"id": "a0", "from": "a1", "a.b": "a2", "tags": "a3", "at": "a4"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.properties import STORED_NAMES
 from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.model.version import Version
 
 TEXTS = st.none() | st.text(min_size=1)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from arctic_runtime.model.columns import Column, SchemaChange, find_column, strip_change_columns
-from arctic_runtime.model.compaction import (
+from arctic_runtime.model.files.compaction import (
     BucketRange,
     DataFile,
     FileGroup,
@@ -16,7 +16,7 @@ from arctic_runtime.model.compaction import (
     RewriteFiles,
     describe_compaction,
 )
-from arctic_runtime.model.expiry import Age, CompactChangelog, DropTags, ExpireSnapshots
+from arctic_runtime.model.files.expiry import Age, CompactChangelog, DropTags, ExpireSnapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.savepoint import SetTag
 from arctic_runtime.model.state import ConflictingRelation

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from arctic_runtime.catalog.observe import observe_model
+from arctic_runtime.catalog.observation.tables import observe_model
 from arctic_runtime.model.columns import Column, SchemaChange
-from arctic_runtime.model.ingestion import ChangeSource, Failure, to_millis
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_millis
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.inspect import (
     Consumer,

@@ -9,9 +9,9 @@ import arctic_runtime
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.looking import describe_next_run
-from arctic_runtime.plan.configure import read_configuration
-from arctic_runtime.plan.decide import Decision
-from arctic_runtime.spark.refresh.planning import Plan
+from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.plan.refresh.decide import Decision
+from arctic_runtime.refresh_planner import Plan
 
 PAGE = Path(arctic_runtime.__file__).parents[1] / "docs" / "partial-rows.md"
 EVENTS = {"primary_key": "customer_id", "input": "changes"}

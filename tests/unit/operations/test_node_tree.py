@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.transforms import IdentityTransform
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.compaction import DataFile, FileGroup, PartitionValue, TableFiles
+from arctic_runtime.model.files.compaction import DataFile, FileGroup, PartitionValue, TableFiles
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig, Transform
 from arctic_runtime.operations import node_tree as drawing

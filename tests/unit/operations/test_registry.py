@@ -17,8 +17,8 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, on_one
 from arctic_runtime.operations.registry import OPERATIONS, get_operation
-from dbt.adapters.arctic import upkeep
 from dbt.adapters.arctic.cli import build_parser, list_command_names
+from dbt.adapters.arctic.materialize import table_operations
 from dbt.adapters.arctic.relations.relation import ArcticRelation
 from docs.generate_macros import MACROS, macros_text
 
@@ -191,8 +191,8 @@ def test_a_macros_caller_gets_lines_and_may_name_a_relation_or_leave_an_argument
     )
     relation: BaseRelation = ArcticRelation.create(database="lake", schema="raw", identifier="events")
     given = {"source": relation, "at": Undefined(name="at")}
-    lines = upkeep.perform_on_model(known, model, [model], given, UNUSED, UNUSED)
+    lines = table_operations.perform_on_model(known, model, [model], given, UNUSED, UNUSED)
     assert lines == ["one", "two"]
     assert seen == [((model,), model, {"source": TableName("lake", "raw", "events"), "at": None})]
     with pytest.raises(ConfigError, match=r"look has no argument 'sauce' \(did you mean 'source'\?\)"):
-        upkeep.perform_on_model(known, model, [model], {"sauce": 1}, UNUSED, UNUSED)
+        table_operations.perform_on_model(known, model, [model], {"sauce": 1}, UNUSED, UNUSED)

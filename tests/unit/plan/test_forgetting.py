@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.expiry import Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import Snapshot, Snapshots
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, REASON, RUN
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState, ViewState

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_runtime.model.freshness import Freshness, OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import Failure, to_millis
 from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.sources.freshness import Freshness, OriginStatus, TableFacts
+from arctic_runtime.model.sources.ingestion import Failure, to_millis
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 from arctic_runtime.plan.freshness import FreshnessPlan

@@ -10,10 +10,20 @@ import pytest
 from arctic_runtime.model.properties import ESTIMATED, GIVEN_UP, MODE, STARTED
 from arctic_runtime.model.state import TableState
 from arctic_runtime.model.table import Model
-from arctic_runtime.plan.cost import Way
-from arctic_runtime.plan.decide import Request, decide_refresh
-from arctic_runtime.plan.increment import Upstreams
-from tests.unit.plan.test_decide import OTHER, READ_BOTH, READ_ONE, RUN_AGAIN, STATE, a_model, a_source, built, reading
+from arctic_runtime.plan.refresh.cost import Way
+from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.increment import Upstreams
+from tests.unit.plan.refresh.test_decide import (
+    OTHER,
+    READ_BOTH,
+    READ_ONE,
+    RUN_AGAIN,
+    STATE,
+    a_model,
+    a_source,
+    built,
+    reading,
+)
 
 WEEKS = "select o.id, u.id as found from ods.other as o join ods.up as u on u.id % 7 = o.id % 7"
 LARGE = reading(

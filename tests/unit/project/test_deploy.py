@@ -17,7 +17,7 @@ from compose_spec import PyCompose
 
 from arctic_runtime.service.http.guard import OPEN_PATHS
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.spark.engine.jars import JAVA_VERSIONS
+from arctic_runtime.spark.engine.java.jars import JAVA_VERSIONS
 from tests.unit.service.promtool import needs_promtool, promtool
 
 ROOT = Path(__file__).parents[3]

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from arctic_runtime.catalog.service_table import Paused
-from arctic_runtime.model.freshness import OriginStatus, TableFacts
-from arctic_runtime.model.ingestion import Failure, to_millis
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.sources.freshness import OriginStatus, TableFacts
+from arctic_runtime.model.sources.ingestion import Failure, to_millis
 from arctic_runtime.model.state import Commit
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.model.version import Version
 from arctic_runtime.operations.inspect import Ingestion, Status
-from arctic_runtime.service.live import TableOverview
-from arctic_runtime.service.observed_tables import ObservedTable
-from arctic_runtime.service.overviews import IngestionRun, Refreshing, Shown, build_overviews
+from arctic_runtime.service.view.live_data import TableOverview
+from arctic_runtime.service.view.observed_tables import ObservedTable
+from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews
 
 ODS, DWD, DWS = (TableName("lake", schema, "orders") for schema in ("ods", "dwd", "dws"))
 

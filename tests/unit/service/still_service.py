@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from arctic_runtime.model.freshness import Freshness
 from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness
 from arctic_runtime.operations.operation import Answer, Operation
-from arctic_runtime.service.event_log import EventLog
-from arctic_runtime.service.live import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.live_data import IngestionState, Job, Lag, ServiceState, TableOverview, Upkeep
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=timezone.utc)
 ORDERS = TableName("lake", "ods", "orders")

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from arctic_runtime.model.freshness import Freshness
-from arctic_runtime.service.live import IngestionState, TableOverview
-from arctic_runtime.service.metrics import Metrics
-from arctic_runtime.service.metrics_declared import METRICS, Histogram
+from arctic_runtime.model.sources.freshness import Freshness
+from arctic_runtime.service.telemetry.declared_metrics import METRICS, Histogram
+from arctic_runtime.service.telemetry.metrics import Metrics
+from arctic_runtime.service.view.live_data import IngestionState, TableOverview
 from arctic_runtime.thresholds import ServiceThresholds
 from tests.unit.service.late_sources import TROUBLES
 from tests.unit.service.promtool import needs_promtool, promtool

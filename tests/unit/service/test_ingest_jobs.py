@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.ingest_jobs import IngestJobs
-from arctic_runtime.service.job_board import JobBoard
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.thresholds import ServiceThresholds
 
 ORDERS = TableName("lake", "ods", "orders")

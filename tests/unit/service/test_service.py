@@ -25,15 +25,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.live import TableOverview
-from arctic_runtime.service.readings import FollowedModel
-from arctic_runtime.service.schedules import DataTestOutcome, Scheduled
+from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.task import Done, Task
-from arctic_runtime.spark.engine.process import PROCESS
+from arctic_runtime.service.view.live_data import TableOverview
+from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session_pool import SessionPool
-from arctic_runtime.spark.refresh.planning import Outcome
 from arctic_runtime.thresholds import EngineThresholds
 from tests.thresholds import changed
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.plan.upkeep import Hours, UpkeepBudget
+from arctic_runtime.plan.maintenance.upkeep import Hours, UpkeepBudget
 from arctic_runtime.service.settings import read_settings
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.candidates import list_candidates
-from arctic_runtime.service.graph import ModelGraph
-from arctic_runtime.service.readings import Reading, list_relations
-from arctic_runtime.service.records import Record
-from arctic_runtime.service.refresh_pass import Ended, Pass, Start
+from arctic_runtime.service.refreshing.candidates import list_candidates
+from arctic_runtime.service.refreshing.model_graph import ModelGraph
+from arctic_runtime.service.refreshing.model_records import Record
+from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
+from arctic_runtime.service.refreshing.source_relations import Reading, list_relations
 from arctic_runtime.thresholds import ServiceThresholds
 
 THRESHOLDS = ServiceThresholds()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arctic_runtime.spark.engine.jvm import LASTING_SETTINGS, choose_collector_options
+from arctic_runtime.spark.engine.java.jvm import LASTING_SETTINGS, choose_collector_options
 from arctic_runtime.thresholds import EngineThresholds
 
 LASTING = EngineThresholds()

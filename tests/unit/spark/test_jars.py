@@ -12,8 +12,8 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING
-from arctic_runtime.spark.engine import jars
-from arctic_runtime.spark.engine.jars import Jar
+from arctic_runtime.spark.engine.java import jars
+from arctic_runtime.spark.engine.java.jars import Jar
 
 CONTENT = b"what the JAR must contain"
 JAR = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))

@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException, NumberFormatException, PySparkException
 
 from arctic_runtime.effects import FailureKind
-from arctic_runtime.spark.engine.java_errors import JavaException, classify_failure, walk_java_exceptions
+from arctic_runtime.spark.engine.java.java_errors import JavaException, classify_failure, walk_java_exceptions
 
 ICEBERG = "org.apache.iceberg.exceptions"
 QUOTED = "The value 'already exists: SQLITE_BUSY, database is locked, Permission denied' can't be cast"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from arctic_runtime.model.declared import Declared
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
+from arctic_runtime.model.sources.declared import Declared
 from arctic_runtime.spark.events.declared import drop_declared
 from arctic_runtime.spark.events.net import is_delete
 from arctic_runtime.spark.events.order import check_order

@@ -8,17 +8,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.run_summary import RunSummary, get_offsets
+from arctic_runtime.spark.changes.diff import diff_events, emit_input_changes, refresh_changes
 from arctic_runtime.spark.events import flows, late
 from arctic_runtime.spark.events.net import blend_rows, net_events
 from arctic_runtime.spark.events.order import check_order
 from arctic_runtime.spark.events.profile import check_profile, profile_events
 from arctic_runtime.spark.events.rules import EventRules, choose_rules
 from arctic_runtime.spark.events.truncate import spread_truncations
-from arctic_runtime.spark.refresh.diff import diff_events, emit_input_changes, refresh_changes
+from arctic_runtime.spark.refresh.from_events.past_events import read_past_events, read_seen_places
 from arctic_runtime.spark.refresh.from_events.window import EventWindow
 from arctic_runtime.spark.refresh.inputs import RefreshInputs
-from arctic_runtime.spark.refresh.past_events import read_past_events, read_seen_places
-from arctic_runtime.spark.tables.frames import read_base_rows, read_unmerged_changes
+from arctic_runtime.spark.tables.rows.frames import read_base_rows, read_unmerged_changes
 
 
 def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from arctic_runtime.model.run_summary import RunSummary, find_last_load, get_offsets
+from arctic_runtime.spark.changes.diff import diff_states, emit_image_changes
 from arctic_runtime.spark.history import bitemporal, earlier_events
 from arctic_runtime.spark.history.event_versions import (
     build_event_images,
@@ -13,10 +14,9 @@ from arctic_runtime.spark.history.event_versions import (
     fold_to_versions,
     select_affected_versions,
 )
-from arctic_runtime.spark.refresh.diff import diff_states, emit_image_changes
+from arctic_runtime.spark.refresh.from_events.past_events import read_past_events
 from arctic_runtime.spark.refresh.from_events.window import EventWindow
 from arctic_runtime.spark.refresh.inputs import RefreshInputs
-from arctic_runtime.spark.refresh.past_events import read_past_events
 
 
 def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:

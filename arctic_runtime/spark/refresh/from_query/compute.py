@@ -22,20 +22,20 @@ from arctic_runtime.ivm.strategies.pairs import Pairs
 from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.run_summary import RunSummary, find_last_run
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.plan.increment import Increment, collect_statistics, drop_aggregate_state, is_keyed
-from arctic_runtime.spark.history import versions
-from arctic_runtime.spark.refresh import aggregate_state as totals
-from arctic_runtime.spark.refresh import increments, semi_join_reducers
-from arctic_runtime.spark.refresh.diff import (
+from arctic_runtime.plan.refresh.increment import Increment, collect_statistics, drop_aggregate_state, is_keyed
+from arctic_runtime.spark.changes.diff import (
     build_delta_images,
     build_pair_images,
     diff_deltas,
     diff_pairs,
     diff_states,
 )
+from arctic_runtime.spark.history import versions
+from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
+from arctic_runtime.spark.refresh.from_query import increments, semi_join_reducers
 from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
-from arctic_runtime.spark.tables.bounds import collect_bounds
-from arctic_runtime.spark.tables.frames import to_column
+from arctic_runtime.spark.tables.rows.bounds import collect_bounds
+from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class QueryComputation:

@@ -122,7 +122,7 @@ class Cursor:
     def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
         if self._result is None:
             return []
-        from arctic_runtime.spark.tables.frames import type_of
+        from arctic_runtime.spark.tables.rows.frames import type_of
 
         return [
             (field.name, type_of(field.dataType), None, None, None, None, field.nullable)

@@ -21,9 +21,9 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.profile import Profile
-from arctic_runtime.spark.engine.ended import to_spark_ended
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import get_pool
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from dbt.adapters.arctic.connections.handle import Cursor, SessionHandle
 
 if TYPE_CHECKING:

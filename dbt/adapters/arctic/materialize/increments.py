@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from arctic_runtime.catalog.observe import list_abandoned_branches_of
+from arctic_runtime.catalog.observation.tables import list_abandoned_branches_of
 from arctic_runtime.effects import perform_effect, retry_on_conflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import BRANCH_PREFIX
-from arctic_runtime.spark.engine.java_errors import SPARK
+from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, quote_name
 from arctic_runtime.spark.tables.commit import Attempt, drop_branches, read_tips, swap_in
 

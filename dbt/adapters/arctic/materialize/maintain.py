@@ -20,14 +20,14 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.refreshing import format_upkeep_warning, perform_refresh
-from arctic_runtime.plan.configure import read_configuration, select_user_keys
-from arctic_runtime.plan.decide import Request
-from arctic_runtime.spark.refresh.planning import Outcome, RefreshPlanner
+from arctic_runtime.plan.config.configure import read_configuration, select_user_keys
+from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from dbt.adapters.arctic.materialize.dbt_keys import list_dbt_keys
 from dbt.adapters.arctic.materialize.merge_keys import check_merge_keys
 from dbt.adapters.arctic.materialize.relation_names import check_names
+from dbt.adapters.arctic.project.sources import group_tables_by_source
 from dbt.adapters.arctic.relations.constraints import warn_of_others
-from dbt.adapters.arctic.sources import group_tables_by_source
 
 if TYPE_CHECKING:
     from dbt.adapters.base import BaseRelation

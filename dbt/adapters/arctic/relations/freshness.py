@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 
-from arctic_runtime.catalog.observe import observe_progress, observe_source
+from arctic_runtime.catalog.observation.tables import observe_progress, observe_source
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.ingest.source import Origin
-from arctic_runtime.model.freshness import to_origin_status
-from arctic_runtime.model.ingestion import ChangeSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMPACTED_UNTIL
+from arctic_runtime.model.sources.freshness import to_origin_status
+from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_text
 

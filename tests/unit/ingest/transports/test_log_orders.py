@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
-from arctic_runtime.ingest.transports.binlog_order import BinlogOrder
-from arctic_runtime.ingest.transports.debezium_position import INITIAL, Joining, LogOrder, Position, read_position
-from arctic_runtime.ingest.transports.replayed import are_new, find_newest, snapshot_rows
-from arctic_runtime.ingest.transports.wal_order import WalOrder
+from arctic_runtime.ingest.transports.debezium.position import INITIAL, Joining, LogOrder, Position, read_position
+from arctic_runtime.ingest.transports.debezium.replay_filter import are_new, find_newest, snapshot_rows
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 
 Event = tuple[str, dict[str, Any], dict[str, Any]]
 """Table, source and offset."""

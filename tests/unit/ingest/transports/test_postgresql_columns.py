@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arctic_runtime.ingest.formats.event_format import SourceColumn
-from arctic_runtime.ingest.transports.postgresql import match_columns
+from arctic_runtime.ingest.transports.debezium.servers.postgresql import match_columns
 
 Row = tuple[str | None, ...]
 

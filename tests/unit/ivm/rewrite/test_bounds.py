@@ -12,7 +12,7 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Filter, Join, Scan, SemiJ
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.rewrite.bounds import list_join_columns, narrow_sources
 from arctic_runtime.ivm.rules.restrict import restrict_to_keys
-from arctic_runtime.model.bounds import Bound, build_bounds_condition, is_bounded
+from arctic_runtime.model.files.bounds import Bound, build_bounds_condition, is_bounded
 from tests.unit.ivm import duck
 from tests.unit.ivm.trees import HEAP, ONE, SEEDS, TWO, cases, given
 from tests.unit.ivm.trees import condition as parsed

@@ -7,8 +7,8 @@ import pytest
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
 from arctic_runtime.model.columns import Column
+from arctic_runtime.model.files.layout import Placement
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.placement import Placement
 
 A, B, C = (TableName("lake", "dwd", name) for name in "abc")
 COLUMNS = (Column("id", "int"), Column("k", "int"), Column("v", "bigint"))

@@ -14,10 +14,10 @@ import anyio
 import pytest
 
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.service.event_log import EventLog
 from arctic_runtime.service.http import cached
 from arctic_runtime.service.http.application import build_application
 from arctic_runtime.service.http.settings import HttpSettings
+from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.thresholds import HttpThresholds
 from tests.service.fake import HOSTILE, FakeService
 from tests.unit.service.http.client import Client

@@ -14,7 +14,7 @@ import pytest
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.http.encoding import encode_json, to_plain
 from arctic_runtime.service.http.schema import build_schemas
-from arctic_runtime.service.live import Job, ServiceState, TableOverview, Upkeep
+from arctic_runtime.service.view.live_data import Job, ServiceState, TableOverview, Upkeep
 
 TABLE = TableName("lake", "dwd", "flights")
 TEXT = "lake.dwd.flights"

@@ -11,16 +11,16 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import OPERATIONS
-from arctic_runtime.plan.configure import read_configuration
-from arctic_runtime.service.event_log import EventLog
+from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
-from arctic_runtime.service.job_board import JobBoard
-from arctic_runtime.service.live_warehouse import LiveWarehouse
-from arctic_runtime.service.readings import FollowedModel
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.surroundings import Surroundings
+from arctic_runtime.service.shared_state import Surroundings
 from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
 

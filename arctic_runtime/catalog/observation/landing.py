@@ -1,0 +1,48 @@
+"""Observing tables that other programs append events to: metadata and manifests are read, no data file is."""
+
+from __future__ import annotations
+
+from arctic_runtime.catalog.observation.manifests import get_sequence, read_entries
+from arctic_runtime.catalog.observation.tables import observe_snapshots
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.files.expiry import AppendedFile, LandingState, read_ages, read_trimmed_age
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import COMMIT_TIMES, KIND
+
+
+def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
+    """The state of a landing table.
+
+    Raises ConfigError if there is no such table, it is a table of arctic's own, or its commits have no order.
+    """
+    from pyiceberg.exceptions import NoSuchTableError
+    from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+
+    try:
+        table = reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        raise ConfigError(f"{name}: there is no such table in the catalog") from None
+    if KIND in table.properties or table.format_version < 2:
+        kind_found = f"a table of arctic ({table.properties[KIND]})" if KIND in table.properties else "format version 1"
+        raise ConfigError(
+            f"{name}: its rows can't expire as those of a landing table.\n  found: {kind_found}\n"
+            "  expected: a table of format version 2 or newer that other programs append to"
+        )
+    snapshots, head = observe_snapshots(reader, name), table.current_snapshot()
+    assert snapshots is not None
+    files = [
+        AppendedFile(file.file_path, get_sequence(entry, manifest), file.record_count, file.file_size_in_bytes)
+        for manifest in (head.manifests(table.io) if head else ())
+        if manifest.content == ManifestContent.DATA
+        for entry in read_entries(table, manifest)
+        if entry.status != ManifestEntryStatus.DELETED and (file := entry.data_file)
+    ]
+    return LandingState(
+        name,
+        str(table.metadata.table_uuid),
+        tuple(files),
+        snapshots,
+        read_ages(table.properties.get(COMMIT_TIMES)),
+        read_trimmed_age(table.properties),
+    )

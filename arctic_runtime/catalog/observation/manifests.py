@@ -1,0 +1,266 @@
+"""Observing how the files of tables lie, through pyiceberg: manifests are read, no data file is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.reader import CatalogReader, to_spark_type
+from arctic_runtime.model.files.compaction import DataFile, FileGroup, FileTotals, PartitionValue, Specs, TableFiles
+from arctic_runtime.model.files.layout import NOT_BUCKETED, TARGET_PROPERTY, Placement
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import KIND
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Transform, Unit
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestEntry, ManifestFile
+    from pyiceberg.partitioning import PartitionField
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
+
+DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
+
+_PATH_FIELD = 2147483546
+"""The id that Iceberg gives the column of paths in files of positions."""
+
+_UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
+_NUMBERED = ("bucket", "years", "months", "hours")
+_WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string")
+"""Iceberg's types whose values Spark reads back exactly from the text that pyiceberg makes of them; decimals too."""
+
+
+def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
+    """Counts in the summaries of a table's snapshots; costs no more than loading the table."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return FileTotals(0, 0)
+    deleted = sum(_read_counter(snapshot, counter) for counter in ("total-position-deletes", "total-equality-deletes"))
+    since = [counter for counter in _walk_since_rewrite(table, snapshot) if _has_added_rows(counter)]
+    return FileTotals(
+        files=_read_counter(snapshot, "total-data-files"),
+        deleted=deleted,
+        appends=len(since),
+        bytes=_read_counter(snapshot, "total-files-size"),
+        added_bytes=sum(_read_counter(counter, "added-files-size") for counter in since),
+    )
+
+
+def _walk_since_rewrite(table: Table, newest: Snapshot) -> Iterator[Snapshot]:
+    at: Snapshot | None = newest
+    while at is not None and not (at.summary is not None and at.summary.operation.value == "replace"):
+        yield at
+        at = None if at.parent_snapshot_id is None else table.snapshot_by_id(at.parent_snapshot_id)
+
+
+def _has_added_rows(snapshot: Snapshot) -> bool:
+    return (
+        snapshot.summary is not None
+        and snapshot.summary.operation.value == "append"
+        and _read_counter(snapshot, "added-records") > 0
+    )
+
+
+def _read_counter(snapshot: Snapshot, what: str) -> int:
+    return int(snapshot.summary.additional_properties.get(what, 0)) if snapshot.summary else 0
+
+
+def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
+    """The files of a table's newest snapshot by node; None if it has none.
+
+    Deleted rows are those of deletion vectors, each of which names its file; before format version 3 those of files of
+    positions, as far as these are of one file each.
+    """
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if snapshot is None:
+        return None
+    files: list[tuple[int, Any]] = []
+    deleted: dict[str, int] = {}
+    for spec, file in _walk_live_files(table, snapshot):
+        if file.content.name == "DATA":
+            files.append((spec, file))
+        elif path := get_referenced_path(file) or find_only_path(file):
+            deleted[path] = deleted.get(path, 0) + file.record_count
+    files_by_group: dict[tuple[int, tuple[Any, ...]], list[DataFile]] = {}
+    for spec, file in files:
+        values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
+        gone = deleted.get(file.file_path, 0)
+        lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
+        files_by_group.setdefault((spec, values), []).append(lying)
+    nodes = (
+        FileGroup(spec, _build_partition(table, spec, values), tuple(deletes))
+        for (spec, values), deletes in files_by_group.items()
+    )
+    target = int(table.properties.get(TARGET_PROPERTY, DEFAULT_TARGET_BYTES))
+    specs = _build_specs(table)
+    return TableFiles(
+        name,
+        snapshot.snapshot_id,
+        tuple(sorted(nodes, key=str)),
+        target,
+        specs.default,
+        specs.transforms[specs.default],
+    )
+
+
+def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
+    """Path → sequence number of the data files that these commits added, each read where it was added."""
+    places: dict[str, int] = {}
+    for commit in commits:
+        snapshot = table.snapshot_by_id(commit.version.snapshot)
+        assert snapshot is not None
+        for manifest in snapshot.manifests(table.io):
+            if manifest.added_snapshot_id == snapshot.snapshot_id:
+                entries = manifest.fetch_manifest_entry(table.io)
+                added = (entry for entry in entries if entry.snapshot_id == snapshot.snapshot_id)
+                places |= {entry.data_file.file_path: commit.version.sequence for entry in added}
+    return places
+
+
+def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:
+    """A whole number that none in a column of a table is higher than, by its manifests; None if they tell none."""
+    table = reader.load_table(name.schema, name.name)
+    snapshot, schema = table.current_snapshot(), table.schema()
+    if snapshot is None or column not in schema.column_names:
+        return None
+    place = schema.find_field(column).field_id
+    data = (file for _, file in _walk_live_files(table, snapshot) if file.content.name == "DATA")
+    ends = (bound for file in data if (bound := (file.upper_bounds or {}).get(place)) is not None)
+    return max((int.from_bytes(end, "little", signed=True) for end in ends), default=None)
+
+
+def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
+    """Whether manifests of a table's newest snapshot list files that are gone, with the bounds of their values."""
+    from pyiceberg.manifest import ManifestContent
+
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    data = (
+        [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+        if snapshot
+        else []
+    )
+    return any(manifest.deleted_files_count for manifest in data)
+
+
+def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
+    """The partition specs that a table has or had."""
+    return _build_specs(reader.load_table(name.schema, name.name))
+
+
+def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
+    """Observes which buckets a base's files lie in, by the specs of its manifests; anything else than a base lies in
+    no nodes."""
+    from pyiceberg.manifest import ManifestContent
+
+    table = reader.load_table(name.schema, name.name)
+    snapshot = table.current_snapshot()
+    if table.properties.get(KIND) != "base" or snapshot is None:
+        return NOT_BUCKETED
+    transforms = _build_specs(table).transforms
+    data = [manifest for manifest in snapshot.manifests(table.io) if manifest.content == ManifestContent.DATA]
+    layouts = {
+        transforms[manifest.partition_spec_id]
+        for manifest in data
+        if manifest.has_added_files() or manifest.has_existing_files()
+    }
+    buckets = {manifest[-1] for manifest in layouts if manifest and manifest[-1].unit == "bucket"}
+    if (
+        any(not manifest or manifest[-1] not in buckets for manifest in layouts)
+        or len({manifest.column for manifest in buckets}) != 1
+    ):
+        return NOT_BUCKETED
+    others = dict.fromkeys(part.column for manifest in layouts for part in manifest[:-1])
+    (column,) = {manifest.column for manifest in buckets}
+    return Placement(column, tuple(sorted(manifest.parameter or 0 for manifest in buckets)), tuple(others))
+
+
+def _build_specs(table: Table) -> Specs:
+    transforms = {
+        number: tuple(build_partition_value(table, field, None).transform for field in spec.fields)
+        for number, spec in table.specs().items()
+    }
+    return Specs(table.spec().spec_id, transforms)
+
+
+def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
+    """Spec and file of every entry that is live."""
+    from pyiceberg.manifest import ManifestEntryStatus
+
+    for manifest in snapshot.manifests(table.io):
+        for entry in read_entries(table, manifest):
+            if entry.status != ManifestEntryStatus.DELETED:
+                yield manifest.partition_spec_id, entry.data_file
+
+
+def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+    """The entries of a manifest; read as format version 3, since pyiceberg itself reads no more than 2 has."""
+    from pyiceberg.avro.file import AvroFile
+    from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
+    from pyiceberg.manifest import DataFile as Entry
+    from pyiceberg.manifest import ManifestEntry as Read
+
+    with AvroFile[Read](
+        table.io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: Read, 2: Entry},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        yield from entries
+
+
+def get_sequence(entry: ManifestEntry, manifest: ManifestFile) -> int:
+    """The sequence number of the commit that brought a file; entries of their own commit leave it to the manifest."""
+    return manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
+
+
+def get_referenced_path(deletes: Any) -> str | None:
+    """The file that a deletion vector is of; pyiceberg has no name for it."""
+    from pyiceberg.manifest import DATA_FILE_TYPE
+
+    path: str | None = deletes[[field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")]
+    return path
+
+
+def find_only_path(deletes: Any) -> str | None:
+    """The one file that a file of positions is of, which the bounds of its paths tell; None if it is of several."""
+    first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
+    return first.decode() if first and first == last else None
+
+
+def _build_partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[PartitionValue, ...]:
+    fields = table.specs()[spec].fields
+    return tuple(build_partition_value(table, field, value) for field, value in zip(fields, values, strict=True))
+
+
+def build_partition_value(table: Table, field: PartitionField, value: Any) -> PartitionValue:
+    """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
+    source = next((column for column in table.schema().fields if column.field_id == field.source_id), None)
+    if source is None or str(field.transform) in ("void", "unknown"):
+        return PartitionValue(Transform("identity", field.name), None if value is None else str(value), "")
+    transform = _build_transform(field, source.name)
+    if transform.unit in _NUMBERED:
+        return PartitionValue(transform, None if value is None else str(value), "int")
+    text = None if value is None else field.transform.to_human_string(source.field_type, value)
+    return PartitionValue(transform, text, "date" if transform.unit == "days" else _get_written_type(source.field_type))
+
+
+def _get_written_type(kind: IcebergType) -> str:
+    from pyiceberg.types import DecimalType
+
+    return to_spark_type(kind) if isinstance(kind, DecimalType) or str(kind) in _WRITTEN else ""
+
+
+def _build_transform(field: PartitionField, column: str) -> Transform:
+    from pyiceberg.transforms import BucketTransform, TruncateTransform
+
+    match field.transform:
+        case BucketTransform(num_buckets=buckets):
+            return Transform("bucket", column, buckets)
+        case TruncateTransform(width=width):
+            return Transform("truncate", column, width)
+        case other:
+            return Transform(_UNITS.get(str(other), "identity"), column)

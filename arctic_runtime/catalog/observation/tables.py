@@ -1,0 +1,589 @@
+"""Observing tables through pyiceberg: milliseconds, and no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.lease import find_newest_lease
+from arctic_runtime.catalog.observation.views import list_current_views, observe_reader_view
+from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
+from arctic_runtime.model.columns import BEFORE, Column, Names, is_same_name, parse_key
+from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
+from arctic_runtime.model.files.expiry import Snapshots, read_trimmed_age
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import (
+    APPENDED_KIND,
+    ATTEMPT,
+    BRANCH_PREFIX,
+    COMPACTED_UNTIL,
+    CURRENT_VIEW,
+    FORGOTTEN_KEYS_KIND,
+    FORGOTTEN_UNTIL,
+    KEEP,
+    KIND,
+    MERGED,
+    PRIMARY_KEY,
+    REPAIRED,
+    RESYNC_PREFIX,
+    RUN,
+    VIEW_TAG_PREFIX,
+)
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.savepoint import Savepoint
+from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
+from arctic_runtime.model.state import (
+    BaseState,
+    ChangeTableState,
+    Commit,
+    ConflictingRelation,
+    SourceState,
+    TableState,
+    ViewState,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, decode_versions
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.refs import SnapshotRef
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.types import IcebergType
+
+_UNSORTED = 0
+"""The id of the sort order without columns, in Iceberg's specification."""
+
+
+def observe_model(reader: CatalogReader, model: Model) -> TableState:
+    """The model's change table, base and view as they stand now.
+
+    `conflicting` names what stands under the model's own name where that is no table of ours, so that nobody's data
+    is ever taken over in silence.
+    """
+    changes = _load_table(reader, model.table.changes)
+    own = _load_table(reader, model.table)
+    view = observe_reader_view(reader, model.table) if own is None else None
+    if model.is_appended:
+        return _build_keyless_state(model, own, view, changes)
+    base = own if model.config.merge == "on_write" else _load_table(reader, model.table.base)
+    totals = _load_table(reader, model.table.totals) if model.config.input == "state" else None
+    log = _change_table(changes) if changes is not None and _is_kind(changes, "changes") else None
+    noted = log.properties.get(CURRENT_VIEW) if log else None
+    named = {
+        relation
+        for relation in (model.current_view, model.table.with_name(noted) if noted else None)
+        if relation is not None
+    }
+    return TableState(
+        changes=log,
+        base=_build_base_state(base) if base is not None and _is_kind(base, "base") else None,
+        view=view,
+        conflicting=_find_conflicting_relation(model, own, view, changes, base, totals),
+        aggregate_state=_find_aggregate_state(totals, find_last_run(log)),
+        current_views=tuple(list_current_views(reader, model.table, named)),
+    )
+
+
+def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
+    """The state of a table without a key, which has no change table beside it."""
+    if own is not None and _is_kind(own, APPENDED_KIND):
+        return TableState(appended=_change_table(own))
+    if changes is not None and _is_kind(changes, "changes"):
+        return TableState(conflicting=ConflictingRelation(model.table.changes, "table"))
+    if own is not None:
+        return TableState(conflicting=ConflictingRelation(model.table, "table"))
+    return TableState(conflicting=ConflictingRelation(model.table, "view", view.is_clone) if view else None)
+
+
+def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | None:
+    """The primary key that an ingested table is kept by, () where events are appended to it; None without a table."""
+    changes = _load_table(reader, table.changes)
+    if changes is not None and _is_kind(changes, "changes"):
+        return parse_key(changes.properties.get(PRIMARY_KEY, ""))
+    own = _load_table(reader, table)
+    return () if own is not None and _is_kind(own, APPENDED_KIND) else None
+
+
+def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
+    """Every relation that a model has made, however it was configured then; its change table is the last."""
+    table = model.table
+    view = observe_reader_view(reader, table) if _load_table(reader, table) is None else None
+    shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
+    parts = (
+        (table, "base"),
+        (table, APPENDED_KIND),
+        (table.base, "base"),
+        (table.totals, "totals"),
+        (table.forget_keys_name, FORGOTTEN_KEYS_KIND),
+        (table.changes, "changes"),
+    )
+    loaded = [(name, kind, _load_table(reader, name)) for name, kind in parts]
+    noted = [
+        view_name.properties.get(CURRENT_VIEW, "")
+        for name, _, view_name in loaded
+        if view_name is not None and name == table.changes
+    ]
+    current = list_current_views(reader, table, [table.with_name(view_name) for view_name in noted if view_name])
+    return (
+        *(ConflictingRelation(view_name.name, "view") for view_name in current if view_name.is_own),
+        *shown,
+        *(
+            ConflictingRelation(name, "table")
+            for name, kind, view_name in loaded
+            if view_name is not None and _is_kind(view_name, kind)
+        ),
+    )
+
+
+def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
+    """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
+
+    A change table tells nothing of a table or view that somebody else has made under its model's name. None if
+    there is no such table, or none with a snapshot that pyiceberg can see.
+    """
+    return _observe_upstream(reader, name)[0]
+
+
+def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
+    """An upstream's version as a plain select shows it.
+
+    Base and view of an arctic model may be behind its change table, if a run died between the two; whoever reads
+    them then has not read the newest changes.
+    """
+    source, shown = _observe_upstream(reader, name)
+    return replace(source, version=shown) if source is not None and shown is not None else source
+
+
+def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:
+    """An upstream, and of an arctic model the version that its table or view shows as far as that is known."""
+    changes, own = _load_table(reader, name.changes), _load_table(reader, name)
+    if changes is None or not _is_kind(changes, "changes"):
+        return (_build_source_state(name, "table", own) if own is not None else None), None
+    view = observe_reader_view(reader, name) if own is None else None
+    merged = _build_base_state(own).merged if own is not None and _is_kind(own, "base") else None
+    if own is not None and merged is None:
+        return _build_source_state(name, "table", own), None
+    if view is not None and view.head is None:
+        return None, None
+    source = _with_bases(
+        reader, _build_source_state(name, "changes", changes), changes.properties.get(PRIMARY_KEY, ""), own
+    )
+    return source, merged or (_get_shown_version(source, view) if source is not None and view is not None else None)
+
+
+def _get_shown_version(source: SourceState, view: ViewState) -> Version:
+    """The version that a view pins."""
+    assert view.head is not None
+    known = (commit.version for commit in source.commits if commit.version.snapshot == view.head)
+    return next(known, Version(source.version.table, view.head, 0))
+
+
+def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
+    """The sequence number of the newest snapshot written with a column that is gone now; 0 if there is none."""
+    table = reader.load_table(name.schema, name.name)
+    schemas, field_ids = table.schemas(), set(table.schema().field_ids)
+    return max(
+        (
+            snapshot.sequence_number or 0
+            for snapshot in table.metadata.snapshots
+            if snapshot.schema_id is not None and not field_ids.issuperset(schemas[snapshot.schema_id].field_ids)
+        ),
+        default=0,
+    )
+
+
+def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[int, Column]]:
+    """The columns that a table had at its snapshots, by their ids, which stay whatever a column is called later.
+
+    Empty where there is no table; a snapshot that does not say its columns is left out.
+    """
+    table = _load_table(reader, name)
+    if table is None:
+        return {}
+    columns = {
+        number: {field.field_id: column for field, column in zip(schema.fields, _list_columns(schema), strict=True)}
+        for number, schema in table.schemas().items()
+    }
+    known = ((snapshot_entry.snapshot_id, snapshot_entry.schema_id) for snapshot_entry in table.metadata.snapshots)
+    return {snapshot: columns[schema] for snapshot, schema in known if schema is not None and schema in columns}
+
+
+def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
+    """The columns of a table that it did not have from the beginning, as far back as its metadata tells."""
+    table = _load_table(reader, name)
+    if table is None:
+        return ()
+    always = set.intersection(*({field.field_id for field in schema.fields} for schema in table.schemas().values()))
+    return tuple(field.name for field in table.schema().fields if field.field_id not in always)
+
+
+def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
+    """All snapshots of a table that are kept; None if there is no such table."""
+    table = _load_table(reader, name)
+    if table is None:
+        return None
+    behind = [snapshot.snapshot_id for snapshot in _walk_lineage(table)]
+    by_age = sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
+    return Snapshots(
+        name,
+        tuple(_build_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id in behind),
+        tuple(_build_kept_snapshot(snapshot) for snapshot in by_age if snapshot.snapshot_id not in behind),
+        frozenset(_walk_protected(table, frozenset(behind))),
+        {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if _is_view_tag(name, ref)},
+    )
+
+
+def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
+    """Observes the heads of main and of a branch, and who wrote its snapshots."""
+    table = reader.load_table(name.schema, name.name)
+    tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
+    commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
+    return BranchState(tips.get("main"), tips.get(branch), commits)
+
+
+def list_abandoned_branches_of(table: Table, now_ms: int, kept_seconds: int) -> tuple[str, ...]:
+    """Branches of attempts on a table that nobody can still be writing to; see `list_abandoned_branches`."""
+    head = table.metadata.current_snapshot_id
+    return list_abandoned_branches(
+        _list_branches(table), _map_parents(table), _map_times(table), head, now_ms, kept_seconds
+    )
+
+
+def _branch_commit(snapshot: Snapshot) -> BranchCommit:
+    return BranchCommit(snapshot.parent_snapshot_id, _get_operation(snapshot), _get_summary(snapshot).get(ATTEMPT))
+
+
+def _get_operation(snapshot: Snapshot) -> str:
+    return snapshot.summary.operation.value if snapshot.summary else "append"
+
+
+def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
+    """The versions that have a name: tags of the change table that are no part of our own work, oldest first."""
+    table = _load_table(reader, model.table.changes)
+    if table is None:
+        return ()
+    savepoints = [Savepoint(name, _build_commit(table, snapshot)) for name, snapshot in _list_tagged(table)]
+    return tuple(sorted(savepoints, key=lambda savepoint: (savepoint.commit.version.sequence, savepoint.name)))
+
+
+def _list_tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
+    for name, ref in table.metadata.refs.items():
+        snapshot = table.snapshot_by_id(ref.snapshot_id)
+        if ref.snapshot_ref_type == "tag" and not name.startswith(BRANCH_PREFIX) and snapshot is not None:
+            yield name, snapshot
+
+
+def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
+    """Offsets of a model's upstreams, as its newest run recorded them; empty if there is none."""
+    for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
+        log = _load_table(reader, name)
+        if log is not None and _is_kind(log, kind):
+            return dict(get_offsets(find_last_run(_change_table(log))))
+    return {}
+
+
+def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
+    """The progress of a source of change data by its dead letter table; None if nothing was ingested yet."""
+    table = _load_table(reader, dead_letters)
+    if table is None:
+        return None
+    snapshot = table.current_snapshot()
+    count, (_, lease) = _count_live_rows(_get_summary(snapshot)) if snapshot else 0, find_newest_lease(table)
+    progress = Progress.decode(table.properties)
+    asked = (key for key, at in table.properties.items() if key.startswith(RESYNC_PREFIX) and at)
+    requested = frozenset(key.removeprefix(RESYNC_PREFIX) for key in asked)
+    if lease is None:
+        return SourceProgress(progress, count, requested=requested)
+    return SourceProgress(progress, count, lease.process, time_of(round(1000 * lease.until)), requested)
+
+
+def _build_kept_snapshot(snapshot: Snapshot) -> KeptSnapshot:
+    merged = decode_versions(_get_summary(snapshot).get(MERGED)).get("changes")
+    return KeptSnapshot(snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms, merged)
+
+
+def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
+    return name.startswith(VIEW_TAG_PREFIX) and ref.snapshot_ref_type == "tag"
+
+
+def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
+    """Snapshots that a tag, other than for a view, or a branch other than main keeps; of a branch also those behind it,
+    up to main's.
+    """
+    parents = _map_parents(table)
+    for name, ref in table.metadata.refs.items():
+        at: int | None = ref.snapshot_id
+        if name != "main" and not _is_view_tag(name, ref):
+            yield ref.snapshot_id
+        while at is not None and at not in behind and ref.snapshot_ref_type == "branch":
+            yield at
+            at = parents.get(at)
+
+
+def _load_table(reader: CatalogReader, name: TableName) -> Table | None:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        return reader.load_table(name.schema, name.name)
+    except NoSuchTableError:
+        return None
+
+
+def _is_kind(table: Table, kind: str) -> bool:
+    return table.properties.get(KIND) == kind
+
+
+def _find_conflicting_relation(
+    model: Model,
+    own: Table | None,
+    view: ViewState | None,
+    changes: Table | None,
+    base: Table | None,
+    totals: Table | None,
+) -> ConflictingRelation | None:
+    if changes is not None and not _is_kind(changes, "changes"):
+        return ConflictingRelation(model.table.changes, "table")
+    if totals is not None and not _is_kind(totals, "totals"):
+        return ConflictingRelation(model.table.totals, "table")
+    if own is not None and not (_is_kind(own, "base") and model.config.merge == "on_write"):
+        return ConflictingRelation(model.table, "table")
+    if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
+        return ConflictingRelation(model.table.base, "table")
+    if view is not None and (view.head is None or model.config.merge == "on_write"):
+        return ConflictingRelation(model.table, "view", view.is_clone)
+    return None
+
+
+def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
+    """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
+    if table is None or last is None or last.aggregate_state is None:
+        return None
+    written = (candidate for candidate in table.metadata.snapshots if _get_summary(candidate).get(RUN) == last.run)
+    return next((snapshot.snapshot_id for snapshot in written), None)
+
+
+def _change_table(table: Table) -> ChangeTableState:
+    return ChangeTableState(
+        uuid=str(table.metadata.table_uuid),
+        columns=_list_columns(table.schema()),
+        commits=tuple(_list_commits(table)),
+        properties=dict(table.properties),
+        branches=_list_branches(table),
+        parents=_map_parents(table),
+        times=_map_times(table),
+        formerly=_map_former_names(table),
+    )
+
+
+def _build_base_state(table: Table) -> BaseState:
+    lineage = list(_walk_lineage(table))
+    if not lineage:
+        raise CorruptState(
+            f"{'.'.join(table.name())}: the base has no snapshot.\n  expected: at least one snapshot\n  found: none\n"
+            "  what to do: drop the base; the next run rebuilds it from the change table"
+        )
+    merged = next((text for snapshot in lineage if (text := _get_summary(snapshot).get(MERGED))), None)
+    return BaseState(
+        uuid=str(table.metadata.table_uuid),
+        columns=_list_columns(table.schema()),
+        snapshot=lineage[0].snapshot_id,
+        merged=decode_versions(merged).get("changes"),
+        rows=_count_live_rows(_get_summary(lineage[0])),
+        properties=dict(table.properties),
+        branches=_list_branches(table),
+        parents=_map_parents(table),
+        times=_map_times(table),
+        formerly=_map_former_names(table),
+        sequence=lineage[0].sequence_number if table.metadata.format_version >= 3 else None,
+        has_write_order=table.metadata.default_sort_order_id != _UNSORTED,
+    )
+
+
+def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState | None:
+    commits = tuple(_list_commits(table))
+    if not commits:
+        return None
+    return SourceState(
+        name=name,
+        kind=kind,
+        version=_find_newest_version(commits) if kind == "changes" else commits[-1].version,
+        commits=commits,
+        columns=_list_columns(table.schema()),
+        format_version=table.format_version,
+        snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
+        rows=_count_live_rows(commits[-1].summary),
+        not_null=tuple(field.name for field in table.schema().fields if field.required),
+        trimmed=read_trimmed_age(table.properties).sequence,
+        forgotten=int(table.properties.get(FORGOTTEN_UNTIL, 0)),
+        formerly=_map_former_names(table),
+        moved=tuple(_list_reassigned_columns(table)),
+        keeps_all=table.properties.get(KEEP) == "all",
+        key_only_until=_find_key_only_until(table),
+    )
+
+
+def _find_key_only_until(table: Table) -> int:
+    """The sequence number up to which a table had no `_before`, as far as is known; 0 if it always had it, or never."""
+    without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
+    if not without or table.schema().schema_id in without:
+        return 0
+    sequences = {snapshot.snapshot_id: snapshot.sequence_number or 0 for snapshot in table.metadata.snapshots}
+    lacking = [
+        sequences[snapshot.snapshot_id] for snapshot in table.metadata.snapshots if snapshot.schema_id in without
+    ]
+    return max(lacking, default=min(sequences.values()))
+
+
+def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:
+    """An arctic model's state with its key and the snapshots of its base: its `own` table, or one beside it."""
+    if source is None:
+        return None
+    keyed = replace(source, key=parse_key(key))
+    name, table = (source.name, own) if own is not None else (source.name.base, _load_table(reader, source.name.base))
+    if table is None or not _is_kind(table, "base"):
+        return keyed
+    base = _build_base_state(table)
+    formerly = {**keyed.formerly, **base.formerly}
+    return replace(keyed, base=name, bases=tuple(_list_merged_snapshots(table)), rows=base.rows, formerly=formerly)
+
+
+def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
+    """The snapshots of a base that say which version they are merged to, the newest of those that say the same.
+
+    An older one, and one that says nothing, may be half of a merge. Those that savepoints keep are among them, also
+    where expiry has removed the snapshots in between.
+    """
+    snapshots = {
+        snapshot.snapshot_id: snapshot
+        for snapshot in (*_walk_lineage(table), *(tagged for _, tagged in _list_tagged(table)))
+    }
+    by_version: dict[Version, int] = {}
+    for snapshot in sorted(snapshots.values(), key=lambda snapshot: snapshot.sequence_number or 0):
+        merged = decode_versions(_get_summary(snapshot).get(MERGED)).get("changes")
+        if merged is not None:
+            by_version[merged] = snapshot.snapshot_id
+    return ((snapshot, version) for version, snapshot in by_version.items())
+
+
+def _find_newest_version(commits: tuple[Commit, ...]) -> Version:
+    """The newest version with rows: a run that changed nothing is no news to those who read its changes.
+
+    A repair is, whatever rows it brought: readers may have read what it mended.
+    """
+    news = (commit.version for commit in reversed(commits) if commit.rows or REPAIRED in commit.summary)
+    return next(news, commits[0].version)
+
+
+def _list_commits(table: Table) -> Iterable[Commit]:
+    return (_build_commit(table, snapshot) for snapshot in reversed(list(_walk_lineage(table))))
+
+
+def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
+    summary = _get_summary(snapshot)
+    operation = _get_operation(snapshot)
+    if COMPACTED_UNTIL in summary:
+        operation = "replace"  # What it took away had been replaced, and read by all.
+    return Commit(
+        version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),
+        parent=snapshot.parent_snapshot_id,
+        operation=operation,
+        rows=0 if operation == "replace" else int(summary.get("added-records", 0)),
+        bytes=int(summary.get("added-files-size", 0)),
+        summary=summary,
+        at_ms=snapshot.timestamp_ms,
+    )
+
+
+def _walk_lineage(table: Table) -> Iterable[Snapshot]:
+    """The current snapshot and those behind it, newest first, as far as they are kept."""
+    by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    current = table.metadata.current_snapshot_id
+    while current is not None and current in by_id:
+        yield by_id[current]
+        current = by_id[current].parent_snapshot_id
+
+
+def _list_branches(table: Table) -> dict[str, int]:
+    return {name: ref.snapshot_id for name, ref in table.metadata.refs.items() if ref.snapshot_ref_type == "branch"}
+
+
+def _map_parents(table: Table) -> dict[int, int | None]:
+    return {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in table.metadata.snapshots}
+
+
+def _map_times(table: Table) -> dict[int, int]:
+    return {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in table.metadata.snapshots}
+
+
+def _get_summary(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def _count_live_rows(summary: Mapping[str, str]) -> int:
+    return int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+
+
+def _list_columns(schema: Schema) -> tuple[Column, ...]:
+    return tuple(Column(field.name, _get_spark_type(field.field_type)) for field in schema.fields)
+
+
+def _get_spark_type(kind: IcebergType) -> str:
+    """A column of a type that Spark has no name for only matters to a query that reads it, and Spark refuses that."""
+    try:
+        return to_spark_type(kind)
+    except UnsupportedType:
+        return "unsupported"
+
+
+def _map_former_names(table: Table) -> dict[int, Names]:
+    """Snapshots that name columns in another way than the table does today, which reads old files by columns' ids."""
+    today, schemas = table.schema(), table.schemas()
+    if len(schemas) == 1:
+        return {}
+    names = {number: _map_names_then(today, schema) for number, schema in schemas.items()}
+    names_by_snapshot = (
+        (snapshot_entry.snapshot_id, names.get(snapshot_entry.schema_id or 0, {}))
+        for snapshot_entry in table.metadata.snapshots
+    )
+    return {snapshot: then for snapshot, then in names_by_snapshot if then}
+
+
+def _map_names_then(today: Schema, schema: Schema) -> Names:
+    then = {field.field_id: field.name for field in schema.fields}
+    known = {name.lower() for name in then.values()}
+    pairs = [(field.name, then.get(field.field_id, "")) for field in today.fields]
+    return {now: old for now, old in pairs if not is_same_name(now, old) and (old or now.lower() in known)}
+
+
+def _list_reassigned_columns(table: Table) -> Iterator[str]:
+    """Columns, those inside of others too, whose names, ids and types have not always belonged together."""
+    schemas = table.schemas()
+    if len(schemas) == 1:
+        return
+    ever = {
+        (name.lower(), schema.find_field(name).field_id) for schema in schemas.values() for name in schema.column_names
+    }
+    ids, names = Counter(name for name, _ in ever), Counter(number for _, number in ever)
+    types = _collect_types(schemas.values())
+    today = table.schema()
+    for name in map(str.lower, today.column_names):
+        field = today.find_field(name, case_sensitive=False)
+        if ids[name] > 1 or names[field.field_id] > 1:
+            yield f"{name}={field.field_id}"
+        if len(types[field.field_id]) > 1:
+            yield f"{name}:{field.field_type}"
+
+
+def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:
+    """The types that each field has had; of structs, lists and maps those of what is in them count."""
+    types_by_field: dict[int, set[str]] = defaultdict(set)
+    for schema in schemas:
+        for name in schema.column_names:
+            field = schema.find_field(name)
+            types_by_field[field.field_id].add(str(field.field_type) if field.field_type.is_primitive else "")
+    return types_by_field

@@ -1,0 +1,69 @@
+"""Counting how many rows readers of a table merged on read see more than its base has, by its unmerged change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.observation.manifests import list_added_files
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.columns import ACTION, BEFORE
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.shape import DELETE, INSERT
+from arctic_runtime.model.state import Commit
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+    from pyiceberg.table import Table
+
+
+class UnmergedRows:
+    """Counts of commits to change tables, each read once while it is unmerged; of its files one or two columns are."""
+
+    def __init__(self, reader: CatalogReader) -> None:
+        self._reader = reader
+        self._counts: dict[TableName, dict[int, int]] = {}
+
+    def count_rows(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
+        """Number of rows that commits inserted, less those that they deleted."""
+        known = self._counts.get(changes, {})
+        counts = {commit.version.snapshot: known.get(commit.version.snapshot) for commit in unmerged}
+        if None in counts.values():
+            table = self._reader.load_table(changes.schema, changes.name)
+            for commit in unmerged:
+                if counts[commit.version.snapshot] is None:
+                    counts[commit.version.snapshot] = _count_commit(table, commit)
+        self._counts[changes] = {snapshot: count for snapshot, count in counts.items() if count is not None}
+        return sum(self._counts[changes].values())
+
+
+def _count_commit(table: Table, commit: Commit) -> int:
+    if RunSummary.decode(commit.summary).mode == "create":
+        return commit.rows
+    return sum(_count_file(table, path) for path in list_added_files(table, [commit]))
+
+
+def _count_file(table: Table, path: str) -> int:
+    """The same of one file; a deletion of a row that was not there, which has no row before it, counts nothing."""
+    import pyarrow.compute as pc
+    from pyarrow.parquet import ParquetFile
+
+    count = 0
+    with table.io.new_input(path).open() as stream:
+        file = ParquetFile(stream)
+        columns = [ACTION, *_list_before_columns(file)]
+        for batch in file.iter_batches(columns=columns):
+            deleted = pc.equal(batch[ACTION], DELETE)
+            if BEFORE in batch.schema.names:
+                deleted = pc.and_(deleted, pc.is_valid(batch[BEFORE]))
+            count += (pc.sum(pc.equal(batch[ACTION], INSERT)).as_py() or 0) - (pc.sum(deleted).as_py() or 0)
+    return count
+
+
+def _list_before_columns(file: ParquetFile) -> list[str]:
+    """Columns to read to know which rows have a row before: one of its columns, if a path can name one."""
+    if BEFORE not in file.schema_arrow.names:
+        return []
+    names = [field.name for field in file.schema_arrow.field(BEFORE).type]
+    return [next((f"{BEFORE}.{name}" for name in names if "." not in name), BEFORE)]

@@ -1,0 +1,1 @@
+"""Change events of databases, by Debezium's engine in this process."""

@@ -1,0 +1,66 @@
+"""Connectors of databases, whose changes are read by Debezium."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.debezium import build_debezium_format
+from arctic_runtime.ingest.source import PORTS, IngestSource
+from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, read_password, read_properties
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
+from arctic_runtime.ingest.transports.transport import CatalogTable
+
+_KEYS = ("host", "port", "database", "user", "password", "password_env", "slot", "server_id", "properties")
+
+
+def _connect(source: IngestSource, reader: CatalogReader, _: Session) -> Connection:
+    return Connection(DebeziumTransport(_read_connection(source), reader.thresholds.debezium), build_debezium_format())
+
+
+def _describe(source: IngestSource) -> str:
+    settings = source.connection
+    port = settings.get("port", PORTS[source.connector])
+    return f"{source.connector} {settings.get('host')}:{port}/{settings.get('database')}"
+
+
+def _list_tables(source: IngestSource) -> list[CatalogTable]:
+    return DebeziumTransport(_read_connection(source)).list_catalog()
+
+
+def _read_connection(source: IngestSource) -> DebeziumConnection:
+    settings = source.connection
+    return DebeziumConnection(
+        connector=source.connector,
+        host=str(settings["host"]),
+        port=_read_port(source, settings.get("port", PORTS[source.connector])),
+        database=str(settings["database"]),
+        user=str(settings["user"]),
+        password=read_password(source),
+        tables=tuple(re.escape(table.source_name) for table in source.tables),
+        slot=str(settings.get("slot", f"arctic_{re.sub(r'[^a-z0-9_]', '_', source.name.lower())}")),
+        properties=read_properties(source),
+        **({"server_id": int(settings["server_id"])} if "server_id" in settings else {}),
+    )
+
+
+def _read_port(source: IngestSource, value: Any) -> int:
+    if not str(value).isdigit():
+        raise ConfigError(f"source {source.name}: `port: {value}` is not a number")
+    return int(value)
+
+
+_declare = partial(
+    Connector,
+    keys=_KEYS,
+    required=("host", "database", "user"),
+    connect=_connect,
+    describe=_describe,
+    list_tables=_list_tables,
+)
+
+POSTGRESQL, MYSQL, MARIADB = _declare("postgresql"), _declare("mysql"), _declare("mariadb")

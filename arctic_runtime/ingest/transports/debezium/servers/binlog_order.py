@@ -1,0 +1,60 @@
+"""The order of events in the binary log of MySQL and MariaDB: file, place in the file, row of the event there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arctic_runtime.ingest.transports.debezium.position import Newest, Position, Source
+
+_BEGIN = ("file", "pos", "gtids")
+"""Keys of an offset that lead to the begin of a transaction; others lead into it."""
+
+
+class BinlogOrder:
+    """Goes on at the begin of a transaction, or after the last one."""
+
+    def build_position(
+        self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
+    ) -> Position:
+        begin = begin_of(offset)
+        newest = max((event.source for event in last.values()), key=get_log_position, default=before.seen)
+        is_inside = newest is not None and get_log_position(newest) >= get_log_position(begin)
+        seen = {key: newest[key] for key in ("file", "pos", "row")} if newest is not None and is_inside else None
+        return Position(partition, begin, seen, [begin["file"], begin["pos"]])
+
+    def is_same(self, source: Source, other: Source) -> bool:
+        return get_log_position(source) == get_log_position(other)
+
+    def count_events_at(self, position: Position, table: str, source: Source) -> int:
+        return 0
+
+    def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
+        if position.seen is not None:
+            return get_log_position(source) > get_log_position(position.seen)
+        return get_log_position(source) >= get_log_position(position.offset)
+
+    def is_past(self, position: Position, other: Position) -> bool:
+        if other.seen is None:
+            return get_log_position(position.offset) >= get_log_position(other.offset)
+        return get_log_position(position.offset) > get_log_position(other.seen)
+
+    def has_come_to(self, position: Position, offset: Source) -> bool:
+        return get_log_position(position.offset) >= get_log_position(offset)
+
+    def as_of(self, begin: Position, first: Source | None) -> Position:
+        return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
+
+
+def begin_of(offset: Source) -> Source:
+    """The part of an offset that leads to the begin of its transaction."""
+    return {key: offset[key] for key in _BEGIN if key in offset}
+
+
+def get_log_position(source: Source) -> tuple[int, int, int]:
+    """The number of the log's file, the place of the event in it, and the row of the event."""
+    return parse_file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
+
+
+def parse_file_number(file: str) -> int:
+    """The number at the end of the name of a log's file, which grows from file to file."""
+    return int(file.rpartition(".")[2])

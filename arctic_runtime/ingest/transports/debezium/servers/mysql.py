@@ -1,0 +1,234 @@
+"""Requirements of MySQL and MariaDB beside Debezium: rights and settings, and the ends of their binary log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
+from arctic_runtime.ingest.transports.debezium.mariadb_support import let_debezium_read_mariadb
+from arctic_runtime.ingest.transports.debezium.position import Position, Source
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder, begin_of, parse_file_number
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
+from arctic_runtime.ingest.transports.debezium.servers.mysql_tables import check_tables, get_account
+from arctic_runtime.ingest.transports.debezium.servers.source_database import (
+    SourceDatabase,
+    build_catalog_tables,
+    list_causes,
+)
+from arctic_runtime.ingest.transports.transport import CatalogTable
+from arctic_runtime.thresholds import DebeziumThresholds
+
+End = tuple[int, int]
+"""The number of a file of the log, and a place in it."""
+
+_NEWEST_STATUS = (8, 4)
+"""The version of MySQL from which on the log's end has another statement."""
+
+_SETTINGS: Mapping[str, tuple[str, str]] = {
+    "log_bin": ("1", "`log_bin = binlog` in the server's configuration, then restart it"),
+    "binlog_format": ("ROW", "`set global binlog_format = 'ROW'`"),
+    "binlog_row_image": ("FULL", "`set global binlog_row_image = 'FULL'`"),
+}
+"""Variable → the value that is expected, and what to do otherwise."""
+
+_NO_TABLES = (
+    r"(SET STATEMENT .+ FOR )?(CREATE|ALTER|DROP)\s+(OR REPLACE\s+)?(TEMPORARY\s+)?(DEFINER\s*=\s*\S+\s+)?"
+    r"(SEQUENCE|PACKAGE)\b.*"
+)
+"""Statements that define no tables."""
+
+_RIGHTS = ("REPLICATION SLAVE", "REPLICATION CLIENT")
+_RIGHTS_OF_SNAPSHOTS = ("RELOAD",)
+_OTHER_NAMES = {
+    "REPLICATION CLIENT": ("BINLOG MONITOR",),
+    "REPLICATION SLAVE": ("REPLICATION REPLICA",),
+    "RELOAD": ("FLUSH_TABLES",),
+}
+"""Rights that are as good, in MariaDB and newer versions of MySQL."""
+_MARIADB_TYPES = """
+select concat(table_schema, '.', table_name), column_name, data_type from information_schema.columns
+where data_type in ('uuid', 'inet4', 'inet6')
+"""
+_KEY = """
+select column_name from information_schema.key_column_usage
+where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
+"""
+_EXPECTED = re.compile(r" expecting \{[^}]*\}+")
+"""What Debezium's parser could have gone on with: all of its words."""
+
+_CATALOG = """
+select t.table_schema, t.table_name, k.column_name from information_schema.tables t
+left join information_schema.key_column_usage k
+  on k.table_schema = t.table_schema and k.table_name = t.table_name and k.constraint_name = 'PRIMARY'
+where t.table_type = 'BASE TABLE' and t.table_schema = database()
+order by t.table_schema, t.table_name, k.ordinal_position
+"""
+_FILTER = "internal.schema.history.internal.ddl.filter"
+_UNREAD = (
+    f"what to do: where it defines no table that is read, pass over it by the Debezium property `{_FILTER}`; else make "
+    "the table without what is new in it, then `arctic ingest --resync`"
+)
+_RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
+
+
+class MySQL:
+    """The server side of an ingestion from MySQL or MariaDB."""
+
+    order = BinlogOrder()
+    gives_signs_of_life = True
+
+    def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
+        self._connection = connection
+        self._database = SourceDatabase(connection, thresholds.heap_bytes)
+        let_debezium_read_mariadb()
+
+    def check_server(self, position: Position | None) -> None:
+        is_snapshot = position is None or position.is_snapshot
+        self._check_settings()
+        self._check_rights((*_RIGHTS, *_RIGHTS_OF_SNAPSHOTS) if is_snapshot else _RIGHTS)
+        self._check_columns()
+        if position is None or position.is_snapshot:
+            check_tables(self._connection, self._database)
+        else:
+            if position.history is None:
+                raise self._build_lost_error("the definitions of tables as of the last commit are not kept")
+            self._check_log(position)
+
+    def prepare_server(self, position: Position) -> None:
+        self.check_server(position)
+
+    def publish_tables(self, tables: Collection[str]) -> None:
+        """Nothing: the log has the changes of all tables."""
+
+    def withdraw_tables(self) -> None:
+        """Nothing: the log has the changes of all tables."""
+
+    def commit_marker(self) -> None:
+        """Nothing: each event tells its own place in the log."""
+
+    def get_stream_start(self, first: Source) -> Source:
+        return begin_of(first)
+
+    def get_log_end(self) -> End:
+        file, place, *_ = self._database.fetch_rows(self._get_status_statement())[0]
+        return parse_file_number(str(file)), int(place or 0)
+
+    def push_log_end(self) -> None:
+        """Nothing: the server tells a reader that waits how far its log is, several times a second."""
+
+    def has_reached(self, position: Position, end: End) -> bool:
+        if position.is_snapshot or position.reached is None:
+            return False
+        file, place = position.reached
+        return (parse_file_number(file), int(place)) >= end
+
+    def list_catalog(self) -> list[CatalogTable]:
+        return build_catalog_tables(self._database.fetch_rows(_CATALOG))
+
+    def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
+        return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
+
+    def list_columns(
+        self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
+    ) -> tuple[SourceColumn, ...]:
+        known = find_definition(list_definitions(history or "", schema, table), [column.name for column in columns])
+        return tuple(
+            replace(
+                source_column, number=known[source_column.name].number, older_rows=known[source_column.name].older_rows
+            )
+            if source_column.name in known
+            else replace(source_column, older_rows=UNKNOWN_IN_OLDER_ROWS)
+            for source_column in columns
+        )
+
+    def explain_failure(self, error: Any, reason: str) -> SourceError:
+        if error is None:
+            return self._database.build_lost_error(reason)
+        unread = [cause for cause in list_causes(error) if hasattr(cause, "getErrors")]
+        if unread:
+            what = _EXPECTED.sub("", "; ".join(str(java_error.getMessage()) for java_error in unread[0].getErrors()))
+            return self._build_error(
+                f"Debezium can't read a statement of the server's log.\n  found: {what}\n  {_UNREAD}"
+            )
+        return self._database.to_source_error(error)
+
+    def build_properties(self) -> Mapping[str, str]:
+        """The statements that Debezium passes over, those of MariaDB added that its parser for MySQL does not know."""
+        known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
+        return {_FILTER: f"{known},{_NO_TABLES}"}
+
+    def close_connection(self) -> None:
+        self._database.close_connection()
+
+    def _get_status_statement(self) -> str:
+        """The statement that tells where the log ends."""
+        version = str(self._database.fetch_one("select version()"))
+        if "MariaDB" not in version and tuple(map(int, version.split(".")[:2])) >= _NEWEST_STATUS:
+            return "show binary log status"
+        return "show master status"
+
+    def _check_settings(self) -> None:
+        names = ", ".join(f"@@global.{name}" for name in _SETTINGS)
+        setting_values = self._database.fetch_rows(f"select {names}")[0]
+        for (name, (expected, advice)), value in zip(_SETTINGS.items(), setting_values, strict=True):
+            if str(value).upper() != expected:
+                raise self._build_error(f"the server's {name} is {value}, expected {expected}.\n  what to do: {advice}")
+
+    def _check_rights(self, expected: Sequence[str]) -> None:
+        granted = " ".join(str(row[0]).upper() for row in self._database.fetch_rows("show grants"))
+        missing = [right for right in expected if not _is_granted(right, granted)]
+        if missing:
+            rights = ", ".join(missing)
+            raise self._build_error(
+                f"user {self._connection.user} lacks the right {rights}.\n"
+                f"  what to do: `grant {rights} on *.* to {get_account(self._database)}`"
+            )
+
+    def _check_columns(self) -> None:
+        """Debezium's parser for MySQL stops at definitions of tables with types that only MariaDB has."""
+        unknown = [
+            f"{table}.{column} ({kind})"
+            for table, column, kind in self._database.fetch_rows(_MARIADB_TYPES)
+            if self._connection.is_read(str(table))
+        ]
+        if unknown:
+            raise self._build_error(
+                f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}.\n"
+                "  what to do: make them binary(16) or char columns, or leave their tables out"
+            )
+
+    def _check_log(self, position: Position) -> None:
+        """Raises SourceError if the server no longer has the log after a position, or it is another log."""
+        if "gtids" in position.offset:
+            known = (str(position.offset["gtids"]),)
+            if self._database.fetch_one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":
+                raise self._build_lost_error(f"the server purged transactions after {known[0]} from its binary log")
+            return
+        sizes = {str(row[0]): int(row[1] or 0) for row in self._database.fetch_rows("show binary logs")}
+        file, place = str(position.offset["file"]), int(position.offset["pos"])
+        if file not in sizes:
+            raise self._build_lost_error(
+                f"the server purged its binary log {file}; the oldest that it has is {min(sizes)}"
+            )
+        if place > sizes[file]:
+            raise self._build_lost_error(
+                f"the binary log {file} ends at {sizes[file]}, before the last commit at {place}: this is another "
+                "server, or its log was begun anew"
+            )
+
+    def _build_lost_error(self, what: str) -> SourceError:
+        return self._build_error(f"{what}.\n  {_RESYNC}")
+
+    def _build_error(self, text: str) -> SourceError:
+        return SourceError(f"{self._connection.place}: {text}")
+
+
+def _is_granted(right: str, granted: str) -> bool:
+    names = (right, *_OTHER_NAMES.get(right, ()), "ALL PRIVILEGES")
+    return any(re.search(rf"\b{name}\b", granted) for name in names)

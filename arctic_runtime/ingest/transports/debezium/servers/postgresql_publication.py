@@ -1,0 +1,184 @@
+"""The publication of PostgreSQL by which the stream has the changes of the tables that are read.
+
+Ingestion makes one where there is none, marks it by a comment, and alters only one with this mark. Any other belongs to
+whoever made it: it is read as it is, and refused if it leaves something out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.connection import PUBLICATION_MODE, DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
+
+VIA_ROOT = "publish.via.partition.root"
+MARK = "kept by arctic ingest"
+"""The comment on a publication that ingestion made."""
+
+_PUBLICATION = """
+select obj_description(oid, 'pg_publication'),
+  concat_ws(', ', case when not pubinsert then 'insert' end, case when not pubupdate then 'update' end,
+    case when not pubdelete then 'delete' end, case when not pubtruncate then 'truncate' end)
+from pg_publication where pubname = ?
+"""
+_TABLES = """
+select n.nspname || '.' || c.relname, format('%I.%I', n.nspname, c.relname), pg_has_role(c.relowner, 'usage'),
+  t.tablename is not null, to_jsonb(t) ->> 'rowfilter',
+  (select json_agg(a.attname order by a.attnum) from pg_attribute a
+   where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+     and not jsonb_exists(to_jsonb(t) -> 'attnames', a.attname)),
+  (select string_agg(root.relid::regclass::text, ', ') from pg_partition_ancestors(c.oid) root
+   join pg_publication_rel r on r.prrelid = root.relid join pg_publication p on p.oid = r.prpubid
+   where p.pubname = name and p.pubviaroot and root.relid <> c.oid)
+from (select ?::name as name) own
+cross join pg_class c join pg_namespace n on n.oid = c.relnamespace
+left join pg_publication_tables t on t.pubname = name and t.schemaname = n.nspname and t.tablename = c.relname
+where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema')
+order by n.nspname, c.relname
+"""
+_PUBLISHED = """
+select n.nspname || '.' || c.relname, format('%I.%I', n.nspname, c.relname) from pg_publication p
+join pg_publication_rel r on r.prpubid = p.oid
+join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+where p.pubname = ? and pg_has_role(p.pubowner, 'usage') and not pg_is_in_recovery()
+"""
+_MAY_CREATE = "select has_database_privilege(current_database(), 'create')"
+_QUOTED = "select quote_ident(?)"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that is read, as the publication has it. `quoted` is its name in SQL.
+
+    `unsent` are the columns that a column list of the publication leaves out, and `root` is the published table under
+    whose name the changes of this one, a partition, come; None if they come under its own.
+    """
+
+    name: str
+    quoted: str
+    is_owned: bool
+    is_published: bool
+    row_filter: str | None
+    unsent: tuple[str, ...]
+    root: str | None
+
+
+class Publication:
+    """The publication that a connection names."""
+
+    def __init__(self, connection: DebeziumConnection, database: SourceDatabase) -> None:
+        self._connection = connection
+        self._database = database
+
+    def check_publication(self, is_snapshot: bool) -> None:
+        """Raises SourceError if changes of tables that are read would not come, with what to do. Changes nothing.
+
+        Before a snapshot, ingestion may add what the publication lacks; later, changes are lost already.
+        """
+        row, tables = self._read_row(), self._list_tables()
+        missing = [table for table in tables if not table.is_published]
+        after = "" if is_snapshot else ", then `arctic ingest --resync`, which reads the tables again"
+        if row is not None:
+            self._check_content(row, tables, after)
+        if tables and (row is None or missing) and not (is_snapshot and self._can_add(row, missing)):
+            raise self._build_lack_error(row, missing, after)
+
+    def complete_publication(self, tables: Collection[str] | None = None) -> None:
+        """Makes the publication, or adds tables to it: those that are read, or `tables`."""
+        row = self._read_row()
+        missing = [table for table in self._list_tables(tables) if not table.is_published]
+        if row is not None and not missing:
+            return
+        if not self._can_add(row, missing):
+            raise self._build_lack_error(row, missing)
+        # Both in one transaction, so that no publication of ingestion is without its mark.
+        mark = f"; comment on publication {self._name} is '{MARK}'" if row is None else ""
+        self._database.fetch_rows(f"{self._write_addition(row, missing)}{mark}")
+
+    def withdraw_tables(self) -> None:
+        """Takes tables that are not read any more out of a publication that ingestion made."""
+        if not self._is_kept(self._read_row()):
+            return
+        for table, quoted in self._database.fetch_rows(_PUBLISHED, (self._connection.publication,)):
+            if not self._connection.is_read(str(table)):
+                self._database.fetch_rows(f"alter publication {self._name} drop table {quoted}")
+
+    @cached_property
+    def _name(self) -> str:
+        """The publication's name in SQL."""
+        return str(self._database.fetch_one("select quote_ident(?)", (self._connection.publication,)))
+
+    def _read_row(self) -> Row | None:
+        rows = self._database.fetch_rows(_PUBLICATION, (self._connection.publication,))
+        return rows[0] if rows else None
+
+    def _list_tables(self, names: Collection[str] | None = None) -> list[_Table]:
+        rows = self._database.fetch_rows(_TABLES, (self._connection.publication,))
+        reads = self._connection.is_read if names is None else names.__contains__
+        return [self._build_table(row) for row in rows if reads(str(row[0]))]
+
+    def _build_table(self, row: Row) -> _Table:
+        name, quoted, is_owned, is_published, row_filter, unsent, root = row
+        read = [column for column in json.loads(unsent or "[]") if self._connection.is_column_read(str(name), column)]
+        return _Table(str(name), str(quoted), is_owned == "t", is_published == "t", row_filter, tuple(read), root)
+
+    def _check_content(self, row: Row, tables: Sequence[_Table], after: str) -> None:
+        """Raises SourceError if the publication leaves out operations, rows or columns of tables that it has."""
+        if row[1]:
+            fix = f"`alter publication {self._name} set (publish = 'insert, update, delete, truncate')`"
+            raise self._build_error(f"publication {self._name} publishes no {row[1]}", fix, after)
+        for table in tables:
+            if (flaw := self._find_flaw(table)) is not None:
+                raise self._build_error(*flaw, after)
+
+    def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
+        """Part of a table that the publication leaves out, and the advice; None if it has all of it, or lacks the
+        table."""
+        name = self._name
+        if table.root is not None:
+            fix = f"ingest {table.root} instead, or `alter publication {name} set (publish_via_partition_root = false)`"
+            return f"changes of {table.name} come under the name of {table.root}, whose partition it is", fix
+        again = (
+            f"`alter publication {name} drop table {table.quoted}; alter publication {name} add table {table.quoted}`"
+        )
+        if table.row_filter is not None:
+            flaw = f"publication {name} has only rows of {table.name} with {table.row_filter}, a snapshot has all"
+            return flaw, again
+        if table.is_published and table.unsent:
+            exclude = "or exclude these columns, with the Debezium property `column.exclude.list`"
+            return f"publication {name} lacks columns of {table.name}: {', '.join(table.unsent)}", f"{again}, {exclude}"
+        return None
+
+    def _is_kept(self, row: Row | None) -> bool:
+        """Whether ingestion makes and alters the publication: nobody else made it, and the user does not forbid it."""
+        is_left_alone = self._connection.properties.get(PUBLICATION_MODE) == "disabled"
+        return not is_left_alone and (row is None or row[0] == MARK)
+
+    def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
+        """Whether ingestion may bring the publication to have the tables, also by its rights in the database."""
+        is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
+        return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
+
+    def _write_addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
+        """The statement that makes the publication, or adds tables to it."""
+        tables = ", ".join(table.quoted for table in missing)
+        if row is not None:
+            return f"alter publication {self._name} add table {tables}"
+        is_by_root = self._connection.properties.get(VIA_ROOT) == "true"
+        options = " with (publish_via_partition_root = true)" if is_by_root else ""
+        return f"create publication {self._name} for table {tables}{options}"
+
+    def _build_lack_error(self, row: Row | None, missing: Sequence[_Table], after: str = "") -> SourceError:
+        tables = ", ".join(table.name for table in missing)
+        what = f"there is no publication {self._name}" if row is None else f"publication {self._name} lacks {tables}"
+        why = f", and user {self._connection.user} may not add them" if self._is_kept(row) and not after else ""
+        return self._build_error(
+            f"{what}{why}", f"as the owner of the tables, `{self._write_addition(row, missing)}`", after
+        )
+
+    def _build_error(self, actual: str, fix: str, after: str) -> SourceError:
+        return SourceError(f"{self._connection.place}: {actual}.\n  what to do: {fix}{after}")

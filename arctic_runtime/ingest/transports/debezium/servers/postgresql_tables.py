@@ -1,0 +1,158 @@
+"""Tables and columns of PostgreSQL of which a snapshot and the stream do not show the same, by the server's catalog.
+
+Each rule is a query for all that it concerns, and says what is wrong with the tables that are read, and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
+from arctic_runtime.profile import suggest_nearest
+
+_KINDS = """
+select n.nspname || '.' || c.relname,
+  case when c.relkind = 'v' then 'a view' when c.relkind = 'm' then 'a materialized view'
+    when c.relkind = 'f' then 'a foreign table' when c.relpersistence = 'u' then 'an unlogged table'
+    when c.relpersistence = 't' then 'a temporary table' end
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('pg_catalog', 'information_schema')
+"""
+_COLUMNS_OF = """
+from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
+  and n.nspname not in ('pg_catalog', 'information_schema')
+"""
+_GENERATED = f"""
+select n.nspname || '.' || c.relname, a.attname, null {_COLUMNS_OF} and a.attgenerated <> ''
+order by n.nspname, c.relname, a.attnum
+"""
+_UNREADABLE = f"""
+select n.nspname || '.' || c.relname, a.attname,
+  format('grant usage on schema %I to %I; grant select on %I.%I to %I', n.nspname, current_user,
+    n.nspname, c.relname, current_user)
+{_COLUMNS_OF}
+  and not (has_schema_privilege(n.oid, 'usage') and has_column_privilege(c.oid, a.attnum, 'select'))
+order by n.nspname, c.relname, a.attnum
+"""
+_HIDDEN_ROWS = """
+select n.nspname || '.' || c.relname, null, format('alter role %I bypassrls', current_user)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and row_security_active(c.oid) order by 1
+"""
+_UNLOGGED_PARTITIONS = """
+select n.nspname || '.' || c.relname, null, string_agg(part.oid::regclass::text, ', ')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace cross join pg_partition_tree(c.oid) leaf
+join pg_class part on part.oid = leaf.relid
+where c.relkind = 'p' and (part.relkind = 'f' or part.relpersistence <> 'p') group by 1 order by 1
+"""
+_IDENTITY_WITHOUT_KEY = """
+select n.nspname || '.' || c.relname, null, format('alter table %I.%I replica identity default', n.nspname, c.relname)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+join pg_index pk on pk.indrelid = c.oid and pk.indisprimary
+join pg_index i on i.indrelid = c.oid and i.indisreplident
+where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[] <@ i.indkey::int2[]) order by 1
+"""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A query for tables or their columns, each with a text for the advice; and what is wrong with them."""
+
+    sql: str
+    describe: Callable[[Sequence[Row]], str]
+    is_of_snapshot: bool = False
+
+
+def _get_name(row: Row) -> str:
+    return str(row[0]) if row[1] is None else f"{row[0]}.{row[1]}"
+
+
+def _join_names(rows: Sequence[Row]) -> str:
+    return ", ".join(_get_name(row) for row in rows)
+
+
+def _join_advice(rows: Sequence[Row]) -> str:
+    return "; ".join(dict.fromkeys(str(row[2]) for row in rows))
+
+
+def _join_tables(rows: Sequence[Row]) -> str:
+    return ", ".join(dict.fromkeys(str(row[0]) for row in rows))
+
+
+def describe_generated(rows: Sequence[Row]) -> str:
+    patterns = ",".join(re.escape(_get_name(row)) for row in rows)
+    return (
+        f"the log does not have generated columns, so that they would keep the values of the "
+        f"snapshot: {_join_names(rows)}."
+        f"\n  what to do: leave them out, with the Debezium property `column.exclude.list: {patterns}`, and compute "
+        "them in a model; or take out their tables and load these in another way"
+    )
+
+
+_RULES = (
+    _Rule(_GENERATED, describe_generated),
+    _Rule(
+        _UNREADABLE,
+        lambda rows: (
+            f"the user may not read {_join_tables(rows)}.\n  what to do: as their owner, `{_join_advice(rows)}`"
+        ),
+        is_of_snapshot=True,
+    ),
+    _Rule(
+        _HIDDEN_ROWS,
+        lambda rows: (
+            f"row-level security may hide rows of {_join_names(rows)} from a snapshot, and the log has the changes "
+            f"of all rows.\n  what to do: `{_join_advice(rows)}`, or take these tables out"
+        ),
+        is_of_snapshot=True,
+    ),
+    _Rule(
+        _UNLOGGED_PARTITIONS,
+        lambda rows: (
+            f"{_join_names(rows)} has partitions of which no change is logged: {_join_advice(rows)}.\n"
+            "  what to do: ingest the other partitions under their own names"
+        ),
+    ),
+    _Rule(
+        _IDENTITY_WITHOUT_KEY,
+        lambda rows: (
+            f"the log does not say which row is deleted or gets another primary key, since the replica "
+            f"identity is an index without the primary key: {_join_names(rows)}.\n"
+            f"  what to do: `{_join_advice(rows)}`, or `full`"
+        ),
+    ),
+)
+
+
+def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_snapshot: bool) -> None:
+    """Raises SourceError if a snapshot and the stream of what is read would not show the same, with what to do."""
+    for rule in _RULES:
+        if rule.is_of_snapshot and not is_snapshot:
+            continue
+        rows = [row for row in database.fetch_rows(rule.sql) if _is_read(connection, row)]
+        if rows:
+            raise SourceError(f"{connection.place}: {rule.describe(rows)}")
+
+
+def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
+    """Raises SourceError if what is to be read is no table, or one whose changes are not logged."""
+    kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
+    for pattern in connection.tables:
+        matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]
+        if not matches:
+            raise SourceError(f"{connection.place}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}")
+        if all(kinds[name] is not None for name in matches):
+            raise SourceError(
+                f"{connection.place}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.\n"
+                "  what to do: ingest the tables that it is made of, or load it in another way and take it out here"
+            )
+
+
+def _is_read(connection: DebeziumConnection, row: Row) -> bool:
+    table, column, _ = row
+    return connection.is_read(str(table)) if column is None else connection.is_column_read(str(table), str(column))

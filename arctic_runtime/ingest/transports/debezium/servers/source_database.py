@@ -1,0 +1,195 @@
+"""Questions to a source database beside the stream, by the JDBC drivers that come with Debezium."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jpype
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection, build_driver_settings
+from arctic_runtime.ingest.transports.debezium.jvm import load_java_class, start_jvm
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.transport import CatalogTable
+
+Row = tuple[str | None, ...]
+
+_MYSQL = ("com.mysql.cj.jdbc.Driver", "jdbc:mysql://{host}:{port}/{database}")
+_MYSQL_SETTINGS = {
+    "connectTimeout": "10000",
+    "socketTimeout": "30000",
+    "sslMode": "PREFERRED",
+    "allowPublicKeyRetrieval": "true",
+}
+
+_DRIVERS: Mapping[str, tuple[str, str]] = {
+    "postgresql": ("org.postgresql.Driver", "jdbc:postgresql://{host}:{port}/{database}"),
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+}
+"""Driver and URL by connector."""
+
+_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "postgresql": {"connectTimeout": "10", "loginTimeout": "10", "socketTimeout": "30", "ApplicationName": "arctic"},
+    "mysql": _MYSQL_SETTINGS,
+    "mariadb": _MYSQL_SETTINGS,
+}
+
+_PLAIN_BY_CODE: Mapping[int, str] = {
+    1044: "user {user} may not use database {database}, which `grant select on {database}.* to '{user}'` lets it",
+    1045: "the password of user {user} is wrong, or the user may not log in from here",
+    1049: "there is no database {database}",
+    1142: "user {user} lacks a right on a table",
+    1227: "user {user} lacks a right",
+    1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
+}
+"""What codes of MySQL's errors mean, in plain words."""
+
+_PLAIN: Mapping[str, str] = {
+    "08S01": "the server can't be reached",
+    "28P01": "the password of user {user} is wrong",
+    "28000": "user {user} may not log in",
+    "3D000": "there is no database {database}",
+    "08001": "the server can't be reached",
+    "08004": "the server refused the connection",
+    "08006": "the connection was lost",
+    "53300": "the server has no connection left",
+    "57P01": "the server was stopped",
+    "57P02": "the server ended unexpectedly",
+    "57P03": "the server is starting or stopping",
+    "42501": "user {user} lacks a right",
+    "58P01": "the server no longer has its log from the last commit on; `arctic ingest --resync` reads all again",
+}
+"""What states of SQL errors mean, in plain words."""
+
+_LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
+"""States of SQL errors after which a server may come back."""
+
+_MISSING_RIGHTS = frozenset((1142, 1227))
+"""Codes of MySQL's errors that say that the user lacks a right."""
+
+_LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.SocketTimeoutException")
+
+
+class RightMissing(SourceError):
+    """The user of a connection lacks a right."""
+
+
+class SourceDatabase:
+    """A connection for questions, opened when first needed and again after it was lost. Not for several threads."""
+
+    def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
+        start_jvm(heap_bytes)
+        self._connection = connection
+        self._open: Any = None
+
+    def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
+        """All rows of a query, every value as text; raises SourceError in plain words.
+
+        A connection that was lost since the last query is made anew. A statement that is no query has no rows.
+        """
+        was_open = self._open is not None
+        try:
+            return self._fetch_rows(sql, values)
+        except jpype.JException as error:
+            self.close_connection()
+            failure = self.to_source_error(error)
+        if was_open and isinstance(failure, ConnectionLost):
+            return self.fetch_rows(sql, values)
+        raise failure
+
+    def fetch_one(self, sql: str, values: Sequence[str] = ()) -> str | None:
+        """The first value of the first row; None if there is no row."""
+        rows = self.fetch_rows(sql, values)
+        return rows[0][0] if rows else None
+
+    def close_connection(self) -> None:
+        if self._open is not None:
+            opened, self._open = self._open, None
+            try:
+                opened.close()
+            except jpype.JException:  # it is lost already
+                return
+
+    def to_source_error(self, error: Any) -> SourceError:
+        """A Java exception as an error in plain words, by the first SQL state in its chain of causes."""
+        for cause in list_causes(error):
+            state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
+            code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
+            if code in _PLAIN_BY_CODE:
+                kind = RightMissing if code in _MISSING_RIGHTS else SourceError
+                return self._build_error(_PLAIN_BY_CODE[code], str(cause.getMessage()), kind)
+            if state:
+                plain = _PLAIN.get(state, f"the database answered with error {state}")
+                kind = ConnectionLost if state in _LOST else SourceError
+                return self._build_error(plain, str(cause.getMessage()), kind)
+            if any(isinstance(cause, load_java_class(name)) for name in _LOST_CLASSES):
+                return self._build_error("the connection was lost", str(cause.getMessage() or cause), ConnectionLost)
+        return self._build_error(
+            "reading stopped",
+            ": ".join(str(java_error.getMessage() or java_error) for java_error in list_causes(error)),
+        )
+
+    def build_lost_error(self, reason: str) -> SourceError:
+        """A connection that was lost for a reason that is no Java exception."""
+        return self._build_error("the connection was lost", reason, ConnectionLost)
+
+    def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
+        connection = self._connection
+        text = plain.format(user=connection.user, database=connection.database)
+        return kind(connection.mask_password(f"{connection.place}: {text}.\n  found: {detail.strip()}"))
+
+    def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
+        statement = self._connect().prepareStatement(sql)
+        try:
+            for place, value in enumerate(values, 1):
+                statement.setString(place, value)
+            if not statement.execute():
+                return []
+            result = statement.getResultSet()
+            width = result.getMetaData().getColumnCount()
+            rows: list[Row] = []
+            while result.next():
+                values_read = [result.getString(column) for column in range(1, width + 1)]
+                rows.append(tuple(None if value is None else str(value) for value in values_read))
+            return rows
+        finally:
+            statement.close()
+
+    def _connect(self) -> Any:
+        if self._open is None:
+            connection = self._connection
+            driver, url = _DRIVERS[connection.connector]
+            settings = load_java_class("java.util.Properties")()
+            own = {
+                **_SETTINGS[connection.connector],
+                **build_driver_settings(connection),
+                "user": connection.user,
+                "password": connection.password,
+            }
+            for key, value in own.items():
+                settings.setProperty(key, value)
+            self._open = load_java_class(driver)().connect(
+                url.format(host=connection.host, port=connection.port, database=connection.database), settings
+            )
+        return self._open
+
+
+def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
+    """Tables from rows of schema, table and column of the primary key; null where there is none."""
+    keys: dict[tuple[str, str], list[str]] = {}
+    for schema, table, column in rows:
+        key = keys.setdefault((str(schema), str(table)), [])
+        if column is not None:
+            key.append(column)
+    return [CatalogTable(schema, table, tuple(key)) for (schema, table), key in keys.items()]
+
+
+def list_causes(error: Any) -> list[Any]:
+    """A Java exception and its causes, outermost first."""
+    chain: list[Any] = []
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.getCause() if hasattr(error, "getCause") else None
+    return chain

@@ -1,0 +1,89 @@
+"""The order of events in PostgreSQL's write-ahead log, as its logical decoding sends them.
+
+Transactions come whole, by their commits; the events of one come by their LSN. Rows that one COPY put on one page have
+one LSN, and tables that one TRUNCATE names too. An event says which commit came before its transaction (`sequence`), in
+which transaction it is, and its LSN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from arctic_runtime.ingest.transports.debezium.position import Newest, Position, Source
+
+
+class WalOrder:
+    """Goes on after the last commit: a server sends the transaction after it from its begin, in the same order."""
+
+    def build_position(
+        self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
+    ) -> Position:
+        commit = offset.get("lsn_commit")
+        begin = before.offset if commit is None else {"lsn": commit, "lsn_commit": commit}
+        return Position(partition, begin, _find_newest_seen(last, before, int(commit or 0)), int(offset["lsn"]))
+
+    def is_same(self, source: Source, other: Source) -> bool:
+        return (source["txId"], source["lsn"]) == (other["txId"], other["lsn"])
+
+    def count_events_at(self, position: Position, table: str, source: Source) -> int:
+        seen = position.seen
+        if seen is None or (seen["tx"], seen["lsn"]) != (source["txId"], source["lsn"]):
+            return 0
+        return int(seen["count"].get(table, 0))
+
+    def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
+        seen = position.seen
+        if seen is not None and source["txId"] == seen["tx"]:
+            lsn = int(source["lsn"])
+            return bool(lsn > seen["lsn"] or (lsn == seen["lsn"] and number > seen["count"].get(table, 0)))
+        return _commit_before(source) >= _get_commit(position)
+
+    def is_past(self, position: Position, other: Position) -> bool:
+        return _get_commit(position) > _get_commit(other)
+
+    def has_come_to(self, position: Position, offset: Source) -> bool:
+        return _get_commit(position) >= int(offset["lsn"])
+
+    def as_of(self, begin: Position, first: Source | None) -> Position:
+        """An event tells which commit came before its transaction, and not its own.
+
+        So where the one before lies before the begin, it comes after the begin in the first transaction there alone.
+        """
+        lsn = int(begin.offset["lsn"])
+        seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
+        return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn)
+
+
+def _get_commit(position: Position) -> int:
+    return int(position.offset.get("lsn_commit") or 0)
+
+
+def _commit_before(source: Source) -> int:
+    """The LSN of the commit that came before an event's transaction; 0 if none came since the snapshot."""
+    commit, _ = json.loads(source["sequence"])
+    return int(commit or 0)
+
+
+def _get_log_position(source: Source) -> tuple[int, int]:
+    return _commit_before(source), int(source["lsn"])
+
+
+def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int) -> Mapping[str, Any] | None:
+    """The last event after a commit: the newest of a batch, else what the position before has seen."""
+    old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
+    newest = max((event.source for event in last.values()), key=_get_log_position, default=None)
+    if newest is None:
+        return old
+    if _commit_before(newest) != commit:
+        return None
+    counts = {
+        table: event.count
+        for table, event in last.items()
+        if _get_log_position(event.source) == _get_log_position(newest)
+    }
+    tx, lsn = newest["txId"], int(newest["lsn"])
+    if old is not None and (old["tx"], old["lsn"]) == (tx, lsn):
+        counts |= {table: counts.get(table, 0) + count for table, count in old["count"].items()}
+    return {"commit": commit, "tx": tx, "lsn": lsn, "count": counts}

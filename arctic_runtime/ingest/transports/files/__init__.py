@@ -1,0 +1,1 @@
+"""Change events from files of a folder or bucket."""

@@ -1,0 +1,32 @@
+"""The connector of folders with files of events."""
+
+from __future__ import annotations
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.ingest.transports.connector import (
+    Connection,
+    Connector,
+    Session,
+    describe_address,
+    read_format,
+    read_properties,
+)
+from arctic_runtime.ingest.transports.files.listing import Folder
+
+_LOG = "__files"
+"""Ending of the name of the table that keeps the files of a source that were read."""
+
+
+def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
+    from arctic_runtime.ingest.transports.files.log import FileTable
+    from arctic_runtime.ingest.transports.files.transport import Files
+
+    patterns = source.connection.get("files") or {}
+    tables = {table.source_name: str(patterns.get(table.name, f"{table.source_name}/*")) for table in source.tables}
+    log = FileTable(source.dead_letter_table.with_name(f"{source.name}{_LOG}"), reader, session)
+    folder = Folder(str(source.connection["path"]), read_properties(source))
+    return Connection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
+
+
+FILES = Connector("files", ("path", "format", "files", "properties"), ("path",), _connect, describe_address)

@@ -1,0 +1,86 @@
+"""The table that says which files of a source were read in which batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.ingest.transports.files.listing import SourceFile
+from arctic_runtime.model.files.expiry import ExpireSnapshots
+from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.names import TableName
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.snapshots import expire_snapshots
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import DataFrameWriterV2, SparkSession
+
+COLUMNS = "batch bigint, path string, bytes bigint, modified bigint"
+"""Columns of the table: the number of a batch from 1, a file's path below the source's folder, its size, and when it
+was modified, in microseconds since 1970."""
+
+
+class FileLog(Protocol):
+    """Log of the files of each batch; what `add` noted stays, whenever a process dies."""
+
+    def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
+        """All batches by their numbers, each with its files in the order of their paths."""
+
+    def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
+        """Notes the files of a batch, before any of them is read."""
+
+
+class FileTable:
+    """A file log in an Iceberg table, which is rewritten from time to time as one file with one snapshot."""
+
+    def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
+        self.table = table
+        self._reader = reader
+        self._spark = spark
+
+    def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
+        """All batches, read without Spark; none if the table is not there yet."""
+        if not self._is_there():
+            return {}
+        files_by_batch: dict[int, set[SourceFile]] = {}
+        for row in self._load_table().scan().to_arrow().to_pylist():
+            # An append whose answer was lost may have been sent twice.
+            files_by_batch.setdefault(row["batch"], set()).add(SourceFile(row["path"], row["bytes"], row["modified"]))
+        return {batch: tuple(sorted(files)) for batch, files in sorted(files_by_batch.items())}
+
+    def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
+        """Appends the files of a batch; raises CommitConflict if the catalog stays locked."""
+        if not self._is_there():
+            writer = create_internal_writer(self._build_writer({}), "file log", KEPT_METADATA)
+            perform_effect("ingest.create_file_log", writer.create, f"create {self.table}", SPARK)
+        writer = self._build_writer({batch: tuple(files)})
+        perform_effect("ingest.append_file_log", writer.append, f"append batch {batch} to {self.table}", SPARK)
+        self._expire_snapshots()
+
+    def _expire_snapshots(self) -> None:
+        snapshots = self._load_table().snapshots()
+        if len(snapshots) <= self._reader.thresholds.transports.file_log_snapshots:
+            return
+        newest = str(snapshots[-1].snapshot_id)
+        writer = self._build_writer(self.list_batches())
+        writer = writer.options(**{"isolation-level": "serializable", "validate-from-snapshot-id": newest})
+        perform_effect("ingest.rewrite_file_log", lambda: writer.overwrite(F.lit(True)), f"rewrite {self.table}", SPARK)
+        replaced = tuple(snapshot.snapshot_id for snapshot in snapshots)
+        expire_snapshots(ExpireSnapshots(self.table, replaced), self._spark())
+
+    def _build_writer(self, batches: Mapping[int, tuple[SourceFile, ...]]) -> DataFrameWriterV2:
+        rows = [(batch, file.path, file.bytes, file.modified) for batch, files in batches.items() for file in files]
+        return self._spark().createDataFrame(rows, COLUMNS).coalesce(1).writeTo(quote_name(*self.table.parts))
+
+    def _load_table(self) -> Table:
+        return self._reader.load_table(self.table.schema, self.table.name)
+
+    def _is_there(self) -> bool:
+        return self._reader.list_relations(self.table.schema).get(self.table.name) == "table"

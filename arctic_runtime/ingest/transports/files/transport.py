@@ -1,0 +1,232 @@
+"""JSON lines in the files of a folder or bucket, by plain batch reads of Spark.
+
+Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
+commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, where this code is not.
+
+Files are read in the order of their paths. A file that appears later under a lower name is read then. So that each is
+read exactly once, the files of a batch are noted in a table before they are read, and a position is the number of a
+batch: whenever a process dies, the batch comes again with the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arctic_runtime.ingest.transports.files.batches import FileBatch, FileBatches, check_unchanged
+from arctic_runtime.ingest.transports.files.listing import Folder, SourceFile
+from arctic_runtime.ingest.transports.files.log import FileLog
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.thresholds import TransportThresholds
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROW_BITS = 33
+"""`monotonically_increasing_id` has the number of a row in its partition in so many low bits."""
+
+_GLOB = re.compile(r"([\\*?\[\]{}])")
+_PLACES = "uri string, block bigint, path string, first bigint, lines bigint, line bigint, arrival bigint"
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A part of a file that one task reads, from the byte `start` on.
+
+    `first` is its first row in the task's partition, `lines` counts all its lines and `events` those with text.
+    """
+
+    path: str
+    uri: str
+    start: int
+    first: int
+    lines: int
+    events: int
+    file_bytes: int
+
+
+class Files:
+    """Events in files, one in each line; lines without text are left out. Files may be compressed, as `.gz`.
+
+    `tables` maps the source's names of tables to patterns of paths below the folder, such as `orders/*.json`, where `*`
+    also stands for `/`; the first pattern that fits counts, and files that none fits are left alone. `spark` gives a
+    session in which lines are counted. A file has to be complete when its name appears.
+    """
+
+    initial = json.dumps({"batch": 0})
+
+    def __init__(
+        self,
+        folder: Folder,
+        tables: Mapping[str, str],
+        log: FileLog,
+        spark: Callable[[], SparkSession],
+        limits: TransportThresholds,
+    ) -> None:
+        self._folder = folder
+        self._tables = dict(tables)
+        self._log = log
+        self._spark = spark
+        self._limits = limits
+        self._closed = threading.Event()
+        self._kept = 0
+        self._number = 0
+
+    def check_source(self, position: str | None) -> None:
+        """Raises SourceError if the folder can't be listed, and CorruptState if the file log is gone."""
+        self._build_batches(0 if position is None else _parse_number(position))
+        self._folder.list_files()
+
+    def open_at(self, position: str) -> None:
+        self._closed.clear()
+        self._kept = _parse_number(position)
+
+    def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
+        """There are none: the first file is the beginning of everything."""
+        return False
+
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
+        batches = self._build_batches(self._kept)
+        reported = -math.inf
+        while not self._closed.is_set():
+            now = datetime.now(timezone.utc)
+            batch = batches.take_next()
+            if batch is not None:
+                self._kept = self._number = batch.number
+                yield self._build_batch(batch)
+            elif until_drained:
+                return
+            elif time.monotonic() - reported > self._limits.idle_seconds:
+                reported = time.monotonic()
+                yield Batch((), _format_position(self._kept), 0, caught_up=now)
+            else:
+                self._closed.wait(self._limits.poll_seconds)
+
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        return replace(events, events=_build_no_events()) if self._number <= _parse_number(position) else events
+
+    def acknowledge_batch(self, batch: Batch) -> None:
+        """Nothing is to do: files stay, and whoever wants may remove those of batches that are kept."""
+
+    def close_source(self) -> None:
+        self._closed.set()
+
+    def _build_batches(self, kept_number: int) -> FileBatches:
+        return FileBatches(self._folder, self._tables.values(), self._log, self._limits, kept_number)
+
+    def _find_table(self, file: SourceFile) -> str:
+        return next(table for table, pattern in self._tables.items() if fnmatchcase(file.path, pattern))
+
+    def _build_batch(self, batch: FileBatch) -> Batch:
+        by_table: dict[str, list[SourceFile]] = {}
+        for file in batch.files:
+            by_table.setdefault(self._find_table(file), []).append(file)
+        tables, count = [], 0
+        for table, own in by_table.items():
+            blocks = self._count_blocks(own)
+            count += sum(block.events for block in blocks)
+            tables.append(
+                TableEvents(table, None, partial(_read_events, folder=self._folder, files=own, blocks=blocks))
+            )
+        return Batch(tuple(tables), _format_position(batch.number), count)
+
+    def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
+        """The parts that tasks read, in the order of files and lines; raises SourceError if a file has changed."""
+        from pyspark.sql import functions as F
+
+        grouped = _read_lines(self._spark(), self._folder, files).groupBy("uri", "block")
+        row, is_event = F.col("row"), _has_text(F.col("value"))
+        counted = grouped.agg(F.min(row), F.count(row), F.count_if(is_event), F.max("file_bytes"))
+        order = {file.path: place for place, file in enumerate(files)}
+        blocks = [_Block(self._folder.to_path(row[0]), *row) for row in counted.collect()]
+        bytes_read = {block.path: block.file_bytes for block in blocks}
+        for file in files:
+            check_unchanged(replace(file, bytes=bytes_read.get(file.path, 0)), file, self._folder.location)
+        return tuple(sorted(blocks, key=lambda block: (order[block.path], block.start)))
+
+
+def _read_lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
+    """All lines with their bytes as they are, the block that they are in, and their row in the partition of its task.
+
+    Rows of a block stand in a row, in the order of the lines. Only the line feed separates lines: a carriage return
+    before it is white space to JSON.
+    """
+    from pyspark.sql import functions as F
+
+    uris = [_GLOB.sub(r"\\\1", folder.to_uri(file.path)) for file in files]
+    return (
+        spark.read.option("lineSep", "\n")
+        .text(uris)
+        .select(
+            "value",
+            F.col("_metadata.file_path").alias("uri"),
+            F.col("_metadata.file_block_start").alias("block"),
+            F.col("_metadata.file_size").alias("file_bytes"),
+            F.monotonically_increasing_id().bitwiseAND(F.lit(2**_ROW_BITS - 1)).alias("row"),
+        )
+    )
+
+
+def _has_text(line: Expression) -> Expression:
+    from pyspark.sql import functions as F
+
+    # To trim costs as much as to parse, and hardly any line begins with white space.
+    return F.startswith(line, F.lit("{")) | (F.length(F.btrim(line, F.lit(" \t\r"))) > 0)
+
+
+def _read_events(
+    spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]
+) -> DataFrame:
+    """The events of files whose blocks were counted before, in a session.
+
+    Blocks tell how many lines come before them. Spark makes the same blocks of the same files; that it did is checked
+    row by row, since a file may be replaced meanwhile.
+    """
+    from pyspark.sql import functions as F
+
+    rows, arrival, line = [], 0, {block.path: 0 for block in blocks}
+    for block in blocks:
+        rows.append((block.uri, block.start, block.path, block.first, block.lines, line[block.path], arrival))
+        arrival += block.lines
+        line[block.path] += block.lines
+    places = F.broadcast(spark.createDataFrame(rows, _PLACES))
+    placed = _read_lines(spark, folder, files).join(places, ["uri", "block"], "left")
+    inside = F.col("row") - F.col("first")
+    is_placed = inside.between(F.lit(0), F.col("lines") - 1)
+    message = F.concat(F.lit("A file changed while it was read: "), F.col("uri"))
+    checked = F.when(is_placed, inside).otherwise(F.raise_error(message).cast("bigint"))
+    return (
+        placed.where(_has_text(F.col("value")))
+        .withColumn("inside", checked)
+        .select(
+            F.col("value").cast("binary").alias(PAYLOAD),
+            F.concat_ws(":", "path", F.col("line") + F.col("inside") + 1).alias(ORIGIN),
+            (F.col("arrival") + F.col("inside")).alias(ARRIVAL),
+        )
+    )
+
+
+def _build_no_events() -> pa.Table:
+    return pa.table(
+        {PAYLOAD: pa.array([], pa.binary()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
+    )
+
+
+def _format_position(number: int) -> str:
+    return json.dumps({"batch": number})
+
+
+def _parse_number(position: str) -> int:
+    return int(json.loads(position)["batch"])

@@ -1,0 +1,1 @@
+"""Change events from topics of Kafka."""

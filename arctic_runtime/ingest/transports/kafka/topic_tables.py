@@ -1,0 +1,66 @@
+"""Assignment of a shared topic's events to tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Declared, EventFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+
+
+@dataclass(frozen=True)
+class TopicTable:
+    """A table by its name in the source, the topic with its events, and the columns that the user declares."""
+
+    name: str
+    topic: str
+    columns: Declared = field(default_factory=dict)
+
+
+def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
+    """Raises ConfigError if tables share a topic and its events don't tell them apart."""
+    by_topic: dict[str, list[TopicTable]] = {}
+    for table in tables:
+        by_topic.setdefault(table.topic, []).append(table)
+    for topic, sharing in by_topic.items():
+        names = [_get_event_table_name(table, form) for table in sharing]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if len(sharing) > 1 and (form.table is None or twice):
+            raise ConfigError(
+                f"Tables share the topic {topic}, and events of the format {form.name} don't tell them apart: "
+                f"{', '.join(table.name for table in sharing)}\n"
+                "  what to do: give each table a topic of its own"
+            )
+
+
+def is_of(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -> Expression:
+    """Whether an event is one of a table. What names no table is the first one's, to become a dead letter there.
+
+    Events of tables that are not ingested are nobody's.
+    """
+    from pyspark.sql import functions as F
+
+    from arctic_runtime.ingest.transports.payload_parts import extract_part
+
+    if form.table is None:
+        return F.lit(table == sharing[0])
+    name = extract_part(form.table)
+    if form.namespace is not None and _has_namespace(table):
+        name = F.concat_ws(".", extract_part(form.namespace), name)
+    is_own = name.eqNullSafe(F.lit(_get_event_table_name(table, form)))
+    return is_own | extract_part(form.table).isNull() if table == sharing[0] else is_own
+
+
+def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
+    """The name by which events tell a table: with its schema where they tell that too."""
+    return table.name if form.namespace is not None else table.name.rpartition(".")[2]
+
+
+def _has_namespace(table: TopicTable) -> bool:
+    return "." in table.name

@@ -1,0 +1,255 @@
+"""Topics of Kafka, by plain batch reads of Spark between offsets that are known before.
+
+Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
+commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, where this code is not.
+Spark's source tells no offsets without reading events, so a small client asks for them (4 ms for a topic).
+
+Where events tell their columns, a batch ends before the first event of each partition with other ones. So all events
+of a table in a batch have one schema, and its position says exactly which events a table has.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial, reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import Format, SourceSchema
+from arctic_runtime.ingest.transports.kafka.client import KafkaOffsets
+from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection
+from arctic_runtime.ingest.transports.kafka.offsets import (
+    Offsets,
+    Range,
+    advance_offsets,
+    choose_start,
+    count_events_left,
+    cut_ranges,
+    decode_offsets,
+    encode_offsets,
+    group_by_topic,
+    next_ranges,
+)
+from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, check_topics, is_of
+from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
+from arctic_runtime.profile import JARS_SETTING
+from arctic_runtime.spark.engine.java.jars import GROUPS
+from arctic_runtime.thresholds import TransportThresholds
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
+"""Columns of events beside those of every transport."""
+
+_PARTITION_BITS = 16
+"""ARRIVAL has the offset of an event above so many bits with the number of its partition."""
+
+_TOLD = "kafka_told"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """The schema of a table's first events, and in which partitions events of others begin, at which offset."""
+
+    schema: SourceSchema | None
+    others: Mapping[int, int]
+
+
+class Kafka:
+    """Events in topics of Kafka, each with the bytes of its value as they are.
+
+    Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
+    next of every partition. `spark` gives a session. With `skips_lost` reading goes on after events that are gone.
+    Raises ConfigError if tables share a topic whose events don't tell their table.
+    """
+
+    initial = encode_offsets({})
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        tables: Sequence[TopicTable],
+        form: Format,
+        spark: Callable[[], SparkSession],
+        limits: TransportThresholds,
+        skips_lost: bool = False,
+    ) -> None:
+        check_topics(tables, form.events)
+        self._connection = connection
+        self._tables = {table.name: table for table in tables}
+        self._form = form
+        self._spark = spark
+        self._limits = limits
+        self._skips_lost = skips_lost
+        self._topics = tuple(dict.fromkeys(table.topic for table in tables))
+        self._source = KafkaOffsets(connection, limits)
+        self._closed = threading.Event()
+        self._position: Offsets = {}
+        self._schemas: dict[str, SourceSchema] = {}
+
+    def check_source(self, position: str | None) -> None:
+        """Raises SourceError if Kafka doesn't answer or events are lost, ConfigError if Spark lacks its JARs."""
+        choose_start(decode_offsets(position or self.initial), self._source.list_kept(self._topics), self._skips_lost)
+        check_jars(self._spark())
+
+    def open_at(self, position: str) -> None:
+        self._closed.clear()
+        self._position = decode_offsets(position)
+
+    def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
+        """There are none: rows of a snapshot are events of a topic like others."""
+        return False
+
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
+        ends: Offsets | None = None
+        reported = -math.inf
+        asked = datetime.now(timezone.utc)
+        while not self._closed.is_set():
+            now = datetime.now(timezone.utc)
+            offsets_kept = self._source.list_kept(self._topics)
+            if ends is None or not until_drained:
+                ends, asked = {partition: has.end for partition, has in offsets_kept.items()}, now
+            offsets = choose_start(self._position, offsets_kept, self._skips_lost)
+            ranges = self._cut_at_schema_change(next_ranges(offsets, ends, self._limits.batch_events))
+            if ranges:
+                self._position = advance_offsets(offsets, ranges)
+                rest = count_events_left(self._position, ends)
+                reported = reported if rest else time.monotonic()
+                caught_up = None if rest else asked
+                count = sum(map(len, ranges))
+                yield Batch(
+                    self._build_table_events(ranges),
+                    encode_offsets(self._position),
+                    count,
+                    caught_up=caught_up,
+                    behind=rest,
+                )
+            elif until_drained:
+                return
+            elif time.monotonic() - reported > self._limits.idle_seconds:
+                reported = time.monotonic()
+                yield Batch((), encode_offsets(offsets), 0, caught_up=asked, behind=0)
+            else:
+                self._closed.wait(self._limits.poll_seconds)
+
+    def select_after(self, events: TableEvents, position: str) -> TableEvents:
+        topic, offsets = self._tables[events.table].topic, decode_offsets(position)
+        reached = {number: offset for (topic_name, number), offset in offsets.items() if topic_name == topic}
+        read = events.events
+        if not callable(read):
+            raise TypeError(f"events of {events.table} were read by Spark and are {type(read).__name__}")
+        return replace(events, events=lambda spark: read(spark).where(~_is_before(reached)))
+
+    def acknowledge_batch(self, batch: Batch) -> None:
+        """Nothing is to do: Kafka deletes events by their age."""
+
+    def close_source(self) -> None:
+        self._closed.set()
+
+    def _cut_at_schema_change(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
+        """The ranges up to the first event of each partition that tells another schema of its table."""
+        if self._form.tell is None:
+            return ranges
+        ends: dict[tuple[str, int], int] = {}
+        for table, own in self._with_ranges(ranges):
+            schema_parts = self._find_schema(table, own)
+            if schema_parts.schema is not None:
+                self._schemas[table.name] = schema_parts.schema
+            for number, offset in schema_parts.others.items():
+                ends[table.topic, number] = min(offset, ends.get((table.topic, number), offset))
+        return cut_ranges(ranges, ends)
+
+    def _find_schema(self, table: TopicTable, ranges: Sequence[Range]) -> _Told:
+        from pyspark.sql import functions as F
+
+        assert self._form.tell is not None
+        events = self._read_table(table, ranges, self._spark()).withColumn(
+            _TOLD, extract_schema_parts(self._form.events.schema)
+        )
+        payload, key = F.col(PAYLOAD).cast("string"), F.col(KEY).cast("string")
+        grouped = events.where(F.col(_TOLD).isNotNull()).groupBy(_TOLD, PARTITION)
+        rows: list[Row] = grouped.agg(
+            F.min(OFFSET).alias("offset"),
+            F.min(ARRIVAL).alias("first"),
+            F.min_by(payload, ARRIVAL).alias("example"),
+            F.min_by(key, ARRIVAL).alias("key"),
+        ).collect()
+        if not rows:
+            return _Told(None, {})
+        earliest = min(rows, key=lambda row: int(row["first"]))
+        schema = self._form.tell(earliest["example"], earliest["key"], table.columns)
+        others: dict[int, int] = {}
+        for row in rows:
+            if row[_TOLD] != earliest[_TOLD]:
+                others[row[PARTITION]] = min(row["offset"], others.get(row[PARTITION], row["offset"]))
+        return _Told(schema, others)
+
+    def _with_ranges(self, ranges: Sequence[Range]) -> list[tuple[TopicTable, tuple[Range, ...]]]:
+        by_topic = dict(group_by_topic(ranges))
+        return [(table, by_topic[table.topic]) for table in self._tables.values() if table.topic in by_topic]
+
+    def _build_table_events(self, ranges: Sequence[Range]) -> tuple[TableEvents, ...]:
+        return tuple(
+            TableEvents(table.name, self._schemas.get(table.name), partial(self._read_table, table, own))
+            for table, own in self._with_ranges(ranges)
+        )
+
+    def _read_table(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
+        """The events of a table in ranges; PARTITION and OFFSET say where each comes from, KEY has its key."""
+        from pyspark.sql import functions as F
+
+        options = {
+            **self._connection.build_spark_options(),
+            "kafka.isolation.level": "read_committed",
+            "assign": json.dumps({table.topic: [offset_range.partition[1] for offset_range in ranges]}),
+            "startingOffsets": encode_offsets({offset_range.partition: offset_range.start for offset_range in ranges}),
+            "endingOffsets": encode_offsets({offset_range.partition: offset_range.end for offset_range in ranges}),
+        }
+        read = spark.read.format("kafka").options(**options).load()
+        if self._form.events.has_tombstones:
+            read = read.where(F.col("value").isNotNull())
+        offset, partition = F.col("offset"), F.col("partition")
+        events = read.select(
+            F.col("value").alias(PAYLOAD),
+            F.concat_ws(":", "topic", partition, offset).alias(ORIGIN),
+            (F.shiftleft(offset, _PARTITION_BITS) + partition).alias(ARRIVAL),
+            F.col("key").alias(KEY),
+            partition.cast("bigint").alias(PARTITION),
+            offset.alias(OFFSET),
+        )
+        sharing = [offset_range for offset_range in self._tables.values() if offset_range.topic == table.topic]
+        return events if len(sharing) == 1 else events.where(is_of(table, sharing, self._form.events))
+
+
+def check_jars(spark: SparkSession) -> None:
+    """Raises ConfigError if a Spark was started without its source for Kafka."""
+    from pyspark.errors import AnalysisException
+
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
+    try:
+        _ = spark.read.format("kafka").options(**options).load().schema
+    except AnalysisException as error:
+        raise ConfigError(
+            "Spark was started without its source for Kafka.\n"
+            f"  expected: {', '.join(jar.coordinates for jar in GROUPS['kafka'])}\n  found: {error}\n"
+            f"  what to do: set `{JARS_SETTING}: kafka` in server_side_parameters of the profile and start Spark anew, "
+            "or install these packages on the Spark Connect server"
+        ) from error
+
+
+def _is_before(reached: Mapping[int, int]) -> Expression:
+    """Whether an event comes before the offsets that partitions have reached; in others no event does."""
+    from pyspark.sql import functions as F
+
+    is_before = ((F.col(PARTITION) == number) & (F.col(OFFSET) < offset) for number, offset in reached.items())
+    return reduce(or_, is_before, F.lit(False))

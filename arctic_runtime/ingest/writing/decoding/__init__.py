@@ -1,0 +1,1 @@
+"""Decoding of change events: from JSON texts to typed rows, by Spark."""

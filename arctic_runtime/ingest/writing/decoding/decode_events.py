@@ -1,0 +1,343 @@
+"""Decoding of change events from JSON to typed rows, by Spark, as a format and a table's schema say.
+
+Every value is taken from the JSON as text and cast on its own, so a value that does not fit its type is noticed: the
+event becomes a dead letter, and no value turns into null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.formats.event_format import EventFormat, Path, SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD
+from arctic_runtime.ingest.writing.decoding.decode_values import EncodedValue, decode_value
+from arctic_runtime.model.columns import OWN_PREFIX, is_same_name
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+)
+
+CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION = (
+    f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
+)
+"""Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
+(timestamp), why an event is a dead letter (null for others), the names of columns whose value the source did not send
+(null where it sent all), and the place of a row in its event. OLD_KEY is a
+struct of the primary key before the change, null where the source does not send it or it is the same. ORDER is a struct
+that orders events of a key before their arrival does, null where arrival is the order. LOG_PLACE is where the source's
+log has the change, null where an event does not tell."""
+
+_EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
+
+
+def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decodes events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, LOG_PLACE.
+
+    PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
+    primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
+    nothing of rows are left out. Raises ConfigError if two columns differ in nothing but case.
+    """
+    return decode_events(events, form, schema).where(is_change())
+
+
+def is_change() -> Expression:
+    """Whether a decoded event says something of rows, or is a dead letter."""
+    return ~F.col(CHANGE).eqNullSafe("ignored")
+
+
+def is_read() -> Expression:
+    """Whether a decoded event is a row of a snapshot."""
+    return F.col(CHANGE).eqNullSafe("read")
+
+
+def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
+    """Decodes events as `decode_changes`, and keeps those that say nothing of rows.
+
+    To be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would read the JSON
+    of each event twice.
+    """
+    _check_names(schema)
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    parsed = events.select("*", F.from_json(_as_text(events), _build_json_schema(form, schema), options).alias(_EVENT))
+    rows = _explode_rows(parsed, form)
+    named = {column.name: EncodedValue(_image_field(_ROW, column.name), column) for column in schema.columns}
+    change = _change_expression(form)
+    typed = [alias_as(_decode_present_value(value, form), value.column.name) for value in named.values()]
+    return rows.selectExpr(
+        *[quote_name(own) for own in (PAYLOAD, ORIGIN, ARRIVAL, PART)],
+        *typed,
+        alias_as(change, CHANGE),
+        alias_as(_time_expression(form), TIME),
+        alias_as(_reason_expression(form, schema, change), REASON),
+        alias_as(_list_absent_columns(form, named), ABSENT),
+        alias_as(_select_old_key(form, schema), OLD_KEY),
+        alias_as(_order_expression(form), ORDER),
+        alias_as(Sql("CAST(NULL AS string)") if form.log_place is None else _event_field(form.log_place), LOG_POSITION),
+    )
+
+
+def _check_names(schema: SourceSchema) -> None:
+    for place, column in enumerate(schema.columns):
+        twin = next((one for one in schema.columns[:place] if is_same_name(one.name, column.name)), None)
+        if twin is not None:
+            raise ConfigError(
+                f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.\n"
+                "  what to do: rename one at the source, or exclude it"
+            )
+
+
+def _as_text(events: DataFrame) -> Expression:
+    """The payload as text; null if its bytes are no UTF-8, which makes the event a dead letter."""
+    is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
+    if not is_binary:
+        return F.col(PAYLOAD)
+    whole = F.col(PAYLOAD).cast("string")
+    return F.when(F.is_valid_utf8(whole), whole)
+
+
+def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
+    """The type of an event with all its values as text."""
+    row = StructType([StructField(column.name, StringType()) for column in schema.columns])
+    image: DataType = ArrayType(row) if form.rows_are_lists else row
+    leaves: dict[Path, DataType] = {path: StringType() for path in _list_value_paths(form)}
+    leaves[form.row] = image
+    if form.before is not None:
+        leaves[form.before] = image
+    return _nest_fields(leaves).add(_CORRUPT, StringType())
+
+
+def _list_value_paths(form: EventFormat) -> list[Path]:
+    return [path for path in (form.operation, form.time, *form.order, form.log_place) if path]
+
+
+def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
+    """A struct with these fields at their paths. The path of no names stands for the fields of the top level."""
+    fields: dict[str, DataType] = {}
+    top = leaves.get(())
+    if isinstance(top, StructType):
+        fields |= {field.name: field.dataType for field in top.fields}
+    for first in dict.fromkeys(path[0] for path in leaves if path):
+        below = {path[1:]: kind for path, kind in leaves.items() if path and path[0] == first}
+        fields[first] = below[()] if set(below) == {()} else _nest_fields(below)
+    return StructType([StructField(own, kind) for own, kind in fields.items()])
+
+
+def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
+    """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
+    row, was = _event_field(form.row), _event_field(form.before) if form.before is not None else Sql("NULL")
+    if not form.rows_are_lists:
+        return parsed.selectExpr("*", alias_as(row, _ROW), alias_as(was, _WAS), alias_as(Sql("0"), PART))
+    pair = fill_statement(
+        "named_struct('row', x, 'was', get({was}, i))" if form.before else "named_struct('row', x)", was=was
+    )
+    pairs = fill_statement("posexplode_outer(transform({row}, (x, i) -> {pair}))", row=row, pair=pair)
+    exploded = parsed.selectExpr(
+        "*", fill_statement("{pairs} AS ({part}, {both})", pairs=pairs, part=quote_name(PART), both=quote_name(_PAIR))
+    )
+    before = quote_name(_PAIR, "was") if form.before else Sql("NULL")
+    return exploded.selectExpr("*", alias_as(quote_name(_PAIR, "row"), _ROW), alias_as(before, _WAS))
+
+
+def _event_field(path: Path) -> Sql:
+    """The field of an event at a path; the event itself at the path of no names."""
+    return quote_name(_EVENT, *path)
+
+
+def _image_field(image: str, own: str) -> Sql:
+    return quote_name(image, own)
+
+
+def _change_expression(form: EventFormat) -> Sql:
+    """Returns the kind of an event as a `Change`; null for an operation that the format does not have."""
+    if form.operation is None:
+        return quote_text("update")
+    operation = _event_field(form.operation)
+    cases = [
+        fill_statement("WHEN {code} THEN {change} ", code=quote_text(code), change=quote_text(change))
+        for code, change in form.changes.items()
+    ]
+    return fill_statement("CASE {operation} {cases}END", operation=operation, cases=join_parts(cases, ""))
+
+
+_UNITS: Mapping[str, int] = {"seconds": 1_000_000, "millis": 1_000, "micros": 1}
+
+
+def _time_expression(form: EventFormat) -> Sql:
+    if form.time is None:
+        return Sql("CAST(NULL AS timestamp)")
+    if form.time_unit == "text":
+        return fill_statement("try_cast({value} AS timestamp)", value=_event_field(form.time))
+    return fill_statement(
+        "timestamp_micros(try_cast({value} AS bigint) * {unit})",
+        value=_event_field(form.time),
+        unit=quote_number(_UNITS[form.time_unit]),
+    )
+
+
+def _select_image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
+    """The JSON text of a column in the row after a change, or in the deleted row."""
+    after, was = _image_field(_ROW, column.name), _image_field(_WAS, column.name)
+    if form.before is None or form.is_row_of_delete:
+        return after
+    return fill_statement(
+        "CASE WHEN {change} = 'delete' THEN {was} ELSE {after} END", change=change, was=was, after=after
+    )
+
+
+def _is_absent(value: Sql, form: EventFormat) -> Sql:
+    return fill_statement("{value} IN ({marks})", value=value, marks=join_parts(map(quote_text, form.unavailable)))
+
+
+def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
+    """Whether a source may leave out a value: those that are kept out of line are texts, bytes, lists and decimals."""
+    return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
+
+
+def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
+    """A value in the column's type; null if it is absent or does not fit."""
+    column, shown = value.column, _select_image_text(value.column, form, _change_expression(form))
+    decoded = decode_value(EncodedValue(shown, column, form.zone or "UTC"))
+    if not can_be_absent(column, form):
+        return decoded
+    return fill_statement(
+        "CASE WHEN NOT coalesce({absent}, false) THEN {decoded} END", absent=_is_absent(shown, form), decoded=decoded
+    )
+
+
+def _order_expression(form: EventFormat) -> Sql:
+    """Returns the order of events that comes before the order of arrival; numbers are compared as numbers."""
+    if not form.order:
+        return Sql("CAST(NULL AS int)")
+    parts = [
+        fill_statement(
+            "try_cast({value} AS decimal(38,9)) AS {n}, {value} AS {t}",
+            value=_event_field(path),
+            n=quote_name(f"n{i}"),
+            t=quote_name(f"t{i}"),
+        )
+        for i, path in enumerate(form.order)
+    ]
+    return fill_statement("struct({parts})", parts=join_parts(parts))
+
+
+def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
+    """Returns the first reason why an event can't be applied; null for sound events."""
+    cases = [
+        fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
+        fill_statement(
+            "WHEN {corrupt} IS NOT NULL THEN 'not the JSON of an event'", corrupt=quote_name(_EVENT, _CORRUPT)
+        ),
+        *_find_operation_misfits(form, change),
+    ]
+    cases += _find_key_misfits(form, schema, change)
+    says_rows = fill_statement("{change} IN ('insert', 'read', 'update', 'delete')", change=change)
+    for column in schema.columns:
+        shown = _select_image_text(column, form, change)
+        absent = (
+            fill_statement("NOT {absent} AND ", absent=_is_absent(shown, form))
+            if can_be_absent(column, form)
+            else Sql("")
+        )
+        misfit = fill_statement(
+            "WHEN {says} AND {shown} IS NOT NULL AND {absent}({decoded}) IS NULL THEN {reason}",
+            says=says_rows,
+            shown=shown,
+            absent=absent,
+            decoded=decode_value(EncodedValue(shown, column, form.zone or "UTC")),
+            reason=quote_text(f"column {column.name}: the value does not fit {column.type}{_describe_range(column)}"),
+        )
+        if not _always_fits(column):
+            cases.append(misfit)
+        if any(is_same_name(column.name, part) for part in schema.key):
+            cases.append(
+                fill_statement(
+                    "WHEN {says} AND {shown} IS NULL THEN {reason}",
+                    says=says_rows,
+                    shown=shown,
+                    reason=quote_text(f"primary key column {column.name} has no value"),
+                )
+            )
+    return fill_statement("CASE {cases} END", cases=join_parts(cases, " "))
+
+
+def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
+    """Finds updates that may have changed a key that is not the source's own without saying so."""
+    key = next(
+        (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
+    )
+    if key is None or not schema.is_key_chosen or form.before is None or form.is_before_partial:
+        return []
+    reason = quote_text(
+        "the row before the update was not sent, so its primary key may have been another one: let the source send "
+        "whole rows, in PostgreSQL by `replica identity full`"
+    )
+    was = _image_field(_WAS, key.name)
+    return [fill_statement("WHEN {change} = 'update' AND {was} IS NULL THEN {r}", change=change, was=was, r=reason)]
+
+
+def _find_operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
+    if form.operation is None:
+        return []
+    operation = _event_field(form.operation)
+    return [
+        fill_statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
+        fill_statement(
+            "WHEN {change} IS NULL THEN concat('unknown operation ', {operation})", change=change, operation=operation
+        ),
+    ]
+
+
+def _describe_range(column: SourceColumn) -> str:
+    return ", of the years 1 to 9999" if column.encoding == "epoch_days" else ""
+
+
+def _always_fits(column: SourceColumn) -> bool:
+    return column.type == "string" and column.encoding in ("plain", "json", "decimal_text")
+
+
+def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) -> Sql:
+    """The names of columns whose value was not sent; null if all were."""
+    change = _change_expression(form)
+    marks = [
+        fill_statement(
+            "CASE WHEN {absent} THEN {own} END",
+            absent=_is_absent(_select_image_text(value.column, form, change), form),
+            own=quote_text(own),
+        )
+        for own, value in values.items()
+        if can_be_absent(value.column, form)
+    ]
+    if not marks:
+        return Sql("CAST(NULL AS array<string>)")
+    names = fill_statement("array_compact(array({marks}))", marks=join_parts(marks))
+    return fill_statement("CASE WHEN size({found}) > 0 THEN {found} END", found=names)
+
+
+def _select_old_key(form: EventFormat, schema: SourceSchema) -> Sql:
+    """The primary key before an update, if the source sends it and it is another one."""
+    key = [column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)]
+    if form.before is None or not key:
+        return Sql("NULL")
+    was, differs = [], []
+    for column in key:
+        before, after = _image_field(_WAS, column.name), _image_field(_ROW, column.name)
+        known = fill_statement("coalesce({before}, {after})", before=before, after=after)
+        was.append(alias_as(decode_value(EncodedValue(known, column)), column.name))
+        differs.append(fill_statement("{before} <> {after}", before=before, after=after))
+    return fill_statement(
+        "CASE WHEN {change} = 'update' AND ({differs}) THEN struct({was}) END",
+        change=_change_expression(form),
+        differs=join_parts(differs, " OR "),
+        was=join_parts(was),
+    )

@@ -1,0 +1,294 @@
+"""Decoding of single values of change events: from the JSON's text to the type of their column, by Spark.
+
+A value that does not fit its type becomes null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
+from arctic_runtime.ingest.writing.decoding.exact_texts import format_decimal, format_interval
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_number, quote_text, type_name
+
+_DECIMAL_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class EncodedValue:
+    """The JSON text of a value as an expression, the column that it is of, and the zone of times that leave it out."""
+
+    text: Sql
+    column: SourceColumn
+    zone: str = "UTC"
+
+
+def decode_value(value: EncodedValue) -> Sql:
+    """Expression of a value in its column's type; null if it does not fit."""
+    decoded = _DECODERS[value.column.encoding](value)
+    width = value.column.padded_to
+    if width is None:
+        return decoded
+    return fill_statement(
+        "CASE WHEN length({of}) < {width} THEN rpad({of}, {width}, X'00') ELSE {of} END",
+        of=decoded,
+        width=quote_number(width),
+    )
+
+
+def _decode_by_cast(value: EncodedValue) -> Sql:
+    return fill_statement("try_cast({text} AS {kind})", text=value.text, kind=type_name(value.column.type))
+
+
+def _decode_plain(value: EncodedValue) -> Sql:
+    """A cast, which rounds decimals: one with more digits after the point than the type has does not fit."""
+    kind = value.column.type
+    if kind == "string":
+        return value.text
+    if not kind.startswith("decimal"):
+        return _decode_by_cast(value)
+    digits, scale = (int(part) for part in kind[len("decimal(") : -1].split(","))
+    widest = f"decimal({_DECIMAL_DIGITS},{_DECIMAL_DIGITS - (digits - scale)})"
+    return fill_statement(
+        "CASE WHEN {cast} = try_cast({text} AS {widest}) THEN {cast} END",
+        cast=_decode_by_cast(value),
+        text=value.text,
+        widest=type_name(widest),
+    )
+
+
+_EPOCH = Sql("TIMESTAMP_NTZ '1970-01-01 00:00:00'")
+_MOST_MICROS = 9_000_000_000_000_000_000
+
+
+def _cast_count(value: EncodedValue) -> Sql:
+    return fill_statement("try_cast({text} AS bigint)", text=value.text)
+
+
+def _decode_epoch(value: EncodedValue, micros: int) -> Sql:
+    """A timestamp from a count of units of so many microseconds since 1970."""
+    count, most = _cast_count(value), quote_number(_MOST_MICROS // micros)
+    made = _build_timestamp(
+        fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type
+    )
+    return fill_statement(
+        "CASE WHEN {count} BETWEEN -{most} AND {most} THEN {made} END", count=count, most=most, made=made
+    )
+
+
+def _decode_epoch_nanos(value: EncodedValue) -> Sql:
+    """A timestamp to the microsecond; a count with more digits than that does not fit."""
+    count = _cast_count(value)
+    made = _build_timestamp(fill_statement("{count} DIV 1000", count=count), value.column.type)
+    return fill_statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
+
+
+def _build_timestamp(micros: Sql, kind: str) -> Sql:
+    """A timestamp of a type from microseconds since 1970; the session's time zone has no part in it."""
+    if kind == "timestamp":
+        return fill_statement("timestamp_micros({micros})", micros=micros)
+    return fill_statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
+
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The first day of the year 1 and the last of 9999, in days since 1970."""
+
+
+def _decode_epoch_days(value: EncodedValue) -> Sql:
+    """A date of the years 1 to 9999. Debezium writes other counts for older and infinite ones than it should."""
+    return fill_statement(
+        "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
+        days=_cast_count(value),
+        first=quote_number(_FIRST_DAY),
+        last=quote_number(_LAST_DAY),
+    )
+
+
+def _decode_time_of_day(value: EncodedValue, in_second: int) -> Sql:
+    """`HH:MM:SS.ffffff`, with a sign in front of negative ones; a part of a microsecond does not fit."""
+    count = _cast_count(value)
+    scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
+    micros = (
+        fill_statement("abs({count}) * {scale}", count=count, scale=quote_number(scale))
+        if in_second <= 1_000_000
+        else fill_statement("CASE WHEN {count} % 1000 = 0 THEN abs({count}) DIV 1000 END", count=count)
+    )
+    return fill_statement(
+        "concat(CASE WHEN {count} < 0 THEN '-' ELSE '' END, {hours}, ':', "
+        "lpad(CAST(({micros}) DIV 60000000 % 60 AS string), 2, '0'), ':', "
+        "lpad(CAST(({micros}) DIV 1000000 % 60 AS string), 2, '0'), '.', "
+        "lpad(CAST(({micros}) % 1000000 AS string), 6, '0'))",
+        count=count,
+        micros=micros,
+        hours=fill_statement(
+            "lpad(CAST(({micros}) DIV 3600000000 AS string), "
+            "greatest(2, length(CAST(({micros}) DIV 3600000000 AS string))), '0')",
+            micros=micros,
+        ),
+    )
+
+
+def _decode_base64(value: EncodedValue) -> Sql:
+    return fill_statement("try_to_binary({text}, 'base64')", text=value.text)
+
+
+def _decode_base64_decimal(value: EncodedValue) -> Sql:
+    """A decimal from its unscaled two's complement, of up to sixteen bytes, in two halves of 64 bits."""
+    kind = value.column.type
+    scale = int(kind[len("decimal(") : -1].split(",")[1])
+    return fill_statement(
+        "try_cast({unscaled} * CAST({unit} AS decimal(38,{scale})) AS {kind})",
+        unscaled=_decode_unscaled(value.text),
+        unit=quote_text(_format_power_of_ten(-scale)),
+        scale=quote_number(scale),
+        kind=type_name(kind),
+    )
+
+
+def _format_power_of_ten(exponent: int) -> str:
+    return "1" if exponent == 0 else "0." + "0" * (-exponent - 1) + "1"
+
+
+def _decode_unscaled(base64: Sql) -> Sql:
+    """A decimal(38,0) from the base64 text of a big-endian two's complement; null if it has more than 38 digits."""
+    digits = fill_statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
+    sign = fill_statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
+    whole = fill_statement("lpad({digits}, 32, {sign})", digits=digits, sign=sign)
+    high = fill_statement("CAST(conv(substr({whole}, 1, 16), 16, -10) AS decimal(38,0))", whole=whole)
+    low = fill_statement("CAST(conv(substr({whole}, 17, 16), 16, 10) AS decimal(38,0))", whole=whole)
+    return fill_statement(
+        "CASE WHEN length({digits}) BETWEEN 2 AND 32 THEN "
+        "try_add(try_multiply({high}, CAST(18446744073709551616 AS decimal(38,0))), {low}) END",
+        digits=digits,
+        high=high,
+        low=low,
+    )
+
+
+def _decode_variable_decimal(value: EncodedValue) -> Sql:
+    """The digits of a decimal that brings its own scale, as text."""
+    scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
+    unscaled = _decode_unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
+    digits = fill_statement(
+        "lpad(CAST(abs({unscaled}) AS string), greatest({scale} + 1, length(CAST(abs({unscaled}) AS string))), '0')",
+        unscaled=unscaled,
+        scale=scale,
+    )
+    return fill_statement(
+        "CASE WHEN {scale} <= 0 THEN concat(CAST({unscaled} AS string), {zeros}) "
+        "ELSE concat({sign}, left({digits}, length({digits}) - {scale}), '.', right({digits}, {scale})) END",
+        scale=scale,
+        unscaled=unscaled,
+        digits=digits,
+        zeros=fill_statement(
+            "CASE WHEN {unscaled} = 0 THEN '' ELSE repeat('0', -{scale}) END", unscaled=unscaled, scale=scale
+        ),
+        sign=fill_statement("CASE WHEN {unscaled} < 0 THEN '-' ELSE '' END", unscaled=unscaled),
+    )
+
+
+_JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
+"""Java's name of an object, which Debezium writes for a list inside of a list of texts."""
+
+
+def _decode_array(value: EncodedValue) -> Sql:
+    """A list whose elements are decoded one by one; null if one does not fit."""
+    column = value.column
+    element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
+    texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
+    decoded = decode_value(EncodedValue(Sql("x"), element, value.zone))
+    if element.type == "string":
+        decoded = fill_statement(
+            "CASE WHEN NOT x RLIKE {java} THEN {decoded} END", java=quote_text(_JAVA_ARRAY), decoded=decoded
+        )
+    return fill_statement(
+        "CASE WHEN NOT exists({texts}, x -> x IS NOT NULL AND ({decoded}) IS NULL) "
+        "THEN transform({texts}, x -> {decoded}) END",
+        texts=texts,
+        decoded=decoded,
+    )
+
+
+def _decode_zoneless_timestamp(value: EncodedValue) -> Sql:
+    return fill_statement(
+        "try_cast(concat({text}, {zone}) AS timestamp)", text=value.text, zone=quote_text(f" {value.zone}")
+    )
+
+
+def _decode_date_text(value: EncodedValue) -> Sql:
+    return fill_statement("try_cast(rtrim('Z', {text}) AS date)", text=value.text)
+
+
+def _decode_latin1(value: EncodedValue) -> Sql:
+    """Bytes from characters of their numbers; a character that is no byte does not fit."""
+    return fill_statement(
+        "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
+        text=value.text,
+        bytes=Sql("'^[\\\\x00-\\\\xff]*$'"),
+    )
+
+
+def _decode_enum_index(value: EncodedValue) -> Sql:
+    labels = join_parts(map(quote_text, value.column.labels))
+    return fill_statement(
+        "CASE WHEN {count} = 0 THEN '' ELSE get(array({labels}), CAST({count} AS int) - 1) END",
+        count=_cast_count(value),
+        labels=labels,
+    )
+
+
+def _decode_set_bits(value: EncodedValue) -> Sql:
+    """Labels with commas between; null if a bit has no label."""
+    count, labels = _cast_count(value), value.column.labels
+    shown = [
+        fill_statement(
+            "CASE WHEN getbit({count}, {place}) = 1 THEN {label} END",
+            count=count,
+            place=quote_number(i),
+            label=quote_text(label),
+        )
+        for i, label in enumerate(labels)
+    ]
+    return fill_statement(
+        "CASE WHEN {count} BETWEEN 0 AND {most} THEN concat_ws(',', {shown}) END",
+        count=count,
+        most=quote_number(2 ** min(len(labels), 63) - 1),
+        shown=join_parts(shown),
+    )
+
+
+def _decode_set_array(value: EncodedValue) -> Sql:
+    return fill_statement("array_join(from_json({text}, 'array<string>'), ',')", text=value.text)
+
+
+def _decode_zero_one(value: EncodedValue) -> Sql:
+    return fill_statement("CASE {text} WHEN '0' THEN false WHEN '1' THEN true END", text=value.text)
+
+
+_DECODERS: Mapping[Encoding, Callable[[EncodedValue], Sql]] = {
+    "plain": _decode_plain,
+    "json": lambda value: value.text,
+    "epoch_days": _decode_epoch_days,
+    "epoch_millis": lambda value: _decode_epoch(value, 1_000),
+    "epoch_micros": lambda value: _decode_epoch(value, 1),
+    "epoch_nanos": _decode_epoch_nanos,
+    "zoned_timestamp": _decode_by_cast,
+    "local_timestamp": _decode_by_cast,
+    "zoneless_timestamp": _decode_zoneless_timestamp,
+    "date_text": _decode_date_text,
+    "millis_of_day": lambda value: _decode_time_of_day(value, 1_000),
+    "micros_of_day": lambda value: _decode_time_of_day(value, 1_000_000),
+    "interval": lambda value: format_interval(value.text),
+    "decimal_text": lambda value: format_decimal(value.text),
+    "nanos_of_day": lambda value: _decode_time_of_day(value, 1_000_000_000),
+    "base64": _decode_base64,
+    "latin1": _decode_latin1,
+    "base64_decimal": _decode_base64_decimal,
+    "variable_decimal": _decode_variable_decimal,
+    "array": _decode_array,
+    "zero_one": _decode_zero_one,
+    "enum_index": _decode_enum_index,
+    "set_bits": _decode_set_bits,
+    "set_array": _decode_set_array,
+}

@@ -1,0 +1,141 @@
+"""Rows that move to other primary keys within a batch, without all their values being sent.
+
+PostgreSQL sends such an update as a delete and an insert at one place of its log, and leaves out long values that the
+update did not touch. They are those of the row under its old key, which may have come there from yet another one.
+
+A life is what happens to one key up to a delete. Lives that moves join are one chain: the life of one row, of which
+each column has the newest value that any event of the chain sent, or that of the table's row where the chain begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.shape import Shape
+from arctic_runtime.spark.changes.diff import brought_flag, list_key_images
+from arctic_runtime.spark.engine.statement import alias_as
+from arctic_runtime.spark.events.merge_functions import MergeFunctions
+from arctic_runtime.spark.tables.rows.frames import combine_all
+
+ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
+"""Columns of events: a number that is higher for later ones, the place of the change in the source's log, and whether
+the event begins a row without all its values."""
+
+IS_MOVED, FIRST = "is_moved", "first"
+"""Columns of folded chains: whether the row had another life before, and the key where it began."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Events with the `chain` that each belongs to, about `moves` of them being moves.
+
+    An event that deletes a key for good is there once more as `is_gone`, in a chain of its own.
+    """
+
+    events: DataFrame
+    moves: int
+
+
+def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
+    """Chains of events that have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE, LACKS_ORIGIN.
+
+    They get `is_newest` and `reset`, whether the event is the newest of its key, and some event deletes that;
+    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 if values of the key's
+    row moved elsewhere. One job runs.
+    """
+    lives = _with_lives(_with_origins(events), shape)
+    parents = _find_parents(lives)
+    roots = sorted(find_roots(parents).items())
+    columns = {"life": [life for life, _ in roots], "root": [root for _, root in roots]}
+    frame = spark.createDataFrame(
+        pa.table({column: pa.array(numbers, pa.int64()) for column, numbers in columns.items()})
+    )
+    chained = lives.join(frame, "life", "left")
+    row = F.struct(F.coalesce("root", "life").alias("chain"), F.lit(False).alias("is_gone"))
+    gone = F.struct(F.col(ID).alias("chain"), F.lit(True).alias("is_gone"))
+    is_gone = F.col("deleted") & F.col("is_newest")
+    both = chained.withColumn("part", F.explode(F.when(is_gone, F.array(row, gone)).otherwise(F.array(row))))
+    return Chains(both.select("*", "part.*").drop("part"), len(parents))
+
+
+def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
+    """The first life of the chain of each life that has a parent; a parent has a lower number."""
+    roots: dict[int, int] = {}
+    for life in sorted(parents):
+        roots[life] = roots.get(parents[life], parents[life])
+    return roots
+
+
+def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
+    """One net event per key of the events of `Chains`: columns follow its chain by the rules, and its newest event."""
+    key = [f"a{i}" for i in rules.shape.key_positions]
+    columns = [alias_as(value, f"a{i}") for i, value in rules.fold_columns().items()]
+    newest = F.struct(*key, "deleted", "reset", "ts", "seq")
+    first = F.struct(*key, "is_rooted")
+    folded = events.groupBy("chain", "is_gone").agg(
+        *map(F.expr, [*columns, *rules.fold_flags()]),
+        F.max_by(newest, "order").alias("newest"),
+        F.min_by(first, "order").alias(FIRST),
+        F.max(F.col("root").isNotNull()).alias(IS_MOVED),
+    )
+    ends = folded.where(F.col("is_gone") | ~F.col("newest.deleted"))
+    return ends.select("*", "newest.*").drop("newest", "chain", "is_gone")
+
+
+def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
+    """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
+    shape, flags = rules.shape, {i: F.col(brought_flag(i)) for i in rules.partial}
+    origins = table.select(
+        *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
+        *[table[shape.columns[i].name].alias(f"moved{i}") for i in flags],
+        F.lit(True).alias("is_known"),
+    )
+    is_origin = F.col(IS_MOVED) & F.col(FIRST)["is_rooted"]
+    joined = net.join(
+        origins,
+        is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in shape.key_positions]),
+        "left",
+    )
+    is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
+    filled = {f"a{i}": F.when(taken, F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
+    brought = {brought_flag(i): flags[i] | taken for i, taken in is_taken.items()}
+    return joined.withColumns({**filled, **brought}).select(*net.columns)
+
+
+def _with_origins(events: DataFrame) -> DataFrame:
+    """Events with the ID of the delete that each is the other half of, `origin`; and whether it is such a delete."""
+    of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
+    until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
+    origin = F.when(F.col(LACKS_ORIGIN), delete.over(until_now))
+    passes = F.col("deleted") & F.max(LACKS_ORIGIN).over(of_change)
+    return events.withColumns({"origin": origin, "passes": passes})
+
+
+def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
+    of_key = Window.partitionBy(*list_key_images(shape))
+    by_order = of_key.orderBy("order")
+    begins = F.coalesce(F.lag("deleted").over(by_order), F.lit(True))
+    is_moved_away = F.max("passes").over(of_key)
+    lives = {
+        "life": F.last(F.when(begins, F.col(ID)), ignorenulls=True).over(by_order),
+        "is_rooted": F.first(ID).over(by_order) == F.col("life"),
+        "is_newest": F.lead(ID).over(by_order).isNull(),
+        "reset": F.max("deleted").over(of_key),
+        "seq": F.when(is_moved_away, F.least(-F.abs("seq"), F.lit(-1))).otherwise(F.col("seq")),
+    }
+    begun = events.withColumn("life", lives.pop("life"))
+    return begun.withColumns(lives)
+
+
+def _find_parents(lives: DataFrame) -> dict[int, int]:
+    """The life that each life comes from which a move began. One that goes on with a row that is there has none."""
+    moved = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
+    ended = lives.where("passes").select(F.col(ID).alias("origin"), F.col("life").alias("parent"))
+    pairs = moved.join(ended, "origin").select("life", "parent").toArrow()
+    return dict(zip(pairs["life"].to_pylist(), pairs["parent"].to_pylist(), strict=True))

@@ -1,0 +1,1 @@
+"""Schemas of a source's tables, and how a table follows them."""

@@ -1,0 +1,185 @@
+"""Identity of the columns of a source's table after its definition changed.
+
+Events tell names. A column that is renamed, or added with a default, changes the rows that are there without an event
+for any of them. So a table keeps which columns its newest events had, with the numbers by which the source knows them,
+and a change of them is followed exactly or ends ingestion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arctic_runtime.errors import ConfigError, SourceError
+from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, SourceSchema
+from arctic_runtime.model.columns import Column, is_same_name
+from arctic_runtime.model.properties import SOURCE_COLUMNS
+from arctic_runtime.model.state import TableState
+from arctic_runtime.plan.refresh.schema import to_stored_type
+from arctic_runtime.spark.tables.commit import set_properties
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+class UnfollowedKey(ConfigError):
+    """The primary key of a source's table is another one than that of the table, or there is none."""
+
+
+class UnfollowedColumns(SourceError):
+    """A source changed the columns of a table in a way that can't be followed; loading the table anew mends it."""
+
+
+Numbers = Mapping[str, int | None]
+"""The columns of a source's table by name, with their numbers there; None where it has none."""
+
+_RESYNC = "what to do: `arctic ingest --resync TABLE` reads this table again and writes what differs"
+
+
+@dataclass(frozen=True)
+class ColumnChange:
+    """Changes of columns without an event for rows: new names with the old ones, and added columns."""
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    added: Mapping[str, OlderRows] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.renamed or self.added)
+
+
+def number_columns(schema: SourceSchema) -> Numbers | None:
+    """The columns of a schema; None if the source can't be asked about them."""
+    if any(column.older_rows is None for column in schema.columns):
+        return None
+    return {column.name: column.number for column in schema.columns}
+
+
+def to_stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
+    """Returns the columns of a source's table as the arctic table keeps them."""
+    return tuple(Column(column.name, to_stored_type(column.type)) for column in schema.columns)
+
+
+def merge_numbers(known: Numbers | None, schema: SourceSchema) -> Numbers | None:
+    """Returns the columns of events that a table keeps from now on; None if the source can't be asked about them."""
+    numbers = number_columns(schema)
+    if known is None or numbers is None:
+        return numbers
+    return known if set(known) == set(numbers) and _has_numbers(known) and _lacks_numbers(schema) else numbers
+
+
+def encode_numbers(numbers: Numbers) -> str:
+    return json.dumps(numbers, separators=(",", ":"))
+
+
+def decode_numbers(text: str | None) -> Numbers | None:
+    numbers: Numbers | None = json.loads(text or "{}")
+    return numbers or None
+
+
+def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
+    """Keeps which columns of the source a table has, before rows with them are committed."""
+    known = read_numbers(state)
+    numbers = merge_numbers(known, schema)
+    if numbers is not None and numbers != known:
+        _save_numbers(session, numbers)
+
+
+def clear_columns(session: TableSession, state: TableState) -> None:
+    """Notes that no events tell which columns the source has now, of which the table has no row."""
+    if read_numbers(state) is not None:
+        _save_numbers(session, {})
+
+
+def _save_numbers(session: TableSession, numbers: Numbers) -> None:
+    set_properties("ingest.columns", session.spark(), session.model.log, {SOURCE_COLUMNS: encode_numbers(numbers)})
+
+
+def read_numbers(state: TableState) -> Numbers | None:
+    return decode_numbers(state.log.properties.get(SOURCE_COLUMNS)) if state.log else None
+
+
+def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+    """Finds the changes by the source since its table had the columns `known`; `where` names both tables in errors.
+
+    Raises SourceError if that can't be known, or what older rows have in a column can't.
+    """
+    if number_columns(schema) is None:
+        return ColumnChange()
+    change = (
+        _compare_by_numbers(known, schema, where) if _has_numbers(known) else _compare_by_names(known, schema, where)
+    )
+    unknown = [name for name, older in change.added.items() if not older.is_known]
+    if unknown:
+        raise UnfollowedColumns(
+            f"{where}: a column was added, and it is not known what older rows have in it.\n"
+            f"  found: {', '.join(unknown)}, with a default that differs from row to row, or one that was set later\n"
+            f"  {_RESYNC}"
+        )
+    return change
+
+
+def was_renamed(known: Numbers | None, schema: SourceSchema) -> bool:
+    """Whether columns of older events have other names in the table now, or their names are those of others."""
+    numbers = number_columns(schema)
+    if known is None or numbers is None:
+        return False
+    names = {number: name for name, number in known.items()}
+    return any(
+        number is not None and (names.get(number, name) != name or known.get(name, number) != number)
+        for name, number in numbers.items()
+    )
+
+
+def _has_numbers(known: Numbers) -> bool:
+    return any(number is not None for number in known.values())
+
+
+def _compare_by_numbers(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+    """By the numbers of columns, which are never used again."""
+    if {column.name for column in schema.columns} == set(known) and _lacks_numbers(schema):
+        return ColumnChange()  # These events are older than the definition that the source has now.
+    names = {number: name for name, number in known.items()}
+    newest = max(number for number in names if number is not None)
+    renamed: dict[str, str] = {}
+    added: dict[str, OlderRows] = {}
+    for column in schema.columns:
+        before = names.get(column.number)
+        if column.number is not None and known.get(column.name, 0) is None:
+            continue  # Its number was not known before.
+        if column.number is None or (before is None and (column.name in known or column.number <= newest)):
+            raise unfollowed_columns_error(where, f"{column.name} can't be told from another column")
+        if before is None:
+            added[column.name] = _require_older_rows(column)
+        elif before != column.name:
+            renamed[column.name] = before
+    return ColumnChange(renamed, added)
+
+
+def _lacks_numbers(schema: SourceSchema) -> bool:
+    return any(column.number is None for column in schema.columns)
+
+
+def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+    """By names alone: a column that is renamed looks like one that is dropped and one that is added."""
+    new = [column for column in schema.columns if not _has_name(column.name, known)]
+    names = {column.name: None for column in schema.columns}
+    gone = [name for name in known if not _has_name(name, names)]
+    if new and gone:
+        shown = f"{', '.join(gone)} became {', '.join(column.name for column in new)}, or was dropped"
+        raise unfollowed_columns_error(where, f"{shown}, which the source does not tell")
+    return ColumnChange({}, {column.name: _require_older_rows(column) for column in new})
+
+
+def _has_name(name: str, names: Numbers) -> bool:
+    return any(is_same_name(name, other) for other in names)
+
+
+def _require_older_rows(column: SourceColumn) -> OlderRows:
+    assert column.older_rows is not None
+    return column.older_rows
+
+
+def unfollowed_columns_error(where: str, found: str) -> UnfollowedColumns:
+    return UnfollowedColumns(
+        f"{where}: its columns changed in a way that can't be followed.\n  found: {found}\n  {_RESYNC}"
+    )

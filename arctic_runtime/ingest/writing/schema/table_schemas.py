@@ -1,0 +1,71 @@
+"""The schemas of a table's events: from their transport, from the events, as declared, or as the table is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
+from arctic_runtime.ingest.transports.transport import TableEvents
+from arctic_runtime.ingest.writing.decoding.event_frames import to_dataframe
+from arctic_runtime.ingest.writing.schema.schema_runs import find_schema_runs, split_by_runs
+from arctic_runtime.ingest.writing.table_target import TableTarget
+from arctic_runtime.model.columns import strip_change_columns
+
+
+class TableSchemas:
+    """Finds the schema of events of one table. `newest` is the one of the newest events, None before the first."""
+
+    def __init__(self, target: TableTarget) -> None:
+        self.newest: SourceSchema | None = None
+        self._target = target
+
+    def find_key(self) -> tuple[str, ...]:
+        """Returns the key of the table, () for none: the source's by its newest events, or the one it is kept by."""
+        if self.newest is not None:
+            return self.newest.key
+        return self._target.find_stored_key() or self._target.table.key
+
+    def find_schema(self, events: TableEvents) -> SourceSchema:
+        """Returns the schema of events with the key that the table is kept by; raises SourceError if it is unknown."""
+        table, schema = self._target.table, events.schema or self.read_declared()
+        if schema is None:
+            raise SourceError(
+                f"{table.table}: the columns of {table.source_name} are not known: its events do not describe them.\n"
+                "  what to do: declare the source's columns with their `data_type` in the YAML"
+            )
+        key = self._order_key(table.choose_key(schema.key))
+        self.newest = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))
+        return self.newest
+
+    def read_declared(self) -> SourceSchema | None:
+        """Returns the schema that the user declares; None if no column has a type."""
+        table = self._target.table
+        return self._target.form.declare(table.columns, table.key) if table.columns else None
+
+    def split_by_schema(self, events: TableEvents) -> list[TableEvents]:
+        """Splits events by the schemas that they describe, in their order; returns them whole if none does."""
+        form = self._target.form
+        if events.schema is not None or form.tell is None:
+            return [events]
+        rows = to_dataframe(self._target.spark(), events)
+        runs = find_schema_runs(rows, form.events.schema)
+        if not runs:
+            return [replace(events, schema=self.newest or self.read_declared() or self._read_stored())]
+        schemas = [form.tell(run.example, None, self._target.table.columns) for run in runs]
+        parts = zip(schemas, split_by_runs(rows, runs), strict=True)
+        return [replace(events, schema=schema, events=part) for schema, part in parts]
+
+    def _order_key(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """Returns a key in the order of the table's: truncations and other events may have it in different orders."""
+        known = self.newest.key if self.newest is not None else self._target.find_stored_key()
+        return known if known is not None and set(known) == set(key) else key
+
+    def _read_stored(self) -> SourceSchema | None:
+        """Returns the columns that the table has, for events without rows; None without a table."""
+        key = self._target.find_stored_key()
+        if key is None:
+            return None
+        log = self._target.open_by_key(key).session.observe_state().log
+        columns = strip_change_columns(log.columns) if log else ()
+        return SourceSchema(tuple(SourceColumn(column.name, column.type) for column in columns), key)

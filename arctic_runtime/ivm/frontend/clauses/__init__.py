@@ -1,0 +1,1 @@
+"""Clauses of a select: FROM, GROUP BY, HAVING, windows, order and limits."""

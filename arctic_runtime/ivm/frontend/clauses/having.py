@@ -1,0 +1,162 @@
+"""HAVING: conditions on groups, with names that may be columns or aliases of the select list.
+
+Spark first reads every name as a column, and keeps that where it is in an aggregate, or in an expression that is
+selected or grouped by. Any other name becomes the alias. What is compared with it stays cast to the column's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.expressions import Form, get_form, transform_expression, unwrap_parens
+from arctic_runtime.ivm.algebra.inferred_types import type_of
+from arctic_runtime.ivm.algebra.numbers import find_wider_type, get_precision_and_scale, is_whole
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
+from arctic_runtime.ivm.frontend.clauses.select_list import Item, resolve_alias
+from arctic_runtime.ivm.frontend.functions import is_aggregate
+from arctic_runtime.ivm.frontend.scope import (
+    Lookup,
+    Names,
+    Rows,
+    find_column,
+    look_up_locally,
+    name_parts,
+    resolve_name,
+    resolve_names,
+)
+from arctic_runtime.ivm.frontend.type_coercion import is_same
+
+_CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
+
+
+def resolve_having(
+    condition: exp.Expr,
+    items: Sequence[Item],
+    keys: Sequence[exp.Expr],
+    rows: Rows,
+    outer: Lookup | None,
+    names: Names,
+) -> exp.Expr:
+    """A condition of HAVING over the columns below the groups, cast to a boolean, as Spark does in HAVING alone."""
+    resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
+        unwrap_parens(condition)
+    )
+    if any(isinstance(part, exp.Window) for part in walk_outside_queries(resolved)):
+        raise NotMaintained("UNSUPPORTED", "a window function in HAVING")
+    is_condition = isinstance(resolved, _CONDITIONS) or names.type_of(resolved) == "boolean"
+    return resolved if is_condition else exp.cast(resolved, "boolean", dialect="spark")
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Expressions that HAVING can refer to: `made` is what is grouped by or selected."""
+
+    made: tuple[exp.Expr, ...]
+    items: Sequence[Item]
+    rows: Rows
+    outer: Lookup | None
+    names: Names
+
+    @cached_property
+    def forms(self) -> set[Form]:
+        return {get_form(value) for value in self.made}
+
+    @cached_property
+    def kinds(self) -> set[type[exp.Expr]]:
+        return {_get_comparable_kind(value) for value in self.made if not isinstance(value, exp.Column | exp.Literal)}
+
+    def resolve_condition(self, condition: exp.Expr) -> exp.Expr:
+        """The condition with what each name stands for.
+
+        Spark knows expressions that only mean the same, such as `1 + a` for `a + 1`. Where it matters whether it does,
+        nothing is assumed.
+        """
+
+        def visit_node(node: exp.Expr) -> exp.Expr:
+            whole = self._resolve_whole(node, self._as_selected)
+            if whole is not None:
+                self._check_type(node, whole)
+            if whole is not None or _get_comparable_kind(node) not in self.kinds:
+                return whole or node
+            read = self._with_names(node, self._as_read)
+            if get_form(read) in self.forms:
+                return read
+            if get_form(read) != get_form(self._with_names(node, self._as_selected)):
+                raise NotMaintained(
+                    "UNRESOLVED", "a name in HAVING that is both a column and the alias of another column"
+                )
+            return node
+
+        return transform_expression(condition, visit_node)
+
+    def _with_names(self, node: exp.Expr, lookup: Lookup) -> exp.Expr:
+        return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
+
+    def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
+        """Expression that a node refers to as a whole; None if that is to be said of its parts."""
+        if isinstance(node, exp.Query):
+            return node.copy()
+        if is_aggregate(node):
+            return resolve_names(node, look_up_locally(self.rows, self.outer))
+        parts = name_parts(node)
+        return None if parts is None else resolve_name(parts, lookup)
+
+    def _as_selected(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        own, alias = find_column(self.rows, parts), resolve_alias(self.items, parts)
+        if own is None:
+            return alias if alias is not None or self.outer is None else self.outer(parts)
+        if alias is None or any(get_form(part) in self.forms for part in _walk_field_path(own)):
+            return own
+        return alias
+
+    def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
+        """Raises NotMaintained if an alias could stay cast to the type of the column that it hides."""
+        parts = name_parts(node)
+        own = None if parts is None else find_column(self.rows, parts)
+        if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
+            return
+        hidden, shown = self.names.type_of(own) or "", self.names.type_of(resolved) or ""
+        is_alike = is_same(hidden, shown) or (
+            get_precision_and_scale(shown) is not None and _is_beside_whole_number(node, hidden)
+        )
+        if not hidden or not is_alike:
+            raise NotMaintained(
+                "UNRESOLVED",
+                f"{node.sql('spark')} in HAVING is both an alias and a column, perhaps of different types; "
+                "rename the alias, or repeat its expression in HAVING",
+            )
+
+    def _as_read(self, parts: tuple[str, ...]) -> exp.Expr | None:
+        own = find_column(self.rows, parts)
+        return self._as_selected(parts) if own is None else own
+
+
+def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
+    """A field of a column, the fields that it is in, and the column."""
+    yield field
+    while isinstance(field, exp.Dot):
+        field = field.this
+        yield field
+
+
+def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
+    """Whether a name of an exact type is compared to a whole number that is written out and of no wider type."""
+    comparison = name.parent
+    if not isinstance(comparison, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+        return False
+    sides = [unwrap_parens(side) for side in (comparison.this, comparison.expression) if side is not name]
+    number = sides[0].this if isinstance(sides[0], exp.Neg) else sides[0]
+    size, kind = get_precision_and_scale(of_type), type_of(number, {})
+    if size is None or kind is None or not isinstance(number, exp.Literal) or not is_whole(kind):
+        return False
+    return find_wider_type(of_type, kind) == of_type if is_whole(of_type) else size[0] - size[1] >= len(number.name)
+
+
+def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
+    """Common class of expressions that may mean the same: Spark turns comparisons around."""
+    return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

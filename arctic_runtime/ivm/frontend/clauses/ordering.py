@@ -1,0 +1,96 @@
+"""The order of rows that a subquery gives, for what may depend on it.
+
+SQL promises no order but the outermost query's, and here it is dropped. Spark mostly keeps it, though: over sorted rows
+`collect_list` collects in that order, and ties of `row_number` are broken by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
+from arctic_runtime.ivm.frontend.functions import is_aggregate, parse_query
+from arctic_runtime.ivm.frontend.reads import list_function_names
+from arctic_runtime.ivm.frontend.scope import Context, ViewText
+
+_CLAUSES = ("order", "sort", "cluster", "distribute")
+
+_OF_ANY_ORDER = frozenset(
+    {"COUNT", "COUNT_IF", "SUM", "TRY_SUM", "AVG", "TRY_AVG", "MEAN", "MIN", "MAX", "MEDIAN", "APPROX_COUNT_DISTINCT"}
+    | {"BOOL_AND", "BOOL_OR", "EVERY", "SOME", "BITWISE_AND_AGG", "BITWISE_OR_AGG", "BITWISE_XOR_AGG"}
+    | {"CORR", "COVAR_POP", "COVAR_SAMP", "KURTOSIS", "SKEWNESS", "STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"}
+    | {"VARIANCE", "VAR_POP", "VAR_SAMP", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST"}
+)
+"""Aggregates and window functions to which the order of rows that compare equal does not matter, rounding apart."""
+
+
+def check_order(select: exp.Select, context: Context) -> None:
+    """Raises NotMaintained if a select gathers rows by an order that a query below it has put them in."""
+    if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
+        raise NotMaintained(
+            "NOT_REPEATABLE",
+            "an aggregate depends on the order of a subquery; sort in the aggregate instead, as in "
+            "`array_sort(collect_list(…))` or `row_number() over (… order by …)`",
+        )
+
+
+def _list_own_parts(select: exp.Select) -> Iterable[exp.Expr]:
+    clauses = (*select.expressions, select.args.get("having"))
+    return (part for clause in clauses if clause is not None for part in walk_outside_queries(clause))
+
+
+def _is_order_dependent(part: exp.Expr) -> bool:
+    if not isinstance(part, exp.Window) and not is_aggregate(part):
+        return False
+    if isinstance(part, exp.Window) and part.args.get("spec"):
+        return True
+    call = part
+    while isinstance(call, exp.Window | exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+        call = call.this
+    return not isinstance(call, exp.Func) or _OF_ANY_ORDER.isdisjoint(list_function_names(call))
+
+
+def _is_ordered_below(select: exp.Select, context: Context) -> bool:
+    clauses = [select.args.get("from_"), *(select.args.get("joins") or [])]
+    return any(_has_order(clause, context) for clause in clauses if clause is not None)
+
+
+def _has_order(part: exp.Expr, context: Context) -> bool:
+    """Whether a query in it has an order, or one that it reads by a name."""
+    for node in part.walk():
+        if isinstance(node, exp.Query) and any(node.args.get(clause) for clause in _CLAUSES):
+            return True
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and _is_ordered_name(node, context):
+            return True
+    return False
+
+
+def _is_ordered_name(table: exp.Table, context: Context) -> bool:
+    cte = None if table.db else context.ctes.get(table.name.lower())
+    if cte is not None:
+        if not cte.ordered:
+            cte.ordered.append(_has_order(cte.query, cte.context))
+        return cte.ordered[0]
+    name = ".".join((table.catalog or context.catalog, table.db or context.schema, table.name)).lower()
+    view = context.views.get(name)
+    if view is None or view[0] in context.inside:
+        return False
+    if name not in context.ordered_views:
+        context.ordered_views[name] = _is_ordered_view(name, *view, context)
+    return context.ordered_views[name]
+
+
+def _is_ordered_view(name: str, spelled: str, text: ViewText, context: Context) -> bool:
+    catalog, schema, _ = name.split(".", 2)
+    within = replace(
+        context,
+        catalog=text.catalog or catalog,
+        schema=text.schema or schema,
+        ctes={},
+        inside=context.inside | {spelled},
+    )
+    return _has_order(parse_query(text.sql), within)

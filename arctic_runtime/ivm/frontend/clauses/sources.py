@@ -1,0 +1,341 @@
+"""The FROM clause: tables, views, named queries, joins and lateral views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Explode, Join, Node, OneRow, Project, Scan, SemiJoin, UnionAll, list_columns
+from arctic_runtime.ivm.frontend.clauses.clause_parts import check_clause_args, check_of_one_row
+from arctic_runtime.ivm.frontend.clauses.pivots import apply_pivots
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
+from arctic_runtime.ivm.frontend.functions import check_functions, is_generator, parse_query
+from arctic_runtime.ivm.frontend.scope import (
+    Context,
+    Cte,
+    Derived,
+    Field,
+    Lookup,
+    Names,
+    Relation,
+    Rows,
+    Source,
+    ViewText,
+    find_column,
+    find_matching_fields,
+    look_up_locally,
+    require_one,
+    resolve_names,
+)
+from arctic_runtime.model.names import TableName
+
+_JOIN_ARGS = frozenset({"this", "side", "kind", "method", "on", "using"})
+_KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "inner", "SEMI": "semi", "ANTI": "anti"}
+
+
+def read_from(select: exp.Select, context: Context) -> Rows:
+    """The rows that a select starts from."""
+    clause = select.args.get("from_")
+    start = Rows(OneRow(), (), ()) if clause is None else _derive_from_item(clause.this, context)
+    rows = _derive_joins(start, select.args.get("joins") or [], context)
+    for lateral in select.args.get("laterals") or []:
+        rows = _derive_lateral(rows, lateral, context.names)
+    return rows
+
+
+def derive_generator(node: Node, generator: exp.Expr, names: Sequence[str], outer: bool, context: Names) -> Derived:
+    """The rows that a generator makes; without names for its columns those that Spark gives, if they are known."""
+    own = tuple(names) or _get_default_names(generator, context)
+    made = tuple(context.make_fresh(name) for name in own)
+    call, keeps = _strip_outer(generator)
+    return Derived(Explode(node, call, made, outer or keeps), tuple(zip(own, made, strict=True)))
+
+
+def _derive_from_item(item: exp.Expr, context: Context) -> Rows:
+    if isinstance(item, exp.Table):
+        check_clause_args(item, {"this", "db", "catalog", "alias", "joins", "pivots"})
+        rows = apply_pivots(_derive_table(item, context), item.args.get("pivots") or [], context.names)
+        return _derive_joins(rows, item.args.get("joins") or [], context)
+    if isinstance(item, exp.Subquery):
+        check_clause_args(item, {"this", "alias", "order", "joins", "pivots"})
+        rows = apply_pivots(_derive_subquery(item, context), item.args.get("pivots") or [], context.names)
+        return _derive_joins(rows, item.args.get("joins") or [], context)
+    if isinstance(item, exp.Values):
+        check_clause_args(item, {"expressions", "alias"})
+        return _apply_alias(_derive_values(item, context.names), item, ())
+    raise NotMaintained("UNSUPPORTED", f"{item.key.upper()} in FROM")
+
+
+def _derive_values(item: exp.Values, names: Names) -> Derived:
+    """Rows that the query itself holds."""
+    rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in item.expressions]
+    if len({len(row) for row in rows}) != 1:
+        raise NotMaintained("UNRESOLVED", "VALUES with rows of different lengths")
+    parts = [_build_values_row(row, names) for row in rows]
+    made = tuple(list_columns(parts[0]))
+    if len(parts) > 1:
+        of_types = [{names.types.get(list_columns(part)[place]) for part in parts} for place in range(len(made))]
+        made = tuple(
+            names.make_fresh("value", value_types.pop() if len(value_types) == 1 else None) for value_types in of_types
+        )
+    fields = tuple((f"col{place}", name) for place, name in enumerate(made, start=1))
+    return Derived(UnionAll(tuple(parts), made) if len(parts) > 1 else parts[0], fields)
+
+
+def _build_values_row(values: Sequence[exp.Expr], names: Names) -> Node:
+    for value in values:
+        if value.find(exp.Query, exp.Alias):
+            raise NotMaintained("UNSUPPORTED", "VALUES with a subquery or a name inside")
+        check_functions(value)
+        check_of_one_row(value, "VALUES")
+    resolved = [resolve_names(value, lambda _: None) for value in values]
+    return Project(OneRow(), tuple((names.make_fresh("value", names.type_of(value)), value) for value in resolved))
+
+
+def _derive_subquery(item: exp.Subquery, context: Context) -> Rows:
+    inner = item.this
+    if isinstance(inner, exp.Query) and not (isinstance(inner, exp.Subquery) and _is_joins(inner)):
+        return _apply_alias(context.derive(inner, context, None), item, ())
+    rows = _derive_from_item(inner, context)
+    return _apply_alias(Derived(rows.node, rows.visible), item, ()) if item.alias else rows
+
+
+def _is_joins(item: exp.Subquery) -> bool:
+    """Whether parentheses hold tables and joins and no query."""
+    return not isinstance(item.unnest(), exp.Query)
+
+
+def _derive_table(item: exp.Table, context: Context) -> Rows:
+    if not isinstance(item.this, exp.Identifier):
+        raise NotMaintained("UNSUPPORTED", "a table function in FROM")
+    cte = None if item.db else context.ctes.get(item.name.lower())
+    if cte is not None:
+        return _apply_alias(_derive_cte(cte), item, (item.name,))
+    parts = (item.catalog or context.catalog, item.db or context.schema, item.name)
+    return _apply_alias(_derive_stored_table(parts, context), item, parts)
+
+
+def _derive_cte(cte: Cte) -> Derived:
+    if cte.derived:
+        return with_fresh_attributes(cte.derived[0], cte.context.names)
+    cte.derived.append(_rename_fields(cte.context.derive(cte.query, cte.context, None), cte.columns))
+    return cte.derived[0]
+
+
+def _derive_stored_table(parts: tuple[str, str, str], context: Context) -> Derived:
+    name = ".".join(parts)
+    view = context.views.get(name.lower())
+    if view is not None:
+        return _derive_view(*view, context)
+    known = context.relations.get(name.lower())
+    if known is None:
+        raise NotMaintained("UNRESOLVED", f"{name} is not a known table or view")
+    return _build_scan(_get_stored_spelling(parts, known[0]), known[1], context.names)
+
+
+def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
+    if name in context.inside:
+        raise NotMaintained("UNSUPPORTED", f"{name} reads itself")
+    catalog, schema = ([*name.split("."), "", ""])[:2]
+    within = replace(
+        context,
+        catalog=view.catalog or catalog,
+        schema=view.schema or schema,
+        ctes={},
+        inside=context.inside | {name},
+    )
+    return _rename_fields(context.derive(parse_query(view.sql), within, None), view.columns)
+
+
+def _get_stored_spelling(parts: tuple[str, str, str], name: str) -> TableName:
+    """The table's own spelling of a name that was found without looking at case."""
+    first, second = len(parts[0]), len(parts[0]) + 1 + len(parts[1])
+    try:
+        return TableName(name[:first], name[first + 1 : second], name[second + 1 :])
+    except ConfigError as error:
+        raise NotMaintained("UNRESOLVED", f"{name} is not a valid table name") from error
+
+
+def _build_scan(source: TableName, relation: Relation, names: Names) -> Derived:
+    own = tuple(stored_column.name for stored_column in relation.columns)
+    if not own:
+        raise NotMaintained("UNSUPPORTED", f"{source} has no columns")
+    fields = tuple(
+        (stored_column.name, names.make_fresh(stored_column.name, stored_column.type.lower()))
+        for stored_column in relation.columns
+    )
+    key = None
+    if relation.key is not None:
+        key = tuple(require_one(find_matching_fields(fields, part), f"{source}, key {part}") for part in relation.key)
+    names.never_null.update(key or ())
+    names.never_null.update(
+        require_one(find_matching_fields(fields, part), f"{source}, column {part}") for part in relation.not_null
+    )
+    return Derived(Scan(source, tuple((made, name) for name, made in fields), key), fields)
+
+
+def _apply_alias(derived: Derived, item: exp.Expr, qualifier: tuple[str, ...]) -> Rows:
+    alias = item.args.get("alias")
+    renamed = _rename_fields(derived, tuple(part.name for part in alias.columns) if alias else ())
+    reached = (alias.name,) if alias and alias.name else qualifier
+    return Rows(renamed.node, renamed.fields, (Source(reached, renamed.fields),))
+
+
+def _rename_fields(derived: Derived, names: Sequence[str]) -> Derived:
+    if not names:
+        return derived
+    if len(names) != len(derived.fields):
+        raise NotMaintained("UNRESOLVED", f"{len(names)} column aliases for {len(derived.fields)} columns")
+    fields = tuple((name, made) for name, (_, made) in zip(names, derived.fields, strict=True))
+    return replace(derived, fields=fields)
+
+
+def _derive_joins(rows: Rows, joins: Sequence[exp.Join], context: Context) -> Rows:
+    _check_commas(joins)
+    for join in joins:
+        rows = _derive_join(rows, join, context)
+    return rows
+
+
+def _check_commas(joins: Sequence[exp.Join]) -> None:
+    """A comma binds less than JOIN and is read as a cross join, which matters before these joins only."""
+    crossed = False
+    for join in joins:
+        if crossed and (join.side in ("RIGHT", "FULL") or join.method):
+            raise NotMaintained("UNSUPPORTED", "RIGHT, FULL or NATURAL JOIN after a comma or a CROSS JOIN")
+        crossed = crossed or join.kind == "CROSS" or not (join.side or join.args.get("on") or join.args.get("using"))
+
+
+def _derive_join(left: Rows, join: exp.Join, context: Context) -> Rows:
+    check_clause_args(join, _JOIN_ARGS)
+    kind = _KINDS.get(join.kind)
+    if kind is None or join.method not in ("", "NATURAL") or (kind != "inner" and join.side not in ("", "LEFT")):
+        raise NotMaintained("UNSUPPORTED", " ".join(f"{join.method} {join.side} {join.kind} JOIN".split()))
+    right = _derive_from_item(join.this, context)
+    together = Rows(left.node, left.visible + right.visible, left.sources + right.sources)
+    using = _pair_using_columns(left, right, join)
+    on = (
+        build_conjunction(_build_using_conditions(using))
+        if using
+        else _resolve_on(join, look_up_locally(together, None))
+    )
+    if kind in ("semi", "anti"):
+        return replace(left, node=SemiJoin("semi" if kind == "semi" else "anti", left.node, right.node, on))
+    node = _build_join(join.side, left.node, right.node, on)
+    return (
+        _merge_using_columns(node, left, right, using, join.side, context.names)
+        if using
+        else replace(together, node=node)
+    )
+
+
+def _build_join(side: str, left: Node, right: Node, on: exp.Expr | None) -> Join:
+    if side == "RIGHT":
+        return Join("left", right, left, on)
+    return Join("left" if side == "LEFT" else "full" if side == "FULL" else "inner", left, right, on)
+
+
+def _resolve_on(join: exp.Join, lookup: Lookup) -> exp.Expr | None:
+    written = join.args.get("on")
+    if written is None:
+        return None
+    if written.find(exp.Query):
+        raise NotMaintained("SUBQUERY", "a subquery in the ON clause of a join")
+    condition = resolve_names(written, lookup)
+    check_functions(condition)
+    check_of_one_row(condition, "ON")
+    return None if isinstance(condition, exp.Boolean) and condition.this else condition
+
+
+def _pair_using_columns(left: Rows, right: Rows, join: exp.Join) -> tuple[tuple[Field, Field], ...]:
+    """The pairs of columns that USING or NATURAL merges."""
+    names = [name.name for name in join.args.get("using") or []]
+    if join.method == "NATURAL":
+        names = [name for name, _ in left.visible if find_matching_fields(right.visible, name)]
+    return tuple(
+        (
+            (name, require_one(find_matching_fields(left.visible, name), name)),
+            (name, require_one(find_matching_fields(right.visible, name), name)),
+        )
+        for name in names
+    )
+
+
+def _build_using_conditions(using: Sequence[tuple[Field, Field]]) -> list[exp.Expr]:
+    return [exp.EQ(this=build_column(left[1]), expression=build_column(right[1])) for left, right in using]
+
+
+def _merge_using_columns(
+    node: Join, left: Rows, right: Rows, using: Sequence[tuple[Field, Field]], side: str, names: Names
+) -> Rows:
+    """Merged columns come first, and the sides' own stay in reach of their qualifiers."""
+    dropped = {made for pair in using for _, made in pair}
+    merged = [(pair[0][0], pair[1][1] if side == "RIGHT" else pair[0][1]) for pair in using]
+    rest = [field for field in (*left.visible, *right.visible) if field[1] not in dropped]
+    sources = tuple(_mark_star_order(source, dropped) for source in (*left.sources, *right.sources))
+    if side != "FULL":
+        return Rows(node, (*merged, *rest), sources)
+    made = [
+        (name, names.make_fresh(name, _find_common_type(pair, names)))
+        for (name, _), pair in zip(merged, using, strict=True)
+    ]
+    node_columns = [(name, build_column(name)) for name in list_columns(node)]
+    values = [(new, _build_coalesce(pair)) for (_, new), pair in zip(made, using, strict=True)]
+    return Rows(Project(node, (*node_columns, *values)), (*made, *rest), sources)
+
+
+def _build_coalesce(pair: tuple[Field, Field]) -> exp.Expr:
+    return exp.Coalesce(this=build_column(pair[0][1]), expressions=[build_column(pair[1][1])])
+
+
+def _find_common_type(pair: tuple[Field, Field], names: Names) -> str | None:
+    left, right = (names.types.get(made) for _, made in pair)
+    return left if left == right else None
+
+
+def _mark_star_order(source: Source, merged: set[str]) -> Source:
+    """`t.*` begins with merged columns; if they stand elsewhere in `t`, it is not maintained."""
+    places = [place for place, (_, made) in enumerate(source.fields) if made in merged]
+    return replace(source, in_order=source.in_order and places == list(range(len(places))))
+
+
+def _derive_lateral(rows: Rows, lateral: exp.Lateral, names: Names) -> Rows:
+    check_clause_args(lateral, {"this", "view", "outer", "alias", "ordinality"})
+    if not lateral.args.get("view") or not is_generator(lateral.this):
+        raise NotMaintained(
+            "UNSUPPORTED", "LATERAL with a subquery, or with a function other than a generator such as explode"
+        )
+    call = resolve_names(lateral.this, lambda parts: find_column(rows, parts))
+    check_functions(call)
+    alias = lateral.args["alias"]
+    made = derive_generator(
+        rows.node, call, [part.name for part in alias.columns], bool(lateral.args.get("outer")), names
+    )
+    source = Source((alias.name,), made.fields)
+    return Rows(made.node, rows.visible + made.fields, (*rows.sources, source))
+
+
+def _get_default_names(generator: exp.Expr, names: Names) -> tuple[str, ...]:
+    call, _ = _strip_outer(generator)
+    of_type = names.type_of(call.this) if isinstance(call, exp.Explode | exp.Posexplode) else None
+    default_names = {"array": ("col",), "map": ("key", "value")}.get((of_type or "").split("<")[0])
+    if default_names is None:
+        raise NotMaintained("UNSUPPORTED", "a generator such as explode without column names; add AS (…)")
+    return ("pos", *default_names) if isinstance(call, exp.Posexplode) else default_names
+
+
+def _strip_outer(generator: exp.Expr) -> tuple[exp.Expr, bool]:
+    """The generator that drops rows without elements, and whether the one given keeps them."""
+    if isinstance(generator, exp.Anonymous) and generator.name.upper() == "INLINE_OUTER":
+        return exp.Inline(this=generator.expressions[0].copy()), True
+    if isinstance(generator, exp.PosexplodeOuter):
+        return exp.Posexplode(this=generator.this.copy()), True
+    if isinstance(generator, exp.ExplodeOuter):
+        return exp.Explode(this=generator.this.copy()), True
+    return generator, False

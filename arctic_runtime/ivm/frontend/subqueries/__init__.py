@@ -1,0 +1,1 @@
+"""Queries inside expressions, as joins."""

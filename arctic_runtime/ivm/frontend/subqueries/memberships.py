@@ -1,0 +1,122 @@
+"""`in` and `not in` over queries, with nulls on either side.
+
+A value that is null, or that is not among others of which one is null, may or may not be among them: neither `in` nor
+`not in` holds. Inside an expression Spark takes both for false then, and not for null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
+from arctic_runtime.ivm.algebra.expressions import build_column
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Aggregate, Join, Node, SemiJoin
+from arctic_runtime.ivm.frontend.fresh_attributes import with_fresh_attributes
+from arctic_runtime.ivm.frontend.scope import Derived, Names
+from arctic_runtime.ivm.frontend.subqueries.correlation import check_known, split_correlation
+from arctic_runtime.ivm.rewrite.nullability import find_never_null, is_never_null
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Values, and the query among whose rows they are looked for."""
+
+    derived: Derived
+    values: tuple[exp.Expr, ...]
+
+    @property
+    def pairs(self) -> list[tuple[exp.Expr, exp.Expr]]:
+        return [(value, build_column(made)) for value, (_, made) in zip(self.values, self.derived.fields, strict=True)]
+
+    @property
+    def equal(self) -> list[exp.Expr]:
+        return [exp.EQ(this=value.copy(), expression=made) for value, made in self.pairs]
+
+    def list_nullable_sides(self, node: Node, names: Names) -> list[list[exp.Expr]]:
+        """Sides of each pair that may be null."""
+        around, inside = (find_never_null(side_node, names.never_null) for side_node in (node, self.derived.node))
+        return [
+            [side for side, known in ((value, around), (made, inside)) if not is_never_null(side, known)]
+            for value, made in self.pairs
+        ]
+
+
+def exclude_members(node: Node, member: Membership, names: Names) -> Node:
+    """The rows whose values are known not to be among those of the query."""
+    nullable = member.list_nullable_sides(node, names)
+    derived = member.derived
+    if any(nullable) and len(nullable) == 1 and not derived.pending:
+        anti_join = SemiJoin("anti", node, derived.node, build_conjunction(member.equal))
+        check_known(anti_join.on, node, derived.node)
+        counts, is_known = _join_null_facts(member, nullable[0], names)
+        return SemiJoin("semi", anti_join, counts, is_known)
+    differ = [exp.or_(same, *map(_is_null, sides)) for same, sides in zip(member.equal, nullable, strict=True)]
+    on = build_conjunction([*derived.pending, *differ])
+    check_known(on, node, derived.node)
+    return SemiJoin("anti", node, derived.node, on)
+
+
+def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
+    """Whether values are among those of a query, as an expression, and the node with what it reads.
+
+    Where the membership is negated as it is `written`, it is true of values that may be among the others.
+    """
+    groups = split_correlation(member.derived.node, [*member.derived.pending, *member.equal], (), names)
+    rows = names.make_fresh("rows", "bigint")
+    counted = Aggregate(groups.node, groups.keys, ((rows, exp.Count(this=exp.Star(), big_int=True)),))
+    on = build_conjunction(groups.on)
+    check_known(on, node, counted)
+    joined: Node = Join("left", node, counted, on)
+    condition: exp.Expr = _is_some(build_column(rows))
+    nullable = member.list_nullable_sides(node, names)
+    negations = _count_negations(written)
+    if not negations or not any(nullable):
+        return exp.paren(condition), joined
+    if len(nullable) > 1 or member.derived.pending or negations > 1:
+        raise NotMaintained(
+            "NOT_IN_NULLABLE",
+            "NOT IN inside an expression that compares what may be null, over several columns or a correlated "
+            "subquery, or negated twice; write NOT EXISTS, or add IS NOT NULL on both sides",
+        )
+    counts, is_known = _join_null_facts(member, nullable[0], names)
+    return exp.paren(exp.or_(condition, exp.Not(this=exp.paren(is_known)))), Join("left", joined, counts, None)
+
+
+def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names) -> tuple[Node, exp.Expr]:
+    """One row about the query, and whether a value that is not among its rows is known not to be.
+
+    It is where there are no rows, or no nulls.
+    """
+    other = with_fresh_attributes(member.derived, names)
+    (value,), own = member.values, build_column(other.fields[0][1])
+    rows, nulls = names.make_fresh("rows", "bigint"), names.make_fresh("nulls", "bigint")
+    counts = [(rows, exp.Count(this=exp.Star(), big_int=True)), (nulls, exp.CountIf(this=_is_null(own)))]
+    known = [
+        exp.not_(_is_null(side)) if side is value else exp.not_(_is_some(build_column(nulls))) for side in nullable
+    ]
+    is_empty = exp.EQ(this=build_column(rows), expression=exp.Literal.number(0))
+    return Aggregate(other.node, (), tuple(counts)), exp.or_(is_empty, exp.and_(*known))
+
+
+def _count_negations(written: exp.In) -> int:
+    """Number of negations around a membership: 2 stands for more than one, and for any form that is not recognised."""
+    negation_count = 0
+    is_seen_through = True
+    node = written.parent
+    while node is not None:
+        negation_count += isinstance(node, exp.Not)
+        is_seen_through = is_seen_through and (bool(negation_count) or isinstance(node, exp.Paren | exp.And | exp.Or))
+        node = node.parent
+    return negation_count if is_seen_through or not negation_count else 2
+
+
+def _is_null(value: exp.Expr) -> exp.Expr:
+    return exp.Is(this=exp.paren(value.copy()), expression=exp.null())
+
+
+def _is_some(rows: exp.Expr) -> exp.Expr:
+    none = exp.Literal.number(0)
+    return exp.GT(this=exp.Coalesce(this=rows, expressions=[none]), expression=none.copy())

@@ -1,0 +1,159 @@
+"""Queries that give one value, as joins.
+
+Grouped by what it is correlated by, or with one row for all, such a query is the right side of a left join. Where it is
+not proven to give one row at most, the rows are counted, and an error is raised where Spark raises one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
+from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Aggregate, Distinct, Join, Node, Project, Window, list_columns
+from arctic_runtime.ivm.algebra.unique import is_one_partner, is_unique
+from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
+from arctic_runtime.ivm.frontend.clauses.limits import has_limit
+from arctic_runtime.ivm.frontend.functions import get_value_over_no_rows, is_generator
+from arctic_runtime.ivm.frontend.scope import Context, Derived, Lookup, Names, Shape, project_shape
+from arctic_runtime.ivm.frontend.subqueries.correlation import (
+    check_inner_value,
+    check_known,
+    match_correlation,
+    split_correlation,
+)
+from arctic_runtime.ivm.frontend.type_coercion import mark_equalities, mark_unlike
+
+_SEVERAL_ROWS = "More than one row returned by a subquery used as an expression."
+_INEXACT = ("float", "double")
+_WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", "geometry")
+
+
+def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
+    """The value of a query, and the node with the columns that it is made of."""
+    if not isinstance(query, exp.Query):
+        raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
+    if not isinstance(query, exp.Select) or has_limit(query):
+        return _join_uncorrelated(context.derive(query, context, None), node, context.names)
+    shape = context.shape(query, replace(context, around=node), lookup)
+    if len(shape.items) != 1:
+        raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
+    is_own = set(list_columns(shape.node)).issuperset(list_used_columns(shape.items[0][1]))
+    if not shape.pending and is_own:
+        return _join_uncorrelated(project_shape(shape, context.names), node, context.names)
+    if shape.groups == "none" and is_own:
+        return _join_picked_row(shape, node, context.names)
+    return _join_correlated(shape, node)
+
+
+def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.Expr, Node]:
+    """One row for all; if it may be missing it is made, so that others can be judged by it."""
+    if len(derived.fields) != 1:
+        raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
+    inner, name = derived.node, derived.fields[0][1]
+    if not has_one_row(inner):
+        is_single = is_unique(mark_unlike(inner, names), ())
+        of_type = names.types.get(name)
+        if not is_single or (has_order(of_type) and of_type not in _INEXACT):
+            one, value = _reduce_to_single_value(inner, (), name, names, is_counted=not is_single)
+            return value, Join("left", node, one, None)
+    return build_column(name), Join("left", node, inner, None)
+
+
+def _reduce_to_single_value(
+    node: Node, keys: Sequence[str], name: str, names: Names, is_counted: bool
+) -> tuple[Node, exp.Expr]:
+    """A row for each group, and the only value that it has, which ends in an error where there are several.
+
+    The error is that of whoever reads the value, so no error is raised for groups that are joined to nothing.
+    """
+    of_type = names.types.get(name)
+    if of_type is None or not has_order(of_type):
+        raise NotMaintained(
+            "SCALAR_SUBQUERY",
+            "a scalar subquery that may return several rows, of a type whose values have no order or of an unknown "
+            "one; an aggregate without GROUP BY returns one",
+        )
+    value, rows = names.make_fresh(name.rpartition("#")[0], of_type), names.make_fresh("rows", "bigint")
+    made = ((value, exp.Max(this=build_column(name))), (rows, exp.Count(this=exp.Star(), big_int=True)))
+    if not is_counted:
+        return Aggregate(node, tuple(keys), made[:1]), build_column(value)
+    error = exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(_SEVERAL_ROWS)])
+    several = exp.GT(this=build_column(rows), expression=exp.Literal.number(1))
+    only = exp.case().when(several, exp.cast(error, of_type, dialect="spark")).else_(build_column(value))
+    return Aggregate(node, tuple(keys), made), only
+
+
+def has_order(of_type: str | None) -> bool:
+    """Whether values of a type are known to have a greatest one."""
+    return of_type is not None and not of_type.startswith(_WITHOUT_ORDER) and "collate" not in of_type
+
+
+def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
+    """A value of the row that a condition picks: by a key, or the only one of those that equal each other in it."""
+    if any(is_generator(part) for part in walk_outside_queries(shape.items[0][1])):
+        raise NotMaintained("SCALAR_SUBQUERY", "a generator such as explode in a correlated scalar subquery")
+    derived = project_shape(shape, names)
+    on = build_conjunction(derived.pending)
+    check_known(on, node, derived.node)
+    name = derived.fields[0][1]
+    if is_one_partner(list_columns(node), mark_unlike(derived.node, names), on and mark_equalities(on, names)):
+        return build_column(name), Join("left", node, derived.node, on)
+    groups = split_correlation(derived.node, derived.pending, (name,), names)
+    rows = Distinct(groups.node) if shape.distinct else groups.node
+    groups_node, value = _reduce_to_single_value(rows, groups.keys, name, names, is_counted=True)
+    return value, Join("left", node, groups_node, build_conjunction(groups.on))
+
+
+def _join_correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
+    """Without rows there is no group to join, so each aggregate above the join is what it makes of no rows."""
+    inner = shape.node
+    if shape.groups != "one" or not shape.plain or not isinstance(inner, Aggregate):
+        raise NotMaintained(
+            "SCALAR_SUBQUERY",
+            "a correlated scalar subquery other than one aggregate without GROUP BY, HAVING, windows and DISTINCT",
+        )
+    for condition in shape.pending:
+        reads_inner = not set(list_columns(inner)).isdisjoint(list_used_columns(condition))
+        if reads_inner and match_correlation(condition, set(list_columns(inner))) is None:
+            raise NotMaintained(
+                "SCALAR_SUBQUERY",
+                "a correlated subquery that aggregates rows that it selects by conditions other than equalities",
+            )
+    value = _apply_empty_default(shape.items[0][1], inner)
+    on = build_conjunction(shape.pending)
+    check_known(on, node, inner)
+    joined = Join("left", node, inner, on)
+    return check_inner_value(value, joined), joined
+
+
+def _apply_empty_default(value: exp.Expr, inner: Aggregate) -> exp.Expr:
+    made = dict(inner.aggregates)
+    keys = set(inner.keys)
+
+    def visit_part(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column) and part.name in keys:
+            raise NotMaintained(
+                "SCALAR_SUBQUERY", "a correlated scalar subquery that selects a column without aggregating it"
+            )
+        if not isinstance(part, exp.Column) or part.name not in made:
+            return part
+        empty = get_value_over_no_rows(made[part.name])
+        if empty is None:
+            raise NotMaintained(
+                "SCALAR_SUBQUERY",
+                "a correlated scalar subquery with an aggregate whose value over no rows is unknown",
+            )
+        return part if isinstance(empty, exp.Null) else exp.Coalesce(this=part.copy(), expressions=[empty])
+
+    return value.transform(visit_part)
+
+
+def has_one_row(node: Node) -> bool:
+    return (
+        has_one_row(node.child) if isinstance(node, Project | Window) else isinstance(node, Aggregate) and not node.keys
+    )

@@ -1,0 +1,168 @@
+"""Queries inside expressions, as joins.
+
+A membership (`in`, `exists`) that has to hold is a semi join, one that must not hold an anti join. A query that gives
+one value is the right side of a left join: grouped by what it is correlated by, or with one row for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.conditions import build_conjunction
+from arctic_runtime.ivm.algebra.expressions import walk_parts
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, SemiJoin
+from arctic_runtime.ivm.frontend.clauses.grouping import collect_aggregate_calls
+from arctic_runtime.ivm.frontend.clauses.limits import has_limit
+from arctic_runtime.ivm.frontend.scope import Context, Derived, Lookup, project_shape
+from arctic_runtime.ivm.frontend.subqueries.correlation import check_inner_value, check_known
+from arctic_runtime.ivm.frontend.subqueries.memberships import Membership, build_containment, exclude_members
+from arctic_runtime.ivm.frontend.subqueries.scalar_subqueries import has_one_row, join_scalar_subquery
+
+
+def has_query(expression: exp.Expr) -> bool:
+    """Whether there is a query inside an expression."""
+    return type(expression) is not exp.Column and any(isinstance(part, exp.Query) for part in walk_parts(expression))
+
+
+def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context: Context) -> Node:
+    """The rows for which all conditions hold, each one with a query in it."""
+    for condition in conditions:
+        negated = isinstance(condition, exp.Not)
+        bare = condition.this.unnest() if negated else condition
+        if isinstance(bare, exp.Exists):
+            node = _filter_by_exists(node, bare, negated, lookup, replace(context, around=node))
+        elif isinstance(bare, exp.In) and bare.args.get("query"):
+            node = _filter_by_membership(node, bare, negated, lookup, replace(context, around=node))
+        else:
+            value, lifted = lift_subqueries(condition, node, lookup, context)
+            node = _filter_by_lifted(node, lifted, check_inner_value(value, lifted))
+    return node
+
+
+def _filter_by_lifted(node: Node, lifted: Node, condition: exp.Expr) -> Node:
+    """The rows for which a condition is true that reads what was `lifted` beside them.
+
+    Nobody else reads that, so values that are the same for all rows are a partner that a row has or has not.
+    """
+    values: list[Node] = []
+    below = lifted
+    while below is not node and isinstance(below, Join) and below.on is None and has_one_row(below.right):
+        values.append(below.right)
+        below = below.left
+    if below is not node or not values:
+        return Filter(lifted, condition)
+    return SemiJoin("semi", node, reduce(_cross_join, reversed(values)), condition)
+
+
+def _cross_join(left: Node, right: Node) -> Node:
+    return Join("inner", left, right, None)
+
+
+def lift_subqueries(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
+    """The expression with columns in the place of its queries, and the node with these columns."""
+    if type(expression) is exp.Column or not any(map(_is_query, walk_parts(expression))):
+        return expression, node
+    holder = exp.Paren(this=expression.copy())
+    for part in list(holder.walk(prune=_is_query)):
+        if _is_query(part):
+            value, node = _lift_value(part, node, lookup, context)
+            part.replace(exp.paren(value))
+    return holder.this.pop(), node
+
+
+def _is_query(node: exp.Expr) -> bool:
+    is_predicate = isinstance(node, exp.Exists | exp.Any | exp.All)
+    return isinstance(node, exp.Query) or is_predicate or bool(isinstance(node, exp.In) and node.args.get("query"))
+
+
+def _lift_value(subquery: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
+    if isinstance(subquery, exp.Subquery):
+        return join_scalar_subquery(subquery.unnest(), node, lookup, context)
+    if isinstance(subquery, exp.Exists):
+        value, node = join_scalar_subquery(_build_count_query(subquery.this), node, lookup, context)
+        return exp.GT(this=exp.paren(value), expression=exp.Literal.number(0)), node
+    if isinstance(subquery, exp.In):
+        return build_containment(
+            node, _derive_membership(subquery, lookup, replace(context, around=node)), subquery, context.names
+        )
+    raise NotMaintained("SUBQUERY", "ANY or ALL with a subquery; write EXISTS instead")
+
+
+def _build_count_query(query: exp.Expr) -> exp.Select:
+    """Query that counts the rows of a query."""
+    bare = query.unnest() if isinstance(query, exp.Subquery) else query
+    refused = ("group", "having", "limit", "offset", "distinct")
+    if (
+        not isinstance(bare, exp.Select)
+        or any(bare.args.get(part) for part in refused)
+        or collect_aggregate_calls(bare.expressions)
+    ):
+        raise NotMaintained(
+            "SUBQUERY", "EXISTS in an expression, over a subquery with GROUP BY, HAVING, DISTINCT, LIMIT or aggregates"
+        )
+    count_query = bare.copy()
+    count_query.set("expressions", [exp.Count(this=exp.Star(), big_int=True)])
+    return count_query
+
+
+def _filter_by_exists(node: Node, subquery: exp.Exists, negated: bool, lookup: Lookup, context: Context) -> Node:
+    inner = subquery.this.unnest() if isinstance(subquery.this, exp.Subquery) else subquery.this
+    derived = _derive_member_query(_strip_select_list(inner), lookup, context)
+    return _build_semi_join(node, derived, (), negated)
+
+
+def _strip_select_list(query: exp.Expr) -> exp.Expr:
+    """The same rows with nothing selected, which for EXISTS is as good."""
+    is_plain = (
+        isinstance(query, exp.Select) and not query.args.get("group") and not collect_aggregate_calls(query.expressions)
+    )
+    if not is_plain or query.args.get("having"):
+        return query
+    stripped = query.copy()
+    stripped.set("expressions", [exp.alias_(exp.Literal.number(1), "one")])
+    stripped.set("distinct", None)
+    return stripped
+
+
+def _filter_by_membership(node: Node, membership: exp.In, negated: bool, lookup: Lookup, context: Context) -> Node:
+    member = _derive_membership(membership, lookup, context)
+    return (
+        exclude_members(node, member, context.names)
+        if negated
+        else _build_semi_join(node, member.derived, member.equal, False)
+    )
+
+
+def _derive_membership(in_clause: exp.In, lookup: Lookup, context: Context) -> Membership:
+    bare = in_clause.this.unnest()
+    left = list(bare.expressions) if isinstance(bare, exp.Tuple) else [in_clause.this]
+    if any(map(has_query, left)):
+        raise NotMaintained("SUBQUERY", "a subquery on the left of IN")
+    derived = _derive_member_query(in_clause.args["query"].unnest(), lookup, context)
+    if len(left) != len(derived.fields):
+        raise NotMaintained("UNRESOLVED", f"IN compares {len(left)} values to {len(derived.fields)} columns")
+    return Membership(derived, tuple(left))
+
+
+def _derive_member_query(query: exp.Expr, lookup: Lookup, context: Context) -> Derived:
+    if not isinstance(query, exp.Select) or has_limit(query):
+        return context.derive(query, context, None) if isinstance(query, exp.Query) else _refuse_query(query)
+    shape = context.shape(query, context, lookup)
+    if shape.groups == "one" and shape.pending:
+        raise NotMaintained("SUBQUERY", "IN or EXISTS with a correlated subquery that aggregates without GROUP BY")
+    return project_shape(shape, context.names)
+
+
+def _refuse_query(query: exp.Expr) -> Derived:
+    raise NotMaintained("SUBQUERY", f"{query.key.upper()} in place of a subquery")
+
+
+def _build_semi_join(node: Node, derived: Derived, equal: Sequence[exp.Expr], negated: bool) -> Node:
+    on = build_conjunction([*derived.pending, *equal])
+    check_known(on, node, derived.node)
+    return SemiJoin("anti" if negated else "semi", node, derived.node, on)

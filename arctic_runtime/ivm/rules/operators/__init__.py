@@ -1,0 +1,1 @@
+"""The rule of each operator, one module each."""

@@ -1,0 +1,1 @@
+"""Sources of rows as data: progress of ingestion, consistent cuts, freshness and declarations."""

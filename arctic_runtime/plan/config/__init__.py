@@ -1,0 +1,1 @@
+"""Configuration of a model: every key, its reader and its check."""

@@ -1,0 +1,197 @@
+"""Readers of configuration values: from what a user wrote to a typed value, or a ConfigError that names the key."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.frontend.merge_expressions import check_merge_expression
+from arctic_runtime.model.files.layout import MAX_NODES
+from arctic_runtime.model.merge_columns import FUNCTIONS
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Transform, Unit
+
+_SMALLEST_FILE = 2**20
+_SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
+_UNIT_BYTES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+_QUOTED = r"`(?:[^`]|``)+`"
+_IDENTITY = re.compile(rf"{_QUOTED}|[^()`]+")
+_TRANSFORM = re.compile(
+    r"(?P<unit>[A-Za-z]+)\s*\(\s*(?:(?P<number>\d+)\s*,)?\s*"
+    rf"(?P<column>{_QUOTED}|[^(),`]+?)\s*\)"
+)
+_UNITS: Mapping[str, Unit] = {
+    "bucket": "bucket",
+    "truncate": "truncate",
+    "year": "years",
+    "years": "years",
+    "month": "months",
+    "months": "months",
+    "day": "days",
+    "days": "days",
+    "date": "days",
+    "hour": "hours",
+    "hours": "hours",
+    "identity": "identity",
+}
+
+
+def read_names(key: str, value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) and name for name in names):
+        raise ConfigError(f"`{key}` must be a column name or a list of them; found {value!r}")
+    return tuple(names)
+
+
+def read_text(key: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"`{key}` must be a non-empty string; found {value!r}")
+    return value
+
+
+def read_flag(key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"`{key}` must be true or false; found {value!r}")
+    return value
+
+
+def read_view_name(key: str, value: Any) -> bool | str:
+    """Whether there is a view, or its name; raises ConfigError for a name that no catalog can keep."""
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"`{key}` must be true, false or the name of a view; found {value!r}")
+    return TableName("catalog", "schema", value).name
+
+
+def get_reader(kind: Any) -> Callable[[str, Any], Any]:
+    values = get_args(kind)
+    names = [str(allowed) for allowed in values]
+
+    def read(key: str, value: Any) -> Any:
+        if value in values and not isinstance(value, bool):
+            return value
+        close = difflib.get_close_matches(str(value), names, n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        raise ConfigError(f"`{key}` must be one of {', '.join(names)}; found {value!r}{hint}")
+
+    return read
+
+
+def read_transforms(key: str, value: Any) -> tuple[Transform, ...]:
+    return tuple(_parse_transform(text) for text in read_names(key, value))
+
+
+def _parse_transform(text: str) -> Transform:
+    if _IDENTITY.fullmatch(text.strip()):
+        return Transform("identity", _unquote(text.strip()))
+    match = _TRANSFORM.fullmatch(text.strip())
+    unit = _UNITS.get(match["unit"].lower()) if match else None
+    if match is None or unit is None:
+        raise ConfigError(
+            f"`partition_by: {text}` is not an Iceberg transform; expected a column, or one of "
+            "years(c), months(c), days(c), hours(c), bucket(n, c), truncate(w, c)"
+        )
+    if (unit in ("bucket", "truncate")) != (match["number"] is not None):
+        raise ConfigError(
+            f"`partition_by: {text}`: bucket and truncate need a number as their first argument, all other "
+            "transforms take none"
+        )
+    number = int(match["number"]) if match["number"] is not None else None
+    if number is not None and not 0 < number < 2**31:
+        raise ConfigError(f"`partition_by: {text}`: the number must be from 1 to 2147483647; found {number}")
+    return Transform(unit, _unquote(match["column"]), number)
+
+
+def _unquote(name: str) -> str:
+    return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
+
+
+def read_nodes(key: str, value: Any) -> int | None:
+    if value == "auto":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or value & (value - 1):
+        raise ConfigError(f"`{key}` must be auto or a power of two; found {value!r}")
+    if value > MAX_NODES:
+        raise ConfigError(f"`{key}` must be at most {MAX_NODES}; found {value}")
+    return int(value)
+
+
+def read_size(key: str, value: Any) -> int:
+    """Bytes, from a number or a text such as `64 MiB`; raises ConfigError."""
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is not None:
+        return int(match["number"]) * _UNIT_BYTES[match["unit"]]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"`{key}` must be a number of bytes, or a text such as 64 MiB or 1 GiB; found {value!r}")
+    return int(value)
+
+
+def read_file_size(key: str, value: Any) -> int:
+    size = read_size(key, value)
+    if size < _SMALLEST_FILE:
+        raise ConfigError(
+            f"`{key}` must be at least 1 MiB, since smaller files take longer to open than to read; found {value!r}"
+        )
+    return size
+
+
+def read_renamed(key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and name for item in value.items() for name in item
+    ):
+        raise ConfigError(f"`{key}` must be a mapping of new names to old ones; found {value!r}")
+    return dict(value)
+
+
+def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
+    """The column that orders all events, or for each flow its own with the columns of the flow; raises ConfigError."""
+    if not isinstance(value, Mapping):
+        return read_text(key, value)
+    if not value or not all(isinstance(column, str) and column for column in value):
+        raise ConfigError(f"`{key}` must be a column, or a mapping of columns to lists of columns; found {value!r}")
+    groups = {column: read_names(f"{key}: {column}", columns) for column, columns in value.items()}
+    empty = [column for column, columns in groups.items() if not columns]
+    if empty:
+        raise ConfigError(f"`{key}` gives {', '.join(empty)} no columns; name those that its events bring")
+    return groups
+
+
+def read_merge_columns(key: str, value: Any) -> dict[str, str]:
+    """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
+    functions: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
+    if not functions or not all(isinstance(part, str) and part.strip() for pair in functions.items() for part in pair):
+        raise ConfigError(f"`{key}` must be a mapping of columns to functions; found {value!r}")
+    return {name: _merge_function(f"`{key}` of `{name}`", part.strip()) for name, part in functions.items()}
+
+
+def _merge_function(where: str, text: str) -> str:
+    if text.lower() in FUNCTIONS:
+        return text.lower()
+    try:
+        check_merge_expression(text)
+    except ConfigError as error:
+        close = difflib.get_close_matches(text.lower(), FUNCTIONS, n=1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        raise ConfigError(
+            f"{where} must be one of {', '.join(FUNCTIONS)}, or an SQL expression over `old.column` and `new.column`; "
+            f"found: {error}{hint}"
+        ) from error
+    return text
+
+
+def read_properties(key: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
+    if "format-version" in value:
+        raise ConfigError(f"`{key}` can't set format-version; set the key `format_version`, which applies to the base")
+    reserved = [name for name in value if str(name).startswith("arctic.")]
+    if reserved:
+        raise ConfigError(
+            f"`{key}` can't set {reserved}: names that start with `arctic.` are reserved for the state of the table"
+        )
+    return {str(name): str(text).lower() if isinstance(text, bool) else str(text) for name, text in value.items()}

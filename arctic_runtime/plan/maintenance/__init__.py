@@ -1,0 +1,1 @@
+"""Decisions about files and versions of tables: compaction, splits, expiry and their order."""

@@ -1,0 +1,129 @@
+"""Choice to merge changes by writing the whole base again, in parts that stay done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from arctic_runtime.model.files.compaction import (
+    BucketRange,
+    FileGroup,
+    Meeting,
+    PartialProgress,
+    RewriteBase,
+    TableFiles,
+    format_rewrite_branch,
+)
+from arctic_runtime.model.state import BaseState, ChangeTableState, TableState
+from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.model.version import Version
+from arctic_runtime.thresholds import BaseRewriteThresholds
+
+
+def plan_base_rewrite(
+    model: Model,
+    state: TableState,
+    files: TableFiles,
+    is_full: bool,
+    thresholds: BaseRewriteThresholds,
+    begun: Sequence[PartialProgress] = (),
+) -> RewriteBase | None:
+    """The pass that merges everything, or goes on with one that was begun; None if a fold does better or must do.
+
+    It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
+    """
+    changes, base = state.changes, state.base
+    if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
+        return None
+    transforms = _find_common_transforms(model, files.nodes)
+    if transforms is None:
+        return None
+    end, done = _find_end_version(changes, base, begun)
+    commits = [commit for commit in changes.list_commits_after(base.merged) if commit.version.sequence <= end.sequence]
+    rows = sum(commit.rows for commit in commits)
+    sizes = _sum_bucket_bytes(files.nodes, transforms[-1])
+    if not rows or max(sizes) > thresholds.task_bytes:
+        return None
+    if not done and not _is_worth_it(rows, base, len(sizes), is_full, transforms, thresholds):
+        return None
+    size = sum(commit.bytes for commit in commits)
+    meeting: Meeting = "hash" if size // len(sizes) <= thresholds.hashed_change_bytes else "sort"
+    return RewriteBase(
+        table=model.base,
+        expected=base.snapshot,
+        start=base.merged,
+        end=end,
+        commits=len(commits) if changes.keeps_version(base.merged) and not changes.keeps_all else max(len(commits), 2),
+        rows=rows,
+        bytes=sum(sizes),
+        waste=size,
+        spec=files.nodes[0].spec,
+        transforms=transforms,
+        ranges=tuple(_split_bucket_ranges(sizes, thresholds)),
+        done=tuple(sorted(done)),
+        meeting=meeting,
+        order=_choose_sort_order(model, files),
+        reason=f"{rows:,} changes for {base.rows:,} rows are in nearly every file",
+    )
+
+
+def _is_worth_it(
+    rows: int,
+    base: BaseState,
+    buckets: int,
+    is_full: bool,
+    transforms: Sequence[Transform],
+    thresholds: BaseRewriteThresholds,
+) -> bool:
+    """Keys are scattered over buckets, but not over partitions: changes may all be in the newest."""
+    is_everywhere = is_full and len(transforms) == 1 and rows >= thresholds.changed_rows_per_bucket * buckets
+    return is_everywhere or rows >= thresholds.changed_share * base.rows
+
+
+def _find_common_transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[Transform, ...] | None:
+    layouts = {(node.spec, tuple(value.transform for value in node.partition)) for node in nodes}
+    if len(layouts) != 1 or any(not value.type for node in nodes for value in node.partition):
+        return None
+    ((_, transforms),) = layouts
+    return transforms if transforms and transforms[-1].is_bucket_of(model.config.hash_key) else None
+
+
+def _find_end_version(
+    changes: ChangeTableState, base: BaseState, begun: Sequence[PartialProgress]
+) -> tuple[Version, frozenset[BucketRange]]:
+    """Up to where to merge: to where somebody began to, the newest of these, else to the newest version."""
+    assert changes.newest is not None
+    known = {commit.version.snapshot: commit.version for commit in changes.commits}
+    open_ones = [
+        one for one in begun if one.end in known and one.branch == format_rewrite_branch(base.snapshot, one.end)
+    ]
+    open_ones = [one for one in open_ones if one.done]
+    if not open_ones:
+        return changes.newest, frozenset()
+    latest = max(open_ones, key=lambda one: known[one.end].sequence)
+    return known[latest.end], latest.done
+
+
+def _sum_bucket_bytes(nodes: Iterable[FileGroup], bucket: Transform) -> list[int]:
+    sizes = [0] * (bucket.parameter or 1)
+    for node in nodes:
+        sizes[int(node.partition[-1].value or 0)] += node.bytes
+    return sizes
+
+
+def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[BucketRange]:
+    """All buckets in their order, the empty ones too, since rows may come into them."""
+    allowed = max(thresholds.part_bytes, sum(sizes) // thresholds.parts)
+    first, size = 0, 0
+    for bucket, more in enumerate(sizes):
+        if bucket > first and size + more > allowed:
+            yield BucketRange(first, bucket - 1)
+            first, size = bucket, 0
+        size += more
+    yield BucketRange(first, len(sizes) - 1)
+
+
+def _choose_sort_order(model: Model, files: TableFiles) -> tuple[str, ...]:
+    """Without a sort key rows are sorted only where a node has several files, which are cut by the primary key then."""
+    is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
+    order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
+    return tuple(order) if model.config.sort_key or is_cut else ()

@@ -1,0 +1,154 @@
+"""Choice of the nodes that have outgrown their limit and split, and of small ones to put together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from arctic_runtime.model.files.compaction import Direction
+from arctic_runtime.model.files.hash_tree import MAX_DEPTH, HashNode
+from arctic_runtime.plan.maintenance.hash_trees import Partition, Unit, compute_main_depth
+from arctic_runtime.thresholds import BucketThresholds
+
+
+@dataclass(frozen=True)
+class Move:
+    """A unit goes to another depth, and why."""
+
+    unit: Unit
+    direction: Direction
+    depth: int
+    reason: str
+
+
+def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
+    """Units with a node of more than `limit` bytes; with them their level, if that is about to outgrow it too.
+
+    The largest of a level come last: as long as some are left, there is what made them split.
+    """
+    moves: list[Move] = []
+    for partition in _group_by_partition(units).values():
+        if any(unit.largest > limit for unit in partition):
+            moves += _split_partition(partition, limit, thresholds)
+    return sorted(moves, key=lambda move: move.depth)
+
+
+def plan_node_merges(
+    all_units: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
+) -> list[Move]:
+    """Units of partitions whose rows would fit into fewer nodes of at most a small part of `limit`.
+
+    All partitions go to one depth together, or each to its own where `alone` is true.
+    """
+    partitions = _group_by_partition(all_units)
+    most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
+    goals = [_compute_merge_depth(units, most, least_depth) for units in partitions.values()]
+    if not alone:
+        goals = [max(goals, default=0)] * len(goals)
+    reason = f"together they have at most {most:,} bytes"
+    moves = [
+        Move(unit, "merge", goal, reason)
+        for goal, units in zip(goals, partitions.values(), strict=True)
+        for unit in sorted(units, key=partial(_sort_by_parent, goal))
+        if goal < unit.depth
+    ]
+    return sorted(moves, key=lambda move: move.depth)
+
+
+def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
+    """Sorts those next to one another that come together at a depth."""
+    top = unit.top.get_ancestor(min(unit.top.depth, depth))
+    return top.depth, top.index
+
+
+def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
+    """Depth that holds most bytes after these resizings, at which new files are written. so deep comes what is
+    written next."""
+    goals = {id(move.unit): move.depth for move in moves}
+    return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
+
+
+def explain_unsplit(unit: Unit, limit: int) -> str | None:
+    """Reason for which a unit of more than its limit is not split; None for one within it."""
+    if unit.largest <= limit:
+        return None
+    if unit.depth >= MAX_DEPTH:
+        return f"{unit.largest:,} bytes, more than {limit:,}, and there are no more than {1 << MAX_DEPTH} nodes"
+    return (
+        f"{unit.largest:,} bytes, more than {limit:,}, but the node beside it is empty: few values of the hash key "
+        "have all rows, so splitting would part nothing; choose another `hash_key`"
+    )
+
+
+def _group_by_partition(units: Sequence[Unit]) -> Mapping[Partition, list[Unit]]:
+    partitions: dict[Partition, list[Unit]] = {}
+    for unit in units:
+        partitions.setdefault(unit.partition, []).append(unit)
+    return partitions
+
+
+def _split_partition(partition: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
+    levels: dict[int, list[Unit]] = {}
+    for unit in partition:
+        levels.setdefault(unit.depth, []).append(unit)
+    filled = {unit.top.get_ancestor(depth) for unit in partition for depth in range(unit.top.depth + 1)}
+    return [move for depth, level in levels.items() for move in _split_level(depth, level, limit, filled, thresholds)]
+
+
+def _split_level(
+    depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode], thresholds: BucketThresholds
+) -> list[Move]:
+    """Of the units of one partition and depth; the mean is that of their nodes."""
+    outgrown = [unit for unit in level if unit.largest > limit]
+    nodes = sum(1 << (depth - unit.top.depth) for unit in level)
+    mean = sum(unit.bytes for unit in level) / nodes
+    if depth >= MAX_DEPTH or not outgrown:
+        return []
+    about_to_split = thresholds.level_split_share * limit
+    is_whole = mean > about_to_split
+    wanted = sorted(level if is_whole else outgrown, key=lambda unit: unit.largest)
+    able = [unit for unit in wanted if _can_part(unit, filled)]
+    if is_whole:
+        reason = f"nodes have {int(mean):,} bytes in the mean, about to be more than {limit:,}"
+        return [Move(unit, "split", _compute_split_depth(depth, mean, about_to_split), reason) for unit in able]
+    return [
+        Move(
+            unit,
+            "split",
+            _compute_split_depth(depth, unit.largest, about_to_split),
+            f"up to {unit.largest:,} bytes in a node, more than {limit:,}",
+        )
+        for unit in able
+    ]
+
+
+def _compute_split_depth(depth: int, size: float, most: float) -> int:
+    """One level deeper, or as many as it takes for nodes to have at most so many bytes."""
+    deeper = depth + 1
+    while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
+        deeper += 1
+    return deeper
+
+
+def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
+    """Whether splitting can part a unit: beside a node whose rows have few hash values, the sibling is empty."""
+    return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
+
+
+def _compute_merge_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
+    """The smallest depth at which no node of a partition has more than `most` bytes."""
+    depth = max(place.depth for unit in partition for place in unit.places)
+    sizes: dict[HashNode, int] = {}
+    for unit in partition:
+        for place, node in zip(unit.places, unit.nodes, strict=True):
+            sizes[place] = sizes.get(place, 0) + node.bytes
+    while depth > least_depth:
+        above: dict[HashNode, int] = {}
+        for place, size in sizes.items():
+            at = place.get_ancestor(min(place.depth, depth - 1))
+            above[at] = above.get(at, 0) + size
+        if max(above.values()) > most:
+            break
+        sizes, depth = above, depth - 1
+    return depth

@@ -1,0 +1,316 @@
+"""Choice of the files to write again: what every reader pays for them as they lie, against what it costs to put them
+right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from arctic_runtime.model.files.compaction import (
+    CompactionMode,
+    CompactionPlan,
+    CompactionStep,
+    DataFile,
+    FileTotals,
+    LeftAlone,
+    MergeUnmerged,
+    PartialProgress,
+    Place,
+    RewriteBase,
+    RewriteFiles,
+    TableFiles,
+    Way,
+    describe_compaction,
+)
+from arctic_runtime.model.files.hash_tree import ROOT
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.maintenance.base_rewrite import plan_base_rewrite
+from arctic_runtime.plan.maintenance.bucket_resizing import explain_unsplit
+from arctic_runtime.plan.maintenance.commit_groups import split_into_commits
+from arctic_runtime.plan.maintenance.hash_trees import Unit, list_bucket_counts, list_units
+from arctic_runtime.plan.maintenance.split import (
+    SIDE_BY_SIDE,
+    is_done,
+    plan_resize_steps,
+    plan_resizes,
+    select_worthwhile,
+)
+from arctic_runtime.thresholds import CompactionThresholds, ReportThresholds, Thresholds
+
+
+def plan_file_compaction(
+    model: Model,
+    state: TableState,
+    files: Sequence[TableFiles],
+    mode: CompactionMode,
+    thresholds: Thresholds,
+    done: Collection[Place] = (),
+    begun: Sequence[PartialProgress] = (),
+) -> CompactionPlan:
+    """Plans the rewrites of the tables whose files are `files`, with the reasons for the rest.
+
+    `auto` and `major` go by the model's thresholds, `minor` joins small files wherever there are two, and `full`
+    leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
+    merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
+    outgrow their limit, and put small ones together. Places in `done` are left alone.
+    """
+    merges = _plan_merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
+    steps: list[CompactionStep] = list(merges)
+    left: list[LeftAlone] = []
+    renewed = [step.table for step in steps if isinstance(step, RewriteBase)]
+    for table in files:
+        if table.table in renewed:
+            continue
+        planned, others = _plan_table(table, _get_limits(model, table, mode, thresholds), model, mode, done, thresholds)
+        steps += planned
+        left += others
+    return CompactionPlan(tuple(steps), tuple(left))
+
+
+def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
+    """Nodes that were written anew, and are not looked at again.
+
+    Files of several depths that come together lie in one file for each at first, so these nodes are done only when
+    they were written twice.
+    """
+    times: Counter[Place] = Counter()
+    for step in performed:
+        if not isinstance(step, MergeUnmerged | RewriteBase):
+            under = step.spec if isinstance(step, RewriteFiles) else None
+            is_mixed = under is not None and any(node.spec != under for node in step.nodes)
+            times.update({(step.table, node.spec, node.partition): 1 if is_mixed else 2 for node in step.nodes})
+    return {place for place, count in times.items() if count >= 2}
+
+
+def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
+    """Whether to look for what `auto` could do in a table; to read its manifests costs more than a run may lose.
+
+    Never where its files are too few to be over a threshold, or too small for a node to be over its limit. Else now
+    and then: so many commits apart that a node gets over its threshold by half at the most, or after so many bytes.
+    """
+    if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
+        return True
+    return may_be_due(model, table, totals) and totals.appends % max(1, _get_file_limit(model, table) // 2) == 0
+
+
+def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
+    """Whether `auto` could have anything to do in a table, as far as counts of its files tell."""
+    is_over = totals.files > _get_file_limit(model, table) or totals.deleted > 0
+    return is_over or _is_large(model, table, totals)
+
+
+def _get_file_limit(model: Model, table: TableName) -> int:
+    limits = model.config.compaction
+    return limits.change_files if table == model.table.changes else limits.small_files
+
+
+def _is_large(model: Model, table: TableName, totals: FileTotals) -> bool:
+    is_base = table != model.table.changes
+    return is_base and model.config.hash_key is not None and totals.bytes > model.config.node_bytes
+
+
+def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:
+    """Lines for people: what is to be done and after how many reads it pays, and some of what is left alone."""
+    lines = []
+    for step in plan.steps:
+        lines.append(f"to do: {describe_compaction(step)}")
+        if isinstance(step, RewriteBase | RewriteFiles) and step.waste:
+            lines.append(f"  pays for itself after {-(-step.bytes // step.waste)} full read(s)")
+    shown = plan.left[: thresholds.shown_nodes]
+    lines += [f"left alone: {left.table}, {left.node}: {left.reason}" for left in shown]
+    more = len(plan.left) - len(shown)
+    return [*lines, *([f"and {more} more node(s) are left alone"] if more > 0 else [])] or ["nothing to do"]
+
+
+def plan_waste(plan: CompactionPlan) -> int:
+    """Bytes that readers of a table pay until everything planned is done, files to open counted as some."""
+    folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
+    return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Limits of a node: so many small files, such a share of deleted rows; no file too many if `least`."""
+
+    small_files: int
+    deleted_share: float
+    thresholds: CompactionThresholds
+    least: bool = False
+
+
+def _get_limits(model: Model, table: TableFiles, mode: CompactionMode, thresholds: Thresholds) -> _Limits:
+    wanted, costs = model.config.compaction, thresholds.compaction
+    asked = mode in ("minor", "full")
+    if table.table == model.table.changes:
+        return _Limits(1 if asked else wanted.change_files, 1.0 if mode == "minor" else wanted.deleted_share, costs)
+    return _Limits(1 if asked else wanted.small_files, 1.0 if asked else wanted.deleted_share, costs, mode == "full")
+
+
+def _plan_merges(
+    model: Model,
+    state: TableState,
+    files: Sequence[TableFiles],
+    mode: CompactionMode,
+    thresholds: Thresholds,
+    begun: Sequence[PartialProgress],
+) -> Iterator[MergeUnmerged | RewriteBase]:
+    """Plans the merge of the changes: the base written anew in the same pass where they are many, else a fold."""
+    base = next((table for table in files if table.table == model.base), None)
+    limits = thresholds.base_rewrite
+    anew = plan_base_rewrite(model, state, base, mode == "full", limits, begun) if base is not None else None
+    yield from [anew] if anew is not None else _plan_folds(model, state)
+
+
+def _plan_folds(model: Model, state: TableState) -> Iterator[MergeUnmerged]:
+    if state.changes is None or state.base is None or state.base.merged is None:
+        return
+    pending = state.changes.list_commits_after(state.base.merged)
+    if pending:
+        rows, size = sum(commit.rows for commit in pending), sum(commit.bytes for commit in pending)
+        yield MergeUnmerged(model.base, len(pending), rows, size, "every reader has to lay them over the base")
+
+
+def _plan_table(
+    table: TableFiles,
+    limits: _Limits,
+    model: Model,
+    mode: CompactionMode,
+    done: Collection[Place],
+    thresholds: Thresholds,
+) -> tuple[list[CompactionStep], list[LeftAlone]]:
+    tree_units = list_units(table, model.config.hash_key)
+    if tree_units is None:
+        return _plan_whole_table(table, limits, done)
+    is_base = table.table == model.base
+    splits = is_base and mode != "minor"
+    moves = plan_resizes(table, tree_units, model, mode == "full", done, thresholds) if splits else []
+    moves = select_worthwhile(moves, mode, limits.thresholds)
+    gone = {id(move.unit) for move in moves}
+    rest = [unit for unit in tree_units if id(unit) not in gone]
+    ways = [None if is_done(unit, table, done) else _choose_rewrite_mode(unit, table, limits) for unit in rest]
+    chosen = [(unit, way) for unit, way in zip(rest, ways, strict=True) if way is not None]
+    stay = (
+        (unit, _explain_skip(unit, table, limits, model if is_base else None))
+        for unit, way in zip(rest, ways, strict=True)
+        if way is None
+    )
+    left = [LeftAlone(table.table, node, reason) for unit, reason in stay for node in unit.nodes]
+    steps: list[CompactionStep] = list(plan_resize_steps(table, tree_units, moves, limits.thresholds))
+    lost, cost = sum(_estimate_waste(unit, way, table, limits) for unit, way in chosen), limits.thresholds.commit_bytes
+    if mode == "auto" and lost < cost:
+        reason = f"readers lose {lost:,} bytes in this table, less than the {cost:,} that a commit costs"
+        return steps, [*left, *(LeftAlone(table.table, node, reason) for unit, _ in chosen for node in unit.nodes)]
+    return [*steps, *_plan_rewrites(table, tree_units, chosen, limits)], left
+
+
+def _plan_whole_table(
+    table: TableFiles, limits: _Limits, done: Collection[Place]
+) -> tuple[list[CompactionStep], list[LeftAlone]]:
+    """Files of specs that have nothing to do with one another come under one all at once, and only when asked for."""
+    if not limits.least or all(table.locate_group(node) in done for node in table.nodes):
+        return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
+    whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
+    return [_build_rewrite(table, "sort", [whole], limits, None, ())], []
+
+
+def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
+    if limits.least:
+        has_deleted = any(file.deleted for file in unit.files)
+        needed = sum(_count_needed_files(node.bytes, table) for node in unit.nodes)
+        return "sort" if has_deleted or unit.is_mixed or len(unit.files) > needed else None
+    if unit.deleted_share > limits.deleted_share:
+        return "sort"
+    return "join" if len(_select_small_files(unit, table, limits)) > limits.small_files else None
+
+
+def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
+    """The size below which a file is small; two files of this size fit into one."""
+    return min(thresholds.small_file_bytes, table.target_bytes // 2)
+
+
+def _select_small_files(unit: Unit, table: TableFiles, limits: _Limits) -> list[DataFile]:
+    limit = get_small_file_bytes(table, limits.thresholds)
+    return [file for file in unit.files if file.bytes < limit]
+
+
+def _count_needed_files(size: int, table: TableFiles) -> int:
+    return max(1, -(-size // table.target_bytes))
+
+
+def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> Sequence[DataFile]:
+    return _select_small_files(unit, table, limits) if way == "join" else unit.files
+
+
+def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+    """Bytes that a reader of the node would save: files to open, and deleted rows to read past."""
+    files = _select_touched_files(unit, way, table, limits)
+    deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
+    opened = len(files) + sum(1 for file in files if file.deleted)
+    spared = max(0, opened - _count_needed_files(sum(file.bytes for file in files) - deleted, table))
+    return spared * limits.thresholds.open_file_bytes + deleted
+
+
+def _plan_rewrites(
+    table: TableFiles, tree_units: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
+) -> Iterator[RewriteFiles]:
+    """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
+    buckets = list_bucket_counts(tree_units)
+    ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
+    size_of, kind_of = (
+        (lambda pair: _sum_touched_bytes(pair[0], pair[1], table, limits)),
+        (lambda pair: (pair[1], pair[0].spec)),
+    )
+    for group in split_into_commits(ordered, size_of, kind_of, limits.thresholds):
+        way, spec = group[0][1], group[0][0].spec
+        yield _build_rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
+
+
+def _build_rewrite(
+    table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
+) -> RewriteFiles:
+    files = [file for unit in group for file in _select_touched_files(unit, way, table, limits)]
+    nodes = tuple(node for unit in group for node in unit.nodes)
+    return RewriteFiles(
+        table=table.table,
+        expected=table.snapshot,
+        way=way,
+        nodes=nodes,
+        whole=len(nodes) == len(table.nodes),
+        files=len(files),
+        bytes=sum(file.bytes for file in files),
+        waste=sum(_estimate_waste(unit, way, table, limits) for unit in group),
+        small_bytes=get_small_file_bytes(table, limits.thresholds),
+        target_bytes=table.target_bytes,
+        reason=_explain_rewrite(group, way, table, limits),
+        spec=spec,
+        buckets=buckets,
+    )
+
+
+def _sum_touched_bytes(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
+    return sum(file.bytes for file in _select_touched_files(unit, way, table, limits))
+
+
+def _explain_rewrite(group: Sequence[Unit], way: Way, table: TableFiles, limits: _Limits) -> str:
+    if way == "join":
+        most = max(len(_select_small_files(unit, table, limits)) for unit in group)
+        return f"up to {most} small files in a node, more than {limits.small_files}"
+    if limits.least:
+        return "more files than needed, or deleted rows"
+    share = max(unit.deleted_share for unit in group)
+    return f"up to {share:.0%} of a node's rows are deleted, more than {limits.deleted_share:.0%}"
+
+
+def _explain_skip(unit: Unit, table: TableFiles, limits: _Limits, model: Model | None) -> str:
+    cannot = model and model.config.hash_key and explain_unsplit(unit, model.config.node_bytes)
+    if cannot and not limits.least:
+        return cannot
+    small = len(_select_small_files(unit, table, limits))
+    files = f"{len(unit.files)} files, {small} of them small, {unit.deleted_share:.0%} deleted"
+    if limits.least:
+        return f"{files}: no fewer are needed"
+    shares = f" and {limits.deleted_share:.0%} deleted" if limits.deleted_share < 1 else ""
+    return f"{files}: up to {limits.small_files} small files{shares} are left alone"

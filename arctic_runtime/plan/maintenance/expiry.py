@@ -1,0 +1,244 @@
+"""Choice of the snapshots that nobody needs any more: always the oldest ones, so that what is left is a range without
+gaps."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.run_summary import find_last_load, run_commits
+from arctic_runtime.model.state import ChangeTableState, TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_changelog_trim, select_ages_to_keep
+from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
+
+Needs = Iterator[tuple[int, str]]
+"""The sequence number from which on snapshots are needed, and what for."""
+
+
+def plan_snapshot_expiry(
+    model: Model,
+    state: TableState,
+    tables: Sequence[Snapshots],
+    consumers: Mapping[str, Version],
+    now_ms: int,
+    thresholds: Thresholds,
+) -> ExpiryPlan:
+    """Plans the expiry of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
+
+    `consumers` are the models that read this one, and what they have read of it. Raises ConfigError if the model
+    keeps its versions for ever.
+    """
+    age = model.config.retention.age_seconds
+    if age is None and model.config.retention.changes_seconds is None:
+        raise ConfigError(
+            f"{model.table}: nothing can expire.\n  found: `retention: off`\n"
+            "  what to do: set `retention: {changes: '7d', versions: '5d'}` in the model's configuration"
+        )
+    read = _list_consumer_versions(state, consumers)
+    trim_step, waits = plan_changelog_trim(model, state, read, now_ms)
+    if age is None:
+        return ExpiryPlan((), (), trim_step, (), waits)
+    wanted = {**read, **_list_last_versions(state, model.config.retention.retain_last)}
+    needs: dict[str, Callable[[Snapshots], Needs]] = {
+        str(model.table.changes): lambda _: _list_change_table_needs(state, wanted),
+        str(model.base): lambda base: _list_base_needs(state, base, wanted),
+        str(model.table.totals): lambda totals: _list_aggregate_state_needs(state, totals),
+    }
+    if state.appended is not None:
+        needs[str(model.table)] = lambda _: _list_keyless_needs(state.appended, wanted)
+    tags = tuple(_list_idle_tags(state, tables, now_ms, thresholds.expiry))
+    steps: list[ExpireSnapshots] = []
+    kept_snapshots: list[Kept] = []
+    for table in _remove_tags(tables, tags):
+        needed = [*_list_newest_need(table), *needs[str(table.table)](table)]
+        cut = cut_of(needed)
+        gone = list_expired_snapshots(table, cut, now_ms - 1000 * age)
+        steps += [ExpireSnapshots(table.table, gone)] if gone else []
+        kept_snapshots += list_kept_snapshots(table, needed, cut)
+    gone_from = {step.table: step.snapshots for step in steps}
+    ages = select_ages_to_keep(model, state, gone_from.get(model.table.changes, ()), thresholds.changelog)
+    return ExpiryPlan(tuple(steps), tuple(kept_snapshots), trim_step, ages, waits, tags)
+
+
+def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
+    """Whether it is worth a look at what else keeps versions and change rows, after a run."""
+    age, log = model.config.retention.age_seconds, state.appended or state.changes
+    if log is None:
+        return False
+    old = [commit for commit in log.commits if age is not None and commit.at_ms < now_ms - 1000 * age]
+    if len(old) >= _compute_snapshot_threshold(log, thresholds.expiry):
+        return True
+    trim_step = None if state.changes is None else plan_changelog_trim(model, state, {}, now_ms)[0]
+    return trim_step is not None and is_due(model, log, trim_step, thresholds.changelog)
+
+
+def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
+    """Selects the steps that a run performs by itself: what enough has come together of."""
+    log = state.appended or state.changes
+    if log is None:
+        return replace(plan, steps=(), tags=(), trim=None)
+    enough = sum(len(step.snapshots) for step in plan.steps) >= _compute_snapshot_threshold(log, thresholds.expiry)
+    trims = plan.trim is not None and is_due(model, log, plan.trim, thresholds.changelog)
+    due_plan = replace(plan, trim=plan.trim if trims else None)
+    return due_plan if enough else replace(due_plan, steps=(), tags=())
+
+
+def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThresholds) -> float:
+    return max(thresholds.snapshots, thresholds.snapshot_share * len(changes.commits))
+
+
+def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
+    """Lines for people; `verb` says whether snapshots are to go or gone."""
+    lines = _describe_trim(plan, verb)
+    lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
+    lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
+    for snapshot in plan.kept:
+        newer = "" if snapshot.alone else " and newer"
+        lines.append(f"kept: {snapshot.table}, snapshot {snapshot.snapshot}{newer}: {snapshot.reason}")
+    return lines or ["nothing to do"]
+
+
+def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
+    trimmed = plan.trim
+    if trimmed is None:
+        return [f"kept: change rows that are old enough to go: {reason}" for reason in plan.waits_for]
+    until = datetime.datetime.fromtimestamp(trimmed.until.at_ms / 1000, datetime.timezone.utc)
+    what = f"rows of {trimmed.table} up to {until:%Y-%m-%d %H:%M} UTC that newer ones have replaced"
+    waits = [f"kept: newer change rows that are old enough to go: {reason}" for reason in plan.waits_for]
+    return [f"{verb}: {what}", *waits]
+
+
+def _list_idle_tags(
+    state: TableState, tables: Sequence[Snapshots], now_ms: int, thresholds: ExpiryThresholds
+) -> Iterator[DropTags]:
+    """Tags for a view that were left by runs which died, or which another run overtook: all but the pinned one.
+
+    A run that is about to move the view has observed the base before another snapshot replaced the tagged one.
+    """
+    pinned = state.view.base_snapshot if state.view else None
+    until = now_ms - 1000 * thresholds.view_tag_seconds
+    for table in tables:
+        replaced = _map_replacement_times(table)
+        idle = [
+            name
+            for name, snapshot in table.view_tags.items()
+            if snapshot != pinned and replaced.get(snapshot, now_ms) < until
+        ]
+        if idle:
+            yield DropTags(table.table, tuple(sorted(idle)))
+
+
+def _map_replacement_times(table: Snapshots) -> dict[int, int]:
+    """Time at which each snapshot ceased to be the newest; none for the one that is. One that lost never was."""
+    pairs = zip(table.lineage, table.lineage[1:], strict=False)
+    return {old.id: new.at_ms for old, new in pairs} | {lost.id: lost.at_ms for lost in table.others}
+
+
+def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
+    """Tables as they are once these tags are gone; what other tags keep is held like anything else."""
+    gone = {(step.table, tag) for step in dropped for tag in step.tags}
+    for table in tables:
+        left = {snapshot_id for tag, snapshot_id in table.view_tags.items() if (table.table, tag) not in gone}
+        yield replace(table, held=table.held | left, view_tags={})
+
+
+def cut_of(needs: Sequence[tuple[int, str]]) -> int:
+    """The sequence number from which on snapshots are needed."""
+    return min((sequence for sequence, _ in needs), default=0)
+
+
+def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
+    """The oldest snapshots, up to the first that is young or needed; and what lost attempts left."""
+    expirable = []
+    for snapshot in table.lineage:
+        if snapshot.sequence >= cut or snapshot.at_ms >= older_than_ms:
+            break
+        expirable.append(snapshot.id)
+    expirable += [snapshot.id for snapshot in table.others if snapshot.at_ms < older_than_ms]
+    return tuple(snapshot_id for snapshot_id in expirable if snapshot_id not in table.held)
+
+
+def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
+    """Lists the snapshots at the cut, and the reader that each is kept for."""
+    for sequence, reason in needs:
+        if sequence == cut:
+            cut_snapshot = next((snapshot.id for snapshot in table.lineage if snapshot.sequence >= cut), 0)
+            yield Kept(table.table, cut_snapshot, reason)
+    for snapshot in (*table.lineage, *table.others):
+        if snapshot.id in table.held and snapshot.sequence < cut:
+            yield Kept(table.table, snapshot.id, "a tag or a branch holds it", alone=True)
+
+
+def _list_newest_need(table: Snapshots) -> Needs:
+    if table.lineage:
+        yield table.lineage[-1].sequence, "it is the newest"
+
+
+def _list_consumer_versions(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
+    """Reason to keep → version that others have read of the table as it is now."""
+    uuid = state.log.uuid if state.log else None
+    return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
+
+
+def _list_last_versions(state: TableState, count: int | None) -> dict[str, Version]:
+    """The oldest of so many newest versions."""
+    runs = [commit.version for commit in run_commits(state.log)]
+    return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
+
+
+def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -> Needs:
+    """Further needs of a change table; if a version is gone already, those that follow it are."""
+    changes, base, view = state.changes, state.base, state.view
+    if changes is None:
+        return
+    if changes.newest is not None:
+        yield changes.newest.sequence, "it brought the newest rows"
+    last = find_last_load(changes)
+    yield (last.version.sequence if last else 0), "it says what the last run read"
+    if base is not None:
+        yield (base.merged.sequence if base.merged else 0), "the base is merged up to it"
+    pinned = {view.merged, view.head} - {None} if view is not None else set()
+    for commit in changes.commits:
+        if commit.version.snapshot in pinned:
+            yield commit.version.sequence, "the view reads from it"
+    for reason, version in wanted.items():
+        yield version.sequence, reason
+
+
+def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Version]) -> Needs:
+    """Further needs of a table without a key."""
+    last = find_last_load(table)
+    yield (last.version.sequence if last else 0), "it says which events the table has"
+    for reason, version in wanted.items():
+        yield version.sequence, reason
+
+
+def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
+    """Further needs of a base: the newest that tells its version, the pinned one, and the rows of versions."""
+    merged_snapshots = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
+    yield (merged_snapshots[-1][0].sequence if merged_snapshots else 0), "it says what the base is merged to"
+    if state.view is not None:
+        for snapshot in base.lineage:
+            if snapshot.id == state.view.base_snapshot:
+                yield snapshot.sequence, "the view reads it"
+    for reason, version in wanted.items():
+        rows = _find_newest_until(merged_snapshots, version)
+        if rows is not None:
+            yield rows.sequence, f"it has the rows of a version: {reason}"
+
+
+def _list_aggregate_state_needs(state: TableState, totals: Snapshots) -> Needs:
+    """The newest version's aggregate state; a run that lost its commit may have written a newer one."""
+    for snapshot in totals.lineage:
+        if snapshot.id == state.aggregate_state:
+            yield snapshot.sequence, "it is the aggregate state of the newest version"
+
+
+def _find_newest_until(merged_snapshots: Sequence[tuple[Snapshot, Version]], offset: Version) -> Snapshot | None:
+    until = (snapshot for snapshot, merged in reversed(merged_snapshots) if merged.sequence <= offset.sequence)
+    return next(until, None)

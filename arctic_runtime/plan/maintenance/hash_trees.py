@@ -1,0 +1,140 @@
+"""Files of a table as hash trees: one for each partition, in which files of several depths can lie over one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from arctic_runtime.model.files.compaction import DataFile, FileGroup, PartitionValue, TableFiles
+from arctic_runtime.model.files.hash_tree import ROOT, HashNode, find_cover, to_hash_node
+from arctic_runtime.model.table import Transform
+
+Partition = tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Nodes of a partition that can have rows in common, and no row in common with any other unit.
+
+    `top` covers them all; mostly it is the only one. Merges write at one depth for all partitions, so a node that was
+    split, or not yet, also has files of theirs. `places` are where the `nodes` lie in the tree.
+    """
+
+    partition: Partition
+    top: HashNode
+    nodes: tuple[FileGroup, ...]
+    places: tuple[HashNode, ...]
+
+    @cached_property
+    def files(self) -> tuple[DataFile, ...]:
+        return self.nodes[0].files if len(self.nodes) == 1 else tuple(chain.from_iterable(n.files for n in self.nodes))
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(node.bytes for node in self.nodes)
+
+    @property
+    def deleted_share(self) -> float:
+        """The part of its stored rows that are deleted."""
+        return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
+
+    @cached_property
+    def depth(self) -> int:
+        """Depth that holds most of its bytes, the deeper of two that have as many."""
+        if len(self.nodes) == 1:
+            return self.top.depth
+        return compute_main_depth(
+            (place.depth, node.bytes) for place, node in zip(self.places, self.nodes, strict=True)
+        )
+
+    @property
+    def spec(self) -> int:
+        """A partition spec of that depth."""
+        return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has files of several depths."""
+        return len(self.nodes) > 1
+
+    @cached_property
+    def largest(self) -> int:
+        """The bytes of its largest node at `depth`; what lies above is shared among all of them."""
+        if len(self.nodes) == 1:
+            return self.bytes
+        spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
+        for place, node in zip(self.places, self.nodes, strict=True):
+            if place.depth < self.depth:
+                spread += node.bytes >> (self.depth - place.depth)
+            else:
+                at = place.get_ancestor(self.depth)
+                own[at] = own.get(at, 0) + node.bytes
+        return max(own.values()) + spread
+
+
+def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
+    """The depth of most bytes, the deeper of two that have as many; pairs of depth and bytes."""
+    totals: dict[int, int] = {}
+    for depth, size in sizes:
+        totals[depth] = totals.get(depth, 0) + size
+    return max(totals, key=lambda depth: (totals[depth], depth))
+
+
+def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
+    """The nodes of a table as units; None if specs lie side by side that are not depths of one tree.
+
+    Under a single spec each node is a unit of its own, whatever the spec is.
+    """
+    placed = [_find_tree_position(node, hash_key) for node in table.nodes]
+    if len({node.spec for node in table.nodes}) <= 1:
+        return [_build_single_unit(node, placement) for node, placement in zip(table.nodes, placed, strict=True)]
+    trees: dict[Partition, dict[HashNode, FileGroup]] = {}
+    kinds: set[tuple[Transform, ...]] = set()
+    specs: dict[int, int] = {}
+    for node, placement in zip(table.nodes, placed, strict=True):
+        if placement is None:
+            return None
+        partition, place = placement
+        kinds.add(tuple(value.transform for value in partition))
+        # Two specs of one depth differ in what no value tells, and are none of ours.
+        if len(kinds) > 1 or specs.setdefault(place.depth, node.spec) != node.spec:
+            return None
+        trees.setdefault(partition, {})[place] = node
+    return list(chain.from_iterable(_build_units(partition, nodes) for partition, nodes in trees.items()))
+
+
+def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
+    """The numbers of buckets that files of a table lie in."""
+    return tuple(sorted({place.buckets for unit in units for place in unit.places}))
+
+
+def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
+    """Whether the table is bucketed by its hash key into a power of two, so that its nodes can go to other depths."""
+    is_cut = any(
+        transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None
+        for transform in table.transforms
+    )
+    return is_cut and all(_find_tree_position(node, hash_key) is not None for node in table.nodes)
+
+
+def _build_single_unit(node: FileGroup, placement: tuple[Partition, HashNode] | None) -> Unit:
+    partition, place = placement or (node.partition, ROOT)
+    return Unit(partition, place, (node,), (place,))
+
+
+def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list[Unit]:
+    return [
+        Unit(partition, top, tuple(nodes[place] for place in places), tuple(places))
+        for top, places in find_cover(nodes).items()
+    ]
+
+
+def _find_tree_position(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
+    """The partition of a node without its bucket, and that one's place; None if it has no bucket in a tree."""
+    for i, value in enumerate(node.partition):
+        if value.transform.is_bucket_of(hash_key) and value.value is not None:
+            place = to_hash_node(value.transform.parameter or 0, int(value.value))
+            return None if place is None else ((*node.partition[:i], *node.partition[i + 1 :]), place)
+    return None

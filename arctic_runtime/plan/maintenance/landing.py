@@ -1,0 +1,126 @@
+"""Choice of the rows of a landing table that may go: old ones that every model which reads them has read."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.files.expiry import Age, DeleteFiles, ExpireSnapshots, LandingPlan, LandingState, Snapshots
+from arctic_runtime.model.table import Retention
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.maintenance.expiry import cut_of, list_expired_snapshots, list_kept_snapshots
+from arctic_runtime.thresholds import ChangelogThresholds
+
+
+def plan_landing_expiry(
+    state: LandingState,
+    retention: Retention,
+    readers: Mapping[str, Version | None],
+    now_ms: int,
+    thresholds: ChangelogThresholds,
+) -> LandingPlan:
+    """Plans the expiry of a landing table at the time `now_ms`; `readers` are the models that read the table, with
+    what they have read of it.
+
+    Files go as a whole. One that holds rows of several commits counts as old as the newest of them may be. Raises
+    ConfigError if the table is kept for ever.
+    """
+    seconds, versions = retention.changes_seconds, retention.age_seconds
+    if seconds is None and versions is None:
+        raise ConfigError(
+            f"{state.table}: nothing can expire.\n  found: no `retention`, or `retention: off`\n"
+            "  what to do: set `meta: {arctic: {retention: {changes: 7d}}}` for the table in the source's YAML"
+        )
+    read = {name: offset for name, offset in readers.items() if offset is not None and offset.table == state.uuid}
+    delete, waits = (None, ()) if seconds is None else _plan_deletion(state, read, now_ms - 1000 * seconds)
+    snapshots = state.snapshots
+    needs = [(snapshots.lineage[-1].sequence, "it is the newest")] if snapshots.lineage else []
+    needs += [(offset.sequence, f"{name} has read up to it") for name, offset in read.items()]
+    cut = cut_of(needs)
+    gone = (
+        list_expired_snapshots(_date_by_replacement(snapshots), cut, now_ms - 1000 * versions)
+        if versions is not None
+        else ()
+    )
+    return LandingPlan(
+        state.table,
+        delete,
+        ExpireSnapshots(state.table, gone) if gone else None,
+        tuple(list_kept_snapshots(snapshots, needs, cut)) if versions is not None else (),
+        waits,
+        tuple(_select_ages_to_keep(state, now_ms - 1000 * seconds, 1000 * seconds // thresholds.kept_ages))
+        if seconds
+        else (),
+        tuple(name for name, offset in readers.items() if offset is None),
+    )
+
+
+def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
+    """Snapshots as old as they are without being the newest.
+
+    A model that is built for the first time reads the newest, however old that is, and its next run goes on from there:
+    so it has the whole retention for its first run.
+    """
+    lineage = snapshots.lineage
+    aged = (replace(old, at_ms=new.at_ms) for old, new in pairwise(lineage))
+    return replace(snapshots, lineage=(*aged, *lineage[-1:]))
+
+
+def _plan_deletion(
+    state: LandingState, read: Mapping[str, Version], before_ms: int
+) -> tuple[DeleteFiles | None, tuple[str, ...]]:
+    """The files whose rows are old and read by all, and who has yet to read some that are old enough."""
+    old = [age for age in _list_commit_ages(state) if age.at_ms < before_ms]
+    if not old:
+        return None, ()
+    aged = [file for file in state.files if file.sequence <= old[-1].sequence]
+    newest = max((file.sequence for file in aged), default=0)
+    waits = tuple(f"{name} has not read them" for name, offset in read.items() if offset.sequence < newest)
+    least = min((offset.sequence for offset in read.values()), default=newest)
+    until = [age for age in old if age.sequence <= least]
+    files = tuple(file for file in aged if until and file.sequence <= until[-1].sequence)
+    return (DeleteFiles(state.table, files, until[-1]) if files else None), waits
+
+
+def _list_commit_ages(state: LandingState) -> list[Age]:
+    """Times of the commits, oldest first, as far as they are known."""
+    ages = {age.sequence: age for age in state.ages}
+    ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
+    return [ages[sequence] for sequence in sorted(ages)]
+
+
+def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
+    """The ages that are to be known when others expire snapshots: few, and one alone of those that are old enough."""
+    known = _list_commit_ages(state)
+    old = [age for age in known if age.at_ms < before_ms]
+    ages = old[-1:]
+    yield from ages
+    for age in known[len(old) :]:
+        if not ages or age.at_ms - ages[-1].at_ms >= apart_ms:
+            ages = [age]
+            yield age
+
+
+def describe_landing(plan: LandingPlan, verb: str) -> list[str]:
+    """Lines for people; `verb` says whether files and snapshots are to go or gone."""
+    lines = []
+    if plan.delete is not None:
+        rows = sum(file.rows for file in plan.delete.files)
+        until = datetime.datetime.fromtimestamp(plan.delete.until.at_ms / 1000, datetime.timezone.utc)
+        lines.append(
+            f"{verb}: {rows:,} rows of {plan.table} that were appended up to {until:%Y-%m-%d %H:%M} UTC, in "
+            f"{len(plan.delete.files):,} file(s)"
+        )
+    lines += [f"kept: rows of {plan.table} that are old enough to go: {reason}" for reason in plan.waits_for]
+    if plan.expire is not None:
+        lines.append(f"{verb}: {len(plan.expire.snapshots)} snapshot(s) of {plan.table}")
+    for snapshot in plan.kept:
+        newer = "" if snapshot.alone else " and newer"
+        lines.append(f"kept: {snapshot.table}, snapshot {snapshot.snapshot}{newer}: {snapshot.reason}")
+    lines += [
+        f"note: {name} was not built yet; its first run reads the rows that are there then" for name in plan.unread
+    ]
+    return lines or ["nothing to do"]

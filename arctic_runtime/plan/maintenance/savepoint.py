@@ -1,0 +1,61 @@
+"""Tags that make a savepoint, and those that are dropped with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.files.expiry import Snapshots
+from arctic_runtime.model.properties import BRANCH_PREFIX
+from arctic_runtime.model.savepoint import Savepoint, SetTag
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Model
+
+
+def plan_savepoint(
+    model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]
+) -> tuple[SetTag, ...]:
+    """The tags of a savepoint at a commit of the change table, in the order in which they are made.
+
+    The change table's tag comes first and is dropped last: it is what makes the savepoint, and change rows alone give
+    the version too. The base keeps the newest rows that are merged no further. Raises ConfigError for a name that can't
+    be one, or that stands at another version.
+    """
+    _check_name(model, name)
+    taken = next((tag for tag in known if tag.name == name), None)
+    if taken is not None and taken.commit.version != commit.version:
+        raise ConfigError(
+            f"{model.table}: the savepoint {name} exists already.\n  expected: a new name\n"
+            f"  found: {name} at version {taken.commit.version.snapshot}\n"
+            "  what to do: choose another name, or drop the savepoint first: arctic savepoint "
+            f"{model.table.name} {name} --drop"
+        )
+    snapshots = [tag for tag in base.lineage if tag.merged and tag.merged.sequence <= commit.version.sequence]
+    rows = (SetTag(base.table, name, snapshots[-1].id),) if snapshots else ()
+    return (SetTag(model.table.changes, name, commit.version.snapshot), *rows)
+
+
+def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
+    """The tags that go with a savepoint; raises ConfigError if there is none of this name."""
+    find_savepoint(model, name, known)
+    return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
+
+
+def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
+    """The savepoint of this name; raises ConfigError if there is none."""
+    for savepoint in known:
+        if savepoint.name == name:
+            return savepoint
+    raise ConfigError(
+        f"{model.table} has no savepoint {name}.\n  found: {', '.join(tag.name for tag in known) or 'none'}\n"
+        f"  what to do: give the name of a savepoint, or a number that `arctic history {model.table.name}` shows"
+    )
+
+
+def _check_name(model: Model, name: str) -> None:
+    if not name.strip() or name.isdecimal() or name == "main" or name.startswith(BRANCH_PREFIX):
+        raise ConfigError(
+            f"{model.table}: {name!r} is not a valid name of a savepoint.\n"
+            f"  expected: a name that is not a number, is not main, and does not begin with {BRANCH_PREFIX}\n"
+            "  what to do: choose another name"
+        )

@@ -1,0 +1,110 @@
+"""Splitting nodes and putting them together again, as steps of a compaction or alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from arctic_runtime.model.files.compaction import (
+    CompactionMode,
+    CompactionPlan,
+    LeftAlone,
+    Place,
+    ResizeBuckets,
+    TableFiles,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.maintenance.bucket_resizing import (
+    Move,
+    compute_depth_after,
+    explain_unsplit,
+    plan_node_merges,
+    plan_splits,
+)
+from arctic_runtime.plan.maintenance.commit_groups import split_into_commits
+from arctic_runtime.plan.maintenance.hash_trees import Unit, is_in_tree, list_bucket_counts, list_units
+from arctic_runtime.thresholds import CompactionThresholds, Thresholds
+
+SIDE_BY_SIDE = "files of several partition specs lie side by side; a full compaction brings them under one"
+NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to split"
+
+
+def plan_split(model: Model, table: TableFiles, thresholds: Thresholds, done: Collection[Place] = ()) -> CompactionPlan:
+    """Only what brings nodes of the base to the depth that their size asks for, and why the others stay."""
+    tree_units = list_units(table, model.config.hash_key)
+    moves = plan_resizes(table, tree_units or [], model, True, done, thresholds)
+    steps = list(plan_resize_steps(table, tree_units or [], moves, thresholds.compaction))
+    taken = {id(node) for step in steps for node in step.nodes}
+    reason = None if tree_units is not None and is_in_tree(table, model.config.hash_key) else NO_TREE
+    left = (
+        LeftAlone(table.table, node, reason or _explain_size(unit, model))
+        for unit in tree_units or []
+        for node in unit.nodes
+        if id(node) not in taken
+    )
+    foreign = (LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes if tree_units is None)
+    return CompactionPlan(tuple(steps), (*left, *foreign))
+
+
+def plan_resizes(
+    table: TableFiles,
+    tree_units: Sequence[Unit],
+    model: Model,
+    alone: bool,
+    done: Collection[Place],
+    thresholds: Thresholds,
+) -> list[Move]:
+    """Splits where there are any; else what can be put together, down to as many nodes as the model asks for.
+
+    Without `alone` all partitions go to one depth. What is `done` does not move a second time.
+    """
+    config, buckets = model.config, thresholds.buckets
+    if not tree_units or not is_in_tree(table, config.hash_key):
+        return []
+    least = (config.nodes or 1).bit_length() - 1
+    moves = plan_splits(tree_units, config.node_bytes, buckets) or plan_node_merges(
+        tree_units, config.node_bytes, least, alone, buckets
+    )
+    return [move for move in moves if not is_done(move.unit, table, done)]
+
+
+def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
+    return bool(done) and all(table.locate_group(node) in done for node in unit.nodes)
+
+
+def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
+    """Splits are; to put nodes together unasked is for what fills one commit, if it spares readers more."""
+    united = [move for move in moves if move.direction == "merge"]
+    spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes
+    is_small = sum(move.unit.bytes for move in united) <= thresholds.group_bytes
+    return moves if mode != "auto" or not united or (is_small and spared >= thresholds.commit_bytes) else []
+
+
+def plan_resize_steps(
+    table: TableFiles, tree_units: Sequence[Unit], moves: Sequence[Move], thresholds: CompactionThresholds
+) -> Iterator[ResizeBuckets]:
+    if not moves:
+        return
+    default, buckets = compute_depth_after(tree_units, moves), list_bucket_counts(tree_units)
+    for group in split_into_commits(
+        moves, lambda move: move.unit.bytes, lambda move: (move.direction, move.depth), thresholds
+    ):
+        nodes = tuple(node for move in group for node in move.unit.nodes)
+        yield ResizeBuckets(
+            table=table.table,
+            expected=table.snapshot,
+            direction=group[0].direction,
+            nodes=nodes,
+            depth=group[0].depth,
+            default_depth=default,
+            whole=len(nodes) == len(table.nodes),
+            files=sum(len(node.files) for node in nodes),
+            bytes=sum(move.unit.bytes for move in group),
+            target_bytes=table.target_bytes,
+            reason=group[-1].reason,
+            buckets=buckets,
+        )
+
+
+def _explain_size(unit: Unit, model: Model) -> str:
+    limit = model.config.node_bytes
+    return explain_unsplit(unit, limit) or f"{unit.largest:,} bytes, within {limit:,}, and too many to be put together"

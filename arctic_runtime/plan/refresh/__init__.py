@@ -1,0 +1,1 @@
+"""Decisions about a run: what is computed, how, and the steps after its commit."""

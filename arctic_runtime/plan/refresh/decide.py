@@ -1,0 +1,483 @@
+"""Decision about a run: from the observed state of a model and its upstreams to a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from arctic_runtime.errors import ConfigError, CorruptState, PlanError, SourceError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, Refusal
+from arctic_runtime.model.columns import VALID_FROM, format_key, parse_key
+from arctic_runtime.model.files.layout import format_layout, is_laid_out
+from arctic_runtime.model.names import TableName, list_changes_read
+from arctic_runtime.model.properties import (
+    LAYOUT,
+    PRIMARY_KEY,
+)
+from arctic_runtime.model.run_summary import (
+    RunSummary,
+    find_last_load,
+    find_last_run,
+    get_offsets,
+    is_planned_increment,
+    read_measured_seconds,
+)
+from arctic_runtime.model.state import Commit, SourceState, TableState
+from arctic_runtime.model.step import Mode, Reason
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.cost import Estimate, Past, Way, estimate_modes
+from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
+from arctic_runtime.plan.refresh.fingerprint import (
+    compute_fingerprint,
+    describe_fingerprint_change,
+    find_changed_event_rules,
+    hash_query_reading,
+)
+from arctic_runtime.plan.refresh.increment import Increment, Upstreams, check_maintained, plan_increment
+from arctic_runtime.thresholds import SHIPPED, Thresholds
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Mode and reason of the next run; `windows` are what it consumes, by upstream.
+
+    `increment` is how a query's table follows the changes of the windows; None if events are folded or all is
+    computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
+    this run, or an earlier one, no longer follows changes although it could plan to. `repairs` are the promises that
+    the table breaks, which a full computation restores.
+    """
+
+    mode: Mode
+    reason: Reason
+    windows: Mapping[str, Window] = field(default_factory=dict)
+    because: str = ""
+    increment: Increment | None = None
+    ways: tuple[Estimate, ...] = ()
+    given_up: Refusal | None = None
+    repairs: tuple[str, ...] = ()
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Estimate for the chosen mode; None if events are folded."""
+        way = "incremental" if self.mode == "incremental" else "full"
+        return next((estimate for estimate in self.ways if estimate.way == way), None)
+
+    @property
+    def consumed(self) -> dict[str, Version]:
+        return {name: window.end for name, window in self.windows.items()}
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request for a run, with facts learned meanwhile.
+
+    `given_up` is why it no longer follows changes, and `session` tells the SQL settings that its Spark really has.
+    `was_overtaken`: an upstream changed while the query ran in full, which reads the newest versions. To follow changes
+    is the better way then, whatever it costs, since it reads given versions.
+    """
+
+    full_refresh: bool = False
+    schema_only: bool = False
+    given_up: Refusal | None = None
+    session: str | None = None
+    was_overtaken: bool = False
+
+
+COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTIC", "SOURCE_UNKNOWN"})
+"""Reasons for which each run computes everything, whether something has changed or not."""
+
+
+def decide_refresh(
+    model: Model, state: TableState, upstreams: Upstreams, request: Request, thresholds: Thresholds = SHIPPED
+) -> Decision:
+    """The mode of the next run, the reason for it, and the windows that it consumes.
+
+    Raises SourceError if an upstream's new rows are unknown, and ConfigError if the model contradicts
+    the table that is there.
+    """
+    check_table(model, state, request)
+    last = find_last_run(state.log)
+    if request.schema_only:
+        return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
+    if model.config.input == "changes":
+        return _decide_changes(model, last, upstreams, request)
+    decision = _decide_state(model, last, upstreams, request, state, thresholds)
+    if decision.mode == "unchanged" or decision.ways:
+        return decision
+    rows, past = _count_table_rows(state), _list_past_runs(state)
+    return replace(decision, ways=estimate_modes(upstreams.states, decision.windows, None, rows, past, thresholds.cost))
+
+
+def is_empty_table(model: Model, state: TableState) -> bool:
+    """Whether a new table could stand in a table's place without a loss: no row, ever, and no event that was read."""
+    changes, base = state.changes, state.base
+    if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
+        return False
+    has_read = model.config.input == "changes" and find_last_load(changes) is not None
+    return not has_read and (base is None or base.rows == 0)
+
+
+def check_table(model: Model, state: TableState, request: Request) -> None:
+    """Raises ConfigError if the table that is there was made for another model or another key.
+
+    A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
+    A view that `dbt clone` made goes in any case.
+    """
+    conflicting = state.conflicting
+    may_go = (
+        conflicting is not None and conflicting.name == model.table and (request.full_refresh or conflicting.is_clone)
+    )
+    if conflicting is not None and not may_go:
+        refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
+        raise ConfigError(
+            f"{model.table}: another relation has its name.\n  found: the {conflicting.kind} {conflicting.name}, "
+            "which was not "
+            f"created by this model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
+            f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
+        )
+    _check_current_view(model, state)
+    if state.changes is None and state.base is not None:
+        raise CorruptState(
+            f"{model.table}: its change table is missing.\n  expected: the change table {model.table.changes} "
+            f"and the base {model.base}\n  found: only the base\n"
+            "  what to do: restore the change table, or drop the base; the next run then creates both"
+        )
+    if state.changes is None:
+        return
+    _check_layout(model, state)
+    key = state.changes.properties.get(PRIMARY_KEY, "")
+    _check_history(model, key)
+    if key != format_key(model.config.primary_key):
+        raise ConfigError(
+            f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
+            f"  in the model: {format_key(model.config.primary_key)}\n"
+            "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
+            f"delete the tables with `arctic reset {model.table.name} --yes`"
+        )
+
+
+def _check_current_view(model: Model, state: TableState) -> None:
+    """Raises ConfigError if the name of the view of current versions is another relation's."""
+    table = model.table
+    if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
+        raise ConfigError(
+            f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.\n"
+            "  what to do: give the view another name, or set `current_view: true`"
+        )
+    for relation in state.current_views:
+        if relation.name == model.current_view and not relation.is_own:
+            raise ConfigError(
+                f"{model.table}: another relation has the name of its view of current versions.\n"
+                f"  found: the {relation.kind} {relation.name}, which was not created by this model\n"
+                "  expected: no relation of that name\n"
+                "  what to do: drop or rename that relation, or give the view another name with `current_view`"
+            )
+
+
+def _check_history(model: Model, key: str) -> None:
+    """Raises ConfigError if a table has rows and the model says versions of them, or the other way round."""
+    is_kept, config = VALID_FROM in parse_key(key), model.config
+    if is_kept == config.has_history or VALID_FROM in config.entity_key:
+        return
+    stored_kind = "keeps the versions of each row" if is_kept else "keeps one row per key"
+    raise ConfigError(
+        f"{model.table}: `history` can't be changed in place.\n  found: a table that {stored_kind}\n"
+        f"  in the model: history: {config.history}\n"
+        f"  what to do: set the old value; for the new one, give the model another alias, or delete the tables with "
+        f"`arctic reset {model.table.name} --yes`"
+    )
+
+
+def _check_layout(model: Model, state: TableState) -> None:
+    """Raises ConfigError if the base is laid out in another way, and the model says `fail`."""
+    if model.config.on_configuration_change != "fail" or state.base is None:
+        return
+    if not is_laid_out(model.config, state.base.properties):
+        raise ConfigError(
+            f"{model.table}: the layout of the table differs from the model's configuration.\n"
+            f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {format_layout(model.config)}\n"
+            "  what to do: set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which "
+            "readers see in one step; or set `continue` to keep the old layout"
+        )
+
+
+def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams, request: Request) -> Decision:
+    sources = list_changes_read(model.sql)
+    if not sources:
+        raise ConfigError(
+            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n"
+            "  found: no changes(…) in the query\n"
+            "  what to do: read the events with changes(ref(…)) or changes(source(…)), or set `input: state`"
+        )
+    afresh = request.full_refresh or last is None
+    offsets = {} if afresh else get_offsets(last)
+    windows = {str(name): _plan_window(model, name, upstreams, offsets.get(str(name))) for name in sources}
+    if afresh:
+        lost = [name for name in windows if (source := upstreams.states[name]) and source.has_deleted_rows]
+        because = f"events were deleted from {', '.join(lost)}, and those that are left are read" if lost else ""
+        return Decision("full" if last else "create", "FULL_REFRESH" if last else "FIRST_RUN", windows, because)
+    changed = find_changed_event_rules(last.query, model) if last else ()
+    if last and changed and not can_continue(model, changed):
+        check_recomputable(model, changed, last, upstreams.states)
+        whole = {name: replace(window, start=None) for name, window in windows.items()}
+        return Decision("full", "QUERY_CHANGED", whole, f"{', '.join(changed)} changed")
+    if all(window.is_empty for window in windows.values()):
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    return Decision("incremental", "CHANGES", windows)
+
+
+def _plan_window(model: Model, name: TableName, upstreams: Upstreams, start: Version | None) -> Window:
+    source = upstreams.states.get(str(name))
+    if source is None:
+        raise SourceError(
+            f"{model.table}: the changes of {name} can't be read.\n"
+            "  expected: an Iceberg table with at least one snapshot\n  found: none\n"
+            "  what to do: write to the table first, or correct the name in changes(…)"
+        )
+    if start is not None:
+        _check_continues(model, name, source, start)
+    return Window(str(name), start, source.version)
+
+
+def _check_continues(model: Model, name: TableName, source: SourceState, start: Version) -> None:
+    refresh = f"run `dbt run --full-refresh` for {model.table.name} to compare with everything that is there now"
+    if source.version.table != start.table:
+        raise SourceError(
+            f"{model.table}: upstream {name} was dropped and created again since the last run.\n"
+            f"  expected: table {start.table}\n  found: table {source.version.table}\n  what to do: {refresh}"
+        )
+    snapshots = [commit.version.snapshot for commit in source.commits]
+    is_kept = start.snapshot in snapshots
+    if not is_kept and source.commits[0].version.sequence < start.sequence:
+        raise SourceError(
+            f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.\n"
+            f"  expected: snapshot {start.snapshot}, or a descendant of it\n"
+            f"  found: snapshot {source.version.snapshot}, which is not a descendant\n  what to do: {refresh}"
+        )
+    if not is_kept and source.commits[0].parent is None:
+        raise SourceError(
+            f"{model.table}: upstream {name} was replaced since the last run.\n"
+            f"  expected: snapshot {start.snapshot} among the ancestors of its current snapshot\n"
+            f"  found: a new history that begins with snapshot {source.commits[0].version.snapshot}\n"
+            f"  what to do: {refresh}; or read it with `input: state`"
+        )
+    new = source.commits[snapshots.index(start.snapshot) + 1 :] if is_kept else source.commits
+    rewritten = next((commit for commit in new if not _keeps_new_rows(commit, start)), None)
+    if rewritten is not None:
+        raise SourceError(
+            f"{model.table}: upstream {name} had commits other than appends since the last run.\n"
+            "  expected: only appends, and deletions of rows that were read\n"
+            f"  found: {_describe_rewritten(rewritten, start)}\n"
+            f"  what to do: {refresh}; or read it with `input: state`"
+        )
+    if source.format_version < 3 and not is_kept:
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).\n"
+            f"  expected: snapshot {start.snapshot}\n"
+            f"  found: snapshot {source.commits[0].version.snapshot} as the oldest\n"
+            f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
+        )
+    if not source.can_read_all_after(start) and source.kind != "changes":
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).\n"
+            f"  expected: rows after sequence number {start.sequence}\n"
+            f"  found: those up to sequence number {source.trimmed} may have been deleted by `arctic expire`\n"
+            f"  what to do: {refresh}; expire the table where all models that read it are known"
+        )
+    if not source.can_read_all_after(start):
+        raise SourceError(
+            f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
+            f"  expected: change rows after sequence number {start.sequence}\n"
+            f"  found: up to sequence number {source.trimmed}, only the newest change row of each key\n"
+            f"  what to do: {refresh}; set `retention: changes` of {name} to more than the time between runs"
+        )
+
+
+def _keeps_new_rows(commit: Commit, start: Version) -> bool:
+    """Whether a commit leaves all rows that came after a version, and changes none."""
+    if commit.operation == "delete":
+        return commit.count_removed_after(start) == 0
+    return commit.operation in ("append", "replace")
+
+
+def _describe_rewritten(commit: Commit, start: Version) -> str:
+    lost = commit.count_removed_after(start)
+    what = f"{commit.operation} in snapshot {commit.version.snapshot}"
+    if lost is not None:
+        return f"{what}, which took away {lost} row(s) that were not read yet"
+    return f"{what}, which may have changed or taken away rows that were not read yet"
+
+
+def _decide_state(
+    model: Model,
+    last: RunSummary | None,
+    upstreams: Upstreams,
+    request: Request,
+    state: TableState,
+    thresholds: Thresholds,
+) -> Decision:
+    if list_changes_read(model.sql):
+        raise ConfigError(
+            f"{model.table}: a query that reads `changes(…)` needs `input: changes`.\n  found: `input: state`\n"
+            "  what to do: set `input: changes`, or read the table with ref(…)"
+        )
+    offsets = get_offsets(last)
+    windows = {
+        name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
+    }
+    if last is None:
+        if model.config.refresh == "strict":
+            _check_strict(model, upstreams)
+        return Decision("create", "FIRST_RUN", windows)
+    if request.full_refresh:
+        return Decision("full", "FULL_REFRESH", windows)
+    changed = describe_fingerprint_change(last.query, compute_fingerprint(model, upstreams)) or _explain_session_change(
+        last, request
+    )
+    if changed:
+        return Decision("full", "QUERY_CHANGED", windows, changed)
+    for reason, because in _list_reasons_to_recompute(upstreams):
+        return _decide_to_recompute(model, reason, because, windows)
+    if offsets == {name: window.end for name, window in windows.items()}:
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    if model.config.refresh == "full":
+        return Decision("full", "AS_CONFIGURED", windows, "refresh: full")
+    given_up = request.given_up or _recall_refusal(last, hash_query_reading(model, upstreams))
+    if given_up is not None:
+        return replace(_decide_to_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
+    return _decide_to_follow(model, last, upstreams, windows, state, thresholds, may_save=not request.was_overtaken)
+
+
+def _decide_to_follow(
+    model: Model,
+    last: RunSummary,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    state: TableState,
+    thresholds: Thresholds,
+    may_save: bool = True,
+) -> Decision:
+    """The decision to follow the changes of the windows, or to compute in full, with the reason.
+
+    Where it `may_save`, whatever costs less is done.
+    """
+    try:
+        increment_plan = plan_increment(
+            model, upstreams, windows, _count_table_rows(state), last.no_aggregate_state or "", thresholds
+        )
+    except NotMaintained as refused:
+        return _decide_to_recompute(model, refused.reason, refused.because, windows)
+    if increment_plan is None:
+        return Decision("unchanged", "NOTHING_NEW", windows)
+    past = _list_past_runs(state)
+    ways = estimate_modes(
+        upstreams.states, windows, increment_plan.change_scans, _count_table_rows(state), past, thresholds.cost
+    )
+    saves = may_save and model.config.refresh == "auto"
+    if saves and _is_full_cheaper(ways, increment_plan, past, _was_tried(state), thresholds):
+        because = f"{ways[1].explain_cost()}; {ways[0].explain_cost()}"
+        return Decision("full", "COST", windows, because, ways=ways)
+    return Decision("incremental", "CHANGES", windows, increment=increment_plan, ways=ways)
+
+
+def _explain_session_change(last: RunSummary, request: Request) -> str:
+    is_other = request.session is not None and request.session != last.session
+    return "SQL settings of Spark, or its version, are others than in the last run" if is_other else ""
+
+
+def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
+    """Why the run before could not follow changes, if this one could not either; `query` is what is `judged`."""
+    refusal = Refusal.from_text(last.given_up)
+    if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
+        return None
+    return refusal if refusal is not None and refusal.lasts else None
+
+
+def _is_full_cheaper(
+    ways: tuple[Estimate, ...], increment_plan: Increment, past: Iterable[Past], was_tried: bool, thresholds: Thresholds
+) -> bool:
+    """Whether computing everything is the cheaper way.
+
+    Where both are near to each other a run has to have shown it, or to have found out that changes can't be followed.
+    Of small tables one has to have shown it too, and clearly; and their rows must not differ for no reason, as a sum of
+    floats may.
+    """
+    prices = thresholds.cost
+    best, *others = ways
+    if best.way != "full":
+        return False
+    if any(other.scans > best.scans + prices.extra_scans for other in others):
+        return True
+    if best.rows > thresholds.incremental.large_source_rows:
+        return was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
+    was_followed = any(run.way == "incremental" for run in past)
+    is_worth_it = all(other.seconds > best.seconds + prices.small_table_saving_seconds for other in others)
+    return was_followed and is_worth_it and increment_plan.is_deterministic
+
+
+def _was_tried(state: TableState) -> bool:
+    """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
+    return any(map(is_planned_increment, state.changes.commits if state.changes else ()))
+
+
+def _list_past_runs(state: TableState) -> list[Past]:
+    """The runs that are known of a table, the newest last."""
+    return [run for run in map(_read_past_run, state.changes.commits if state.changes else ()) if run]
+
+
+def _read_past_run(commit: Commit) -> Past | None:
+    ways: Mapping[str, Way] = {"incremental": "incremental", "full": "full", "create": "full"}
+    run = read_measured_seconds(commit)
+    if run is None or run[0] not in ways:
+        return None
+    mode, seconds, estimated = run
+    return Past(ways[mode], seconds, estimated)
+
+
+def _count_table_rows(state: TableState) -> int:
+    return state.base.rows if state.base else 0
+
+
+def _decide_to_recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:
+    if model.config.refresh == "strict":
+        once = ", or run with --full-refresh to compute it in full once"
+        raise _build_strict_error(model, reason, because, "this time", once)
+    return Decision("full", reason, windows, because)
+
+
+def _build_strict_error(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
+    return PlanError(
+        f"{model.table}: `refresh: strict`, but the table can't be maintained incrementally {when}.\n"
+        f"  why: {because} ({reason})\n  what to do: change the query, or set `refresh: auto`{otherwise}"
+    )
+
+
+def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
+    """Error for a model with `refresh: strict` that can never be maintained. strict` can never be maintained."""
+    return _build_strict_error(model, refused.reason, refused.because, "at all")
+
+
+def _check_strict(model: Model, upstreams: Upstreams) -> None:
+    """A model that can never be maintained is refused before anything is built."""
+    for reason, because in _list_reasons_to_recompute(upstreams):
+        raise _build_strict_error(model, reason, because, "at all")
+    try:
+        check_maintained(model, upstreams)
+    except NotMaintained as refused:
+        raise build_never_strict_error(model, refused) from refused
+
+
+def can_follow_changes(upstreams: Upstreams) -> bool:
+    """Whether nothing of what a query reads rules out that its changes are followed."""
+    return next(iter(_list_reasons_to_recompute(upstreams)), None) is None
+
+
+def _list_reasons_to_recompute(upstreams: Upstreams) -> Iterable[tuple[Reason, str]]:
+    if not upstreams.reads.parsed:
+        yield "UNPARSED", "the query could not be read, so what it depends on is not known"
+    if upstreams.reads.unstable:
+        yield "NON_DETERMINISTIC", ", ".join(upstreams.reads.unstable)
+    unknown = [name for name, state in upstreams.states.items() if state is None]
+    if unknown:
+        yield "SOURCE_UNKNOWN", ", ".join(unknown)

@@ -1,0 +1,104 @@
+"""Rules by which a table's rows follow from change events: a table remembers it, and another way is no small matter.
+
+A row holds what all events of its key have left behind, so a sum that becomes a maximum can't go on from there: rows
+would be neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.run_summary import RunSummary
+from arctic_runtime.model.sources.declared import Declared
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model, ModelConfig
+
+_OF_A_COLUMN = "merge_columns: "
+_OF_ORDER = ("sequence_by", "valid_time")
+"""Keys that say which event is newer: what was recorded of the old order means nothing in a new one."""
+
+
+def hash_event_rules(config: ModelConfig) -> dict[str, str]:
+    """The keys by which rows follow from events, each with a hash of its value; without those that are not used."""
+    return {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in _list_event_rules(config)}
+
+
+def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    texts = {
+        "sequence_by": config.sequence_by,
+        "columns_to_update": config.columns_to_update,
+        "unavailable_value": config.unavailable_value,
+        "delete_when": config.delete_when,
+        "truncate_when": config.truncate_when,
+        "on_match": None if config.on_match == "replace" else config.on_match,
+        "valid_time": config.valid_time,
+        "track": repr(sorted(column.lower() for column in config.track)) if config.track else None,
+        "keep_deleted": None if config.keep_deleted else "false",
+    }
+    yield from ((key, text) for key, text in texts.items() if text is not None)
+    for sequence, columns in config.sequence_groups.items():
+        yield f"sequence_by: {sequence.lower()}", repr(sorted(column.lower() for column in columns))
+    for column, function in config.merge_columns.items():
+        yield _OF_A_COLUMN + column.lower(), function
+
+
+def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
+    """Keys whose value differs from that in earlier `hash_event_rules`; a renamed column keeps its function."""
+    now, before = hash_event_rules(config), dict(then)
+    for new, old in config.renamed_columns.items():
+        was, called = _OF_A_COLUMN + old.lower(), _OF_A_COLUMN + new.lower()
+        if was in before and called not in before and was not in now:
+            before[called] = before.pop(was)
+    return tuple(sorted(key for key in {*now, *before} if now.get(key) != before.get(key)))
+
+
+def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
+    """Whether changed rules apply to later events alone, as the model asks for; a new order can't."""
+    return model.config.on_configuration_change == "continue" and not _changes_order(changed)
+
+
+def check_recomputable(
+    model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
+) -> None:
+    """Raises ConfigError if rows can't, or should not, be computed anew from all events by the changed rules."""
+    if model.config.on_configuration_change == "fail":
+        raise ConfigError(
+            f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.\n"
+            "  expected: the values that the rows in the table were computed with\n"
+            f"  what to do: set the old value; {_describe_alternatives(changed, 'apply')}"
+        )
+    lost = [name for name, state in sources.items() if state and (state.trimmed or state.may_have_deleted_rows)]
+    declared = last.declared or Declared()
+    reasons = {
+        f"{', '.join(lost)} may no longer have all events": bool(lost),
+        "the table was restored to an older version": last.restored is not None,
+        f"rows were declared: {declared.describe_declarations()}": bool(declared.places),
+    }
+    reasons_found = [reason for reason, is_so in reasons.items() if is_so]
+    if reasons_found:
+        raise ConfigError(
+            f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed "
+            "again from their "
+            "events; nothing was written.\n"
+            "  expected: upstreams that have all events since the first, and no other origin of rows\n"
+            f"  found: {'; '.join(reasons_found)}\n"
+            f"  what to do: set the old value; {_describe_alternatives(changed)}"
+        )
+
+
+def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:
+    ways = [f"set `on_configuration_change: {apply}` to compute all rows again from their events"] if apply else []
+    if not _changes_order(changed):
+        ways.append("set `on_configuration_change: continue` to apply the new one to later events alone")
+    ways.append("run with --full-refresh to rebuild the table from the events that the upstreams still have")
+    return "; or ".join(ways)
+
+
+def _changes_order(changed: tuple[str, ...]) -> bool:
+    return any(key in _OF_ORDER for key in changed)
+
+
+def _quote_rules(changed: tuple[str, ...]) -> str:
+    return ", ".join(f"`{key}`" for key in changed)

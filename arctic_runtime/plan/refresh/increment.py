@@ -1,0 +1,494 @@
+"""The incremental plan of one model: its query analysed, and the rules applied to what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
+from arctic_runtime.ivm.algebra.tree import Node, Scan, SpoolScan, list_scans, walk_tree
+from arctic_runtime.ivm.algebra.unique import is_unique
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, ViewText, analyse_query
+from arctic_runtime.ivm.frontend.reads import Reads
+from arctic_runtime.ivm.outline import draw_outline
+from arctic_runtime.ivm.rewrite.semi_join_reducers import SemiJoinReducer, add_reducers
+from arctic_runtime.ivm.rewrite.statistics import SourceStatistics, Statistics
+from arctic_runtime.ivm.strategies.aggregate_state import AggregateState, hash_state
+from arctic_runtime.ivm.strategies.determinism import is_deterministic
+from arctic_runtime.ivm.strategies.maintain import AffectedKeys, Deltas, Facts, Maintenance, plan_maintenance
+from arctic_runtime.ivm.strategies.pairs import Pairs
+from arctic_runtime.ivm.strategies.spool import Spool, with_spools
+from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import CHANGELOG, REPAIRED
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.sql.types import has_map, has_variant, read_type
+from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, Thresholds
+
+_WAYS: Mapping[type[Maintenance], str] = {
+    Deltas: "changed rows are joined to the rest of the query",
+    Pairs: "changed rows are joined to the rest of the query, each together with what it was before",
+    AggregateState: "what changes add to the sums, counts and extremes of each group is added to those that are kept",
+    AffectedKeys: "the keys of rows that may differ are worked out, and these rows are computed again",
+}
+
+
+@dataclass(frozen=True)
+class Upstreams:
+    """Observed sources of a model: `states` by name, None if a name is no table that can be observed; `views` by
+    name.
+
+    `settings` are those of SQL that it is read with, as far as they may change a result.
+    """
+
+    states: Mapping[str, SourceState | None] = field(default_factory=dict)
+    reads: Reads = field(default_factory=Reads)
+    views: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reassigned_columns(self) -> tuple[str, ...]:
+        """Columns that are not what the query has read under their names at any time, or had another type."""
+        columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
+        return tuple(sorted(columns))
+
+
+@dataclass(frozen=True)
+class Increment:
+    """The incremental plan of one run.
+
+    `outputs` are the query's column names with the tree's columns. `key` has the tree's column for each part of the
+    table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are its changed
+    sources, and `types` the types of columns, if they are known. The maintenance reads the semi-join `reducers`,
+    which are computed in this order; maintenance and reducers read the `spools`. All have join hints, except the trees
+    that read affected keys, which are not counted yet.
+    """
+
+    maintenance: Maintenance
+    outputs: tuple[tuple[str, str], ...]
+    key: tuple[str, ...]
+    tree: Node
+    changed: frozenset[TableName]
+    reducers: tuple[SemiJoinReducer, ...] = ()
+    spools: tuple[Spool, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether rows that nothing changed are the same where the query is computed once more."""
+        return is_deterministic(self.tree, self.types)
+
+    @property
+    def trees(self) -> tuple[Node, ...]:
+        match self.maintenance:
+            case Deltas(changes):
+                return (changes,)
+            case Pairs(rows):
+                return (rows,)
+            case AggregateState(state=state, moved=moved, result=result, was=was):
+                return (state, moved, result, was)
+            case AffectedKeys(affected, new):
+                return (affected, new)
+
+    @property
+    def change_scans(self) -> tuple[Scan, ...]:
+        """The scans of an incremental run that finds its aggregate state stored already."""
+        maintenance = self.maintenance
+        trees = (
+            (maintenance.moved, maintenance.result, maintenance.was)
+            if isinstance(maintenance, AggregateState)
+            else self.trees
+        )
+        parts = (tree for part in self.reducers for tree in (part.whole, *part.trees))
+        read = (*trees, *parts, *(one.rows for one in self.spools))
+        return tuple(scan for tree in read for scan in list_scans(tree))
+
+    def count_rows_read(self, upstreams: Upstreams) -> int:
+        """The row counts of the query's sources, summed over all scans."""
+        states = (upstreams.states[str(scan.source)] for scan in list_scans(self.tree))
+        return sum(state.rows for state in states if state)
+
+    def describe_plan(self) -> tuple[str, ...]:
+        """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
+        read_once = dict.fromkeys(part.source for part in self.reducers)
+        once = [f"all that these look for in {source} is read once" for source in read_once]
+        return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
+
+    def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
+        """All semi-join reducers if one of the trees reads any of them; else none."""
+        names = _list_spools_read(trees)
+        return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
+
+    def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
+        """The spools that the trees read."""
+        names = _list_spools_read(trees)
+        return tuple(one for one in self.spools if one.name in names)
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        return tuple(scan for tree in self.trees for scan in list_scans(tree))
+
+
+def plan_increment(
+    model: Model,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    rows: int = 0,
+    no_aggregate_state: str = "",
+    thresholds: Thresholds = SHIPPED,
+) -> Increment | None:
+    """The incremental plan for the changes of `windows`; None if the query's result depends on none of them.
+
+    `rows` is the table's row count, and `no_aggregate_state` the fingerprint of aggregate state that can't be kept.
+    Raises NotMaintained if the table has to be computed in full, also if planning itself fails.
+    """
+    with refuse_on_error():
+        return _build_increment(model, upstreams, windows, rows, no_aggregate_state, thresholds)
+
+
+def _build_increment(
+    model: Model,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    rows: int,
+    no_aggregate_state: str,
+    thresholds: Thresholds,
+) -> Increment | None:
+    limits = thresholds.incremental
+    analysed, key = analyse_model(model, upstreams)
+    read = {scan.source for scan in list_scans(analysed.tree)}
+    changed = [window for window in windows.values() if not window.is_empty]
+    states = {window.upstream: upstreams.states[window.upstream] for window in changed}
+    sources = frozenset(state.name for state in states.values() if state and state.name in read)
+    if not sources:
+        return None
+    for window in changed:
+        state = states[window.upstream]
+        if state is not None and state.name in sources:
+            _check_window(state, window)
+            _check_cost(model, state, window, limits)
+    _check_images(list_scans(analysed.tree), upstreams, sources)
+    facts = replace(
+        _collect_facts(model, upstreams, analysed, rows, limits),
+        paired=_list_paired_sources(upstreams, changed),
+        small=_list_small_sources(upstreams, limits.paired_table_rows),
+        few_row_sources=_list_small_sources(upstreams, limits.state_groups),
+        filter_sources=_filter_sources(upstreams, changed, limits),
+    )
+    maintenance = plan_maintenance(analysed.tree, key, sources, facts)
+    if isinstance(maintenance, AggregateState) and hash_state(maintenance) == no_aggregate_state:
+        maintenance = plan_maintenance(analysed.tree, key, sources, replace(facts, few_rows=False))
+    tree, spools = with_spools(_get_change_tree(maintenance))
+    tree, reducers = _add_reducers(tree, {one.name for one in spools}, upstreams, windows, limits)
+    plan = Increment(
+        _replace_change_tree(maintenance, tree),
+        analysed.outputs,
+        key,
+        analysed.tree,
+        sources,
+        reducers,
+        spools,
+        analysed.types,
+    )
+    return _add_join_hints(plan, collect_statistics(upstreams, windows, thresholds.joins))
+
+
+def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
+    """The same plan with a hint for each join that has a small side."""
+    spools, parts = [], []
+    for one in plan.spools:
+        spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
+        statistics = statistics.with_spool(one.name, statistics.estimate_rows(one.rows))
+    for part in plan.reducers:
+        lookups = tuple(replace(one, values=statistics.with_join_hints(one.values)) for one in part.lookups)
+        parts.append(replace(part, lookups=lookups))
+        statistics = statistics.with_reducer(part)
+    return replace(
+        plan,
+        maintenance=_with_hinted_trees(plan.maintenance, statistics),
+        reducers=tuple(parts),
+        spools=tuple(spools),
+    )
+
+
+def remove_join_hints(increment: Increment) -> Increment:
+    """The same increment without join hints.
+
+    Hints follow from the average number of join partners, which is far off if a few values have most partners.
+    """
+    return _add_join_hints(increment, Statistics())
+
+
+def collect_statistics(
+    upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
+) -> Statistics:
+    """Row counts and value sizes of the sources, from the summaries of their commits."""
+    statistics: dict[TableName, SourceStatistics] = {}
+    for source, state in upstreams.states.items():
+        if state is not None:
+            images = 2 if state.kind == "changes" else 1
+            values = images * len(strip_change_columns(state.columns)) * sum(commit.rows for commit in state.commits)
+            file_bytes = sum(commit.bytes for commit in state.commits)
+            statistics[state.name] = SourceStatistics(
+                state.rows,
+                state.count_rows_in(windows[source]),
+                file_bytes / values if values else thresholds.unknown_value_bytes,
+            )
+    return Statistics(statistics, thresholds=thresholds)
+
+
+def _list_spools_read(trees: Iterable[Node]) -> set[str]:
+    return {node.name for tree in trees for node in walk_tree(tree) if isinstance(node, SpoolScan)}
+
+
+def _add_reducers(
+    tree: Node,
+    few: Collection[str],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    limits: IncrementalThresholds,
+) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
+    """The tree over semi-join reducers of the sources for which that saves much, and the reducers."""
+    read = [scan for scan in list_scans(tree) if scan.reads_rows]
+    saved: dict[TableName, int] = {}
+    for source, times in Counter(scan.source for scan in read).items():
+        state = upstreams.states[str(source)]
+        if state is None or not all(scan.key for scan in read if scan.source == source):
+            continue
+        repeated = (times - 1) * state.rows
+        is_laid_over = state.rows > limits.unmerged_table_rows and state.count_unmerged_at(windows[str(source)].end) > 0
+        if repeated > limits.repeated_read_rows or is_laid_over:
+            saved[source] = repeated + is_laid_over * state.rows
+    (reduced,), reducers = add_reducers((tree,), sorted(saved, key=lambda source: -saved[source]), few)
+    return reduced, reducers
+
+
+def _get_change_tree(maintenance: Maintenance) -> Node:
+    """The tree that computes the effect of the changes."""
+    match maintenance:
+        case Deltas(changes):
+            return changes
+        case Pairs(rows):
+            return rows
+        case AggregateState(moved=moved):
+            return moved
+        case AffectedKeys(affected):
+            return affected
+
+
+def _with_hinted_trees(maintenance: Maintenance, statistics: Statistics) -> Maintenance:
+    match maintenance:
+        case AggregateState(result=result, was=was):
+            maintenance = replace(
+                maintenance, result=statistics.with_join_hints(result), was=statistics.with_join_hints(was)
+            )
+    return _replace_change_tree(maintenance, statistics.with_join_hints(_get_change_tree(maintenance)))
+
+
+def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
+    match maintenance:
+        case Deltas():
+            return Deltas(tree)
+        case Pairs():
+            return Pairs(tree)
+        case AggregateState():
+            return replace(maintenance, moved=tree)
+        case AffectedKeys():
+            return replace(maintenance, affected=tree)
+
+
+def drop_aggregate_state(increment: Increment) -> Increment:
+    """The same increment by another strategy, for aggregate state that turns out to have no exact type.
+
+    Raises NotMaintained if there is no other strategy.
+    """
+    maintenance = plan_maintenance(increment.tree, increment.key, increment.changed, Facts(increment.types))
+    return replace(increment, maintenance=maintenance, reducers=(), spools=())
+
+
+def check_maintained(model: Model, upstreams: Upstreams) -> None:
+    """Raises NotMaintained if the query can't be maintained for a change of any of its sources."""
+    analysed, key = analyse_model(model, upstreams)
+    refused: NotMaintained | None = None
+    for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
+        try:
+            with refuse_on_error():
+                plan_maintenance(analysed.tree, key, frozenset({source}), Facts(types=analysed.types, few_rows=True))
+            return
+        except NotMaintained as error:
+            refused = error
+    if refused is not None:
+        raise refused
+
+
+def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
+    """The query's tree, and the tree's columns of the primary key; raises NotMaintained if the query is unsupported."""
+    table = model.table
+    if str(table) in upstreams.states:
+        raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
+    relations = tuple((name, _build_relation(state)) for name, state in upstreams.states.items() if state is not None)
+    with refuse_on_error():
+        analysed = _analyse_query(model.sql, relations, tuple(upstreams.views.items()), table.catalog, table.schema)
+    if isinstance(analysed, NotMaintained):
+        raise NotMaintained(analysed.reason, analysed.because)
+    return analysed, tuple(_find_output_column(analysed, part) for part in model.config.entity_key)
+
+
+@lru_cache(maxsize=16)
+def _analyse_query(
+    sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
+) -> Analysed | NotMaintained:
+    """The query's tree, or why there is none; cached, since a run needs it several times and a wide query is slow."""
+    try:
+        return analyse_query(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
+    except NotMaintained as refused:
+        return NotMaintained(refused.reason, refused.because)
+
+
+def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:
+    """Whether the primary key is proven unique in the query's result, by the keys of its sources.
+
+    A `known` increment has the analysed query, so it is not analysed a second time.
+    """
+    if known is not None:
+        return is_unique(known.tree, known.key)
+    try:
+        analysed, key = analyse_model(model, upstreams)
+    except NotMaintained:
+        return False
+    return is_unique(analysed.tree, key)
+
+
+def _collect_facts(
+    model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds
+) -> Facts:
+    """The facts that hold for every change; aggregate state has to save much, unless the model must be incremental."""
+    read = sum(state.rows for state in upstreams.states.values() if state)
+    is_worth_it = read > limits.large_source_rows or model.config.refresh in ("incremental", "strict")
+    return Facts(types=analysed.types, few_rows=rows <= limits.state_groups and is_worth_it)
+
+
+def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
+    """Changed sources whose change rows in the window all hold the row before; for expired commits it is unknown."""
+    windows = ((upstreams.states[window.upstream], window) for window in changed)
+    return frozenset(
+        state.name
+        for state, window in windows
+        if state and state.key and state.keeps_version(window.start) and has_before_images(state, window)
+    )
+
+
+def _list_small_sources(upstreams: Upstreams, most: int) -> frozenset[TableName]:
+    return frozenset(state.name for state in upstreams.states.values() if state and state.rows <= most)
+
+
+def _filter_sources(
+    upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
+) -> dict[TableName, frozenset[TableName]]:
+    """For each source with many changes, the far smaller tables that are worth a read as a runtime filter."""
+    states = [state for state in upstreams.states.values() if state]
+    windows = ((upstreams.states[window.upstream], window) for window in changed)
+    return {
+        state.name: frozenset(other.name for other in states if other.rows * limits.reducer_row_ratio <= state.rows)
+        for state, window in windows
+        if state and state.count_rows_in(window) > limits.always_incremental_rows
+    }
+
+
+def _find_output_column(analysed: Analysed, name: str) -> str:
+    columns = [made for output, made in analysed.outputs if is_same_name(output, name)]
+    if len(columns) != 1:
+        raise NotMaintained("UNRESOLVED", f"the key column {name} is not exactly one column of the query")
+    return columns[0]
+
+
+def _build_relation(state: SourceState) -> Relation:
+    return Relation(strip_change_columns(state.columns), state.key, state.not_null)
+
+
+def _check_window(state: SourceState, window: Window) -> None:
+    """Raises NotMaintained if the changes between two versions are not known."""
+    start = window.start
+    if start is None:
+        raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
+    if start.table != window.end.table:
+        raise NotMaintained("SOURCE_REPLACED", f"{state.name} was dropped and created again")
+    if state.format_version < 2:
+        raise NotMaintained("UNSUPPORTED", f"{state.name} is of format version 1, whose commits have no order")
+    if state.kind != "changes":
+        if start.snapshot not in state.snapshots:
+            raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps the version that the last run read")
+        return
+    oldest = state.commits[0]
+    if not state.keeps_version(start) and (oldest.parent is None or oldest.version.sequence < start.sequence):
+        raise NotMaintained(
+            "SOURCE_REPLACED", f"{state.name} no longer has the version that the last run read among its ancestors"
+        )
+    if not state.can_read_all_after(start):
+        raise NotMaintained("UPSTREAM_EXPIRED", f"{state.name} no longer keeps all changes since the last run")
+    if not _has_only_appends(state, window):
+        raise NotMaintained("SOURCE_REPLACED", f"the change table of {state.name} was rewritten")
+    if any(REPAIRED in commit.summary for commit in state.list_commits_between(window)):
+        raise NotMaintained(
+            "SOURCE_REPAIRED", f"{state.name} was repaired; rows that earlier runs read from it may be wrong"
+        )
+
+
+def has_before_images(state: SourceState, window: Window) -> bool:
+    """Whether change rows of an arctic model's log tell what rows were before, as far as its commits are kept."""
+    has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
+    return has_before and has_looked_up_rows(state, window)
+
+
+def has_key_only_rows(state: SourceState, window: Window) -> bool:
+    """Whether change rows of a window may be from a time when all columns of their table were in its key."""
+    return (window.start.sequence if window.start else 0) < state.key_only_until
+
+
+def has_looked_up_rows(state: SourceState, window: Window) -> bool:
+    """Whether the runs behind change rows looked up the rows before, so that their actions tell which there were."""
+    return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
+
+
+def is_appended(state: SourceState, window: Window) -> bool:
+    """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
+    return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
+
+
+def _has_only_appends(state: SourceState, window: Window) -> bool:
+    return all(commit.operation in ("append", "replace") for commit in state.list_commits_between(window))
+
+
+def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
+    """Raises NotMaintained if a table has changed whose rows, in what is read of them, can't be compared."""
+    for scan in scans:
+        state = upstreams.states[str(scan.source)]
+        assert state is not None
+        fields = [find_column(state.columns, name) for _, name in scan.fields]
+        kinds = [read_type(part.type) for part in fields if part]
+        found_kinds = {"map": any(map(has_map, kinds)), "variant": any(map(has_variant, kinds))}
+        refused = next((kind for kind, is_there in found_kinds.items() if is_there), None)
+        if scan.source in changed and refused:
+            raise NotMaintained(
+                "UNSUPPORTED",
+                f"{scan.source} has changed, and the query reads a column with a {refused}, which can't be compared",
+            )
+
+
+def _check_cost(model: Model, state: SourceState, window: Window, limits: IncrementalThresholds) -> None:
+    if model.config.refresh != "auto" or window.start is None:
+        return
+    if state.kind != "changes" and not is_appended(state, window):
+        if state.rows > limits.compared_version_rows:
+            raise NotMaintained(
+                "COST",
+                f"{state.name} was rewritten, and its {state.rows:,} rows are too many to compare",
+            )
+        return
+    rows = state.count_rows_in(window)
+    if rows > max(limits.always_incremental_rows, limits.changed_share * state.rows):
+        raise NotMaintained("COST", f"{rows:,} of {state.rows:,} rows of {state.name} have changed, which is too many")

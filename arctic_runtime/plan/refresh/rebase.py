@@ -1,0 +1,97 @@
+"""Whether change rows that a run computed hold on top of runs that committed meanwhile, and for which keys.
+
+A change row of a key depends on the key's row and events alone. So where other runs read no event of a key, the change
+rows of that key are right on top of them as well. What other runs read is in the offsets of their commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arctic_runtime.ivm.frontend.reads import keeps_events_apart
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets, is_run
+from arctic_runtime.model.state import ChangeTableState, Commit
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.decide import Decision
+
+
+@dataclass(frozen=True)
+class Rebase:
+    """Windows of each source that other runs have read since a run observed the table, and the rest of that run's
+    windows."""
+
+    theirs: Mapping[str, Window]
+    left: Mapping[str, Window]
+
+    @property
+    def offsets(self) -> dict[str, Version]:
+        """Up to where all runs together have read each source."""
+        return {upstream: window.end for upstream, window in self.left.items()}
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether other runs have left any event."""
+        return any(not window.is_empty for window in self.left.values())
+
+
+def plan_rebase(
+    model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
+) -> Rebase | None:
+    """Plans how a run continues whose change rows, with `summary`, are those on top of `then`, while the table is
+    `now` by now.
+
+    None if it has to start again: events depend on each other across keys, the commits in between are others than
+    runs of the same query that applied new events, or nothing is left to apply.
+    """
+    if now is None or not _is_by_key(model) or decision.mode != "incremental":
+        return None
+    before, after = find_last_run(then), find_last_run(now)
+    if before is None or after is None or now.columns != then.columns or now.uuid != then.uuid:
+        return None
+    between = _list_commits_between(then, now)
+    if not between or not all(_has_applied_events(commit, summary) for commit in between):
+        return None
+    windows = {
+        upstream: _split_window(window, get_offsets(before), get_offsets(after))
+        for upstream, window in decision.windows.items()
+    }
+    theirs = {upstream: parts[0] for upstream, parts in windows.items() if parts is not None}
+    left = {upstream: parts[1] for upstream, parts in windows.items() if parts is not None}
+    plan = Rebase(theirs, left)
+    return plan if len(left) == len(windows) and plan.is_needed else None
+
+
+def _is_by_key(model: Model) -> bool:
+    config = model.config
+    is_rows = config.input == "changes" and not config.has_history and not model.is_appended
+    return is_rows and config.truncate_when is None and keeps_events_apart(model.sql)
+
+
+def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
+    """The commits after the head of `then`, oldest first; none if it is not behind `now`."""
+    assert then.head is not None
+    places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
+    return now.commits[places[0] + 1 :] if places else ()
+
+
+def _has_applied_events(commit: Commit, summary: RunSummary) -> bool:
+    if not is_run(commit) or commit.operation != "append":
+        return False
+    run = RunSummary.decode(commit.summary)
+    return run.mode == "incremental" and run.query == summary.query
+
+
+def _split_window(
+    window: Window, before: Mapping[str, Version], after: Mapping[str, Version]
+) -> tuple[Window, Window] | None:
+    """Splits a window of a source into the part that others have read and the rest; None if that is unknown.
+
+    Others may have read more than the window has: nothing is left of it then.
+    """
+    start, end = before.get(window.upstream), after.get(window.upstream)
+    if start is None or end is None or window.start != start or len({start.table, end.table, window.end.table}) > 1:
+        return None
+    last = max(end, window.end, key=lambda version: version.sequence)
+    return Window(window.upstream, start, end), Window(window.upstream, end, last)

@@ -1,0 +1,197 @@
+"""Steps after a commit: the base and the view catch up with the change table.
+
+The change table is the truth. After any run that died, and after any that did not, these steps bring the rest of a
+table to it; if nothing is behind there are none.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+
+from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.branch import list_abandoned_branches
+from arctic_runtime.model.files.layout import NEWEST_FORMAT, format_of, is_laid_out
+from arctic_runtime.model.properties import CURRENT_VIEW
+from arctic_runtime.model.run_summary import is_run
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, ConflictingRelation, TableState
+from arctic_runtime.model.step import (
+    CreateBase,
+    DropBranches,
+    DropConflictingRelation,
+    DropCurrentView,
+    DropTable,
+    MergeBase,
+    NoteCurrentView,
+    ReplaceCurrentView,
+    ReplaceView,
+    SetWriteOrder,
+    Step,
+)
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
+
+
+def plan_reconciliation(
+    model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False, defer: bool = False
+) -> tuple[Step, ...]:
+    """The next steps that bring base and view to the head of the change table.
+
+    One call gives steps that hold for this state; after them observe and call again until there are none. With
+    `fold` the base of a table merged on read is brought there too, however little there is to merge; with `defer` it
+    stays as it is, however much there is, as long as a view can show what is not merged.
+    """
+    changes, base = state.changes, state.base
+    if changes is None or changes.head is None or not _is_loaded(changes):
+        return ()
+    if base is None:
+        return _create_base(model, changes, state)
+    if _is_repaired(changes, base):
+        return _plan_base_replacement(model, changes, format_of(base.properties))
+    if model.config.on_configuration_change != "continue" and not is_laid_out(model.config, base.properties):
+        return _plan_base_replacement(model, changes, format_of(base.properties))
+    if model.config.sort_key and not base.has_write_order and is_laid_out(model.config, base.properties):
+        return (SetWriteOrder(model.base),)
+    merge = None if defer and _can_wait(model, changes, base) else _plan_merge(model, changes, base, thresholds, fold)
+    if merge is not None:
+        return (merge,)
+    view = _plan_view(model, changes, base, state)
+    if view is None:
+        return _plan_current_view(model, changes, base, state)
+    return (DropConflictingRelation(state.conflicting), view) if state.conflicting is not None else (view,)
+
+
+def plan_branch_cleanup(
+    model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
+) -> tuple[DropBranches, ...]:
+    """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
+    now_ms = round(now.timestamp() * 1000)
+    steps = []
+    parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
+    for table, part in parts:
+        if part is not None:
+            retention_seconds = thresholds.abandoned_branch_seconds
+            names = list_abandoned_branches(
+                part.branches, part.parents, part.times, _get_head_snapshot(part), now_ms, retention_seconds
+            )
+            steps.extend([DropBranches(table, names)] if names else [])
+    return tuple(steps)
+
+
+def _get_head_snapshot(part: ChangeTableState | BaseState) -> int | None:
+    return part.snapshot if isinstance(part, BaseState) else part.head.snapshot if part.head else None
+
+
+def _create_base(model: Model, changes: ChangeTableState, state: TableState) -> tuple[Step, ...]:
+    conflicting = state.conflicting
+    if conflicting is None or conflicting.name != model.base:
+        return (_plan_new_base(model, changes, replaces=False),)
+    if conflicting.kind == "table" and model.config.format_version == NEWEST_FORMAT:
+        return (_plan_new_base(model, changes, replaces=True),)
+    was_on_read = state.view is not None and state.view.head is not None
+    left = (DropConflictingRelation(ConflictingRelation(model.table.base, "table")),) if was_on_read else ()
+    return (DropConflictingRelation(conflicting), _plan_new_base(model, changes, replaces=False), *left)
+
+
+def _plan_base_replacement(model: Model, changes: ChangeTableState, found_format: int) -> tuple[Step, ...]:
+    if found_format > model.config.format_version:
+        return (DropTable(model.base), _plan_new_base(model, changes, replaces=False))
+    return (_plan_new_base(model, changes, replaces=True),)
+
+
+def _plan_new_base(model: Model, changes: ChangeTableState, replaces: bool) -> CreateBase:
+    head = changes.commits[-1].summary
+    size = head.get("total-files-size") or sum(commit.bytes for commit in changes.commits)
+    known = [version for version in (_get_newest_version(changes), changes.newest_repair) if version]
+    return CreateBase(model.base, max(known, key=lambda candidate: candidate.sequence), int(size), replaces)
+
+
+def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
+    """Whether the base is older than a repair: then its rows are nothing to build on."""
+    repair = changes.newest_repair
+    return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
+
+
+def _is_loaded(changes: ChangeTableState) -> bool:
+    return any(map(is_run, changes.commits))
+
+
+def _plan_merge(
+    model: Model, changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds, fold: bool
+) -> MergeBase | None:
+    if base.merged is None or base.merged.table != changes.uuid:
+        raise CorruptState(
+            f"{model.base}: the base does not record which version of {model.table.changes} it contains.\n"
+            f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
+            "  what to do: drop the base; the next run rebuilds it from the change table"
+        )
+    pending = changes.list_commits_after(base.merged)
+    may_wait = model.config.merge == "on_read" and not fold
+    if not pending or (may_wait and not _is_worth_folding(changes, base, thresholds)):
+        return None
+    return MergeBase(
+        model.base, base.snapshot, base.merged, _get_newest_version(changes), changes.count_after(base.merged)
+    )
+
+
+def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
+    return model.config.merge == "on_read" and base.merged is not None and changes.keeps_version(base.merged)
+
+
+def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
+    """Factor by which more than usual may wait unmerged, since it is a run that merges and writers would wait for it.
+
+    1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
+    come, up to `longest_wait_factor`, and falls as smoothly when they slow down.
+    """
+    between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
+    if between <= 0:
+        return 1.0
+    slower = math.sqrt(base_rows / thresholds.merged_rows_per_second / between)
+    return min(thresholds.longest_wait_factor, max(1.0, slower))
+
+
+def _is_worth_folding(changes: ChangeTableState, base: BaseState, thresholds: MergeThresholds) -> bool:
+    assert base.merged is not None
+    pending = changes.list_commits_after(base.merged)
+    if not changes.keeps_version(base.merged):
+        return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
+    times = compute_merge_relaxation(base.rows, pending, thresholds)
+    many = changes.count_rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
+    return many or len(pending) >= times * thresholds.unmerged_commits
+
+
+def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> ReplaceView | None:
+    if model.config.merge != "on_read":
+        return None
+    assert base.merged is not None
+    view = state.view
+    pinned = (view.base_snapshot, view.merged, view.head) if view else None
+    newest = max(base.merged, _get_newest_version(changes), key=lambda version: version.sequence)
+    current = (base.snapshot, base.merged.snapshot, newest.snapshot)
+    if view is not None and pinned == current and view.columns == base.columns:
+        return None
+    commits = changes.count_after(base.merged) if changes.list_commits_after(base.merged) else 0
+    return ReplaceView(model.table, base.snapshot, base.merged, newest, commits)
+
+
+def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
+    """The steps to the view of current versions; its name is noted first, so that it is found once it has to go."""
+    wanted, noted = model.current_view, changes.properties.get(CURRENT_VIEW, "")
+    own = {view.name: view for view in state.current_views if view.is_own}
+    former = model.table.with_name(noted) if noted else None
+    steps: list[Step] = [DropCurrentView(former)] if former in own and former not in (None, wanted) else []
+    if noted != (wanted.name if wanted else ""):
+        steps.append(NoteCurrentView(model.table.changes, wanted.name if wanted else ""))
+    is_free = all(view.is_own for view in state.current_views if view.name == wanted)
+    if wanted and is_free and (wanted not in own or own[wanted].columns != base.columns):
+        steps.append(ReplaceCurrentView(wanted, model.table))
+    return tuple(steps)
+
+
+def _get_newest_version(changes: ChangeTableState) -> Version:
+    newest = changes.newest
+    assert newest is not None
+    return newest

@@ -1,0 +1,247 @@
+"""Planning of a run before it changes anything: most runs find nothing new, and those need no Spark."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from arctic_runtime.catalog.observation.manifests import observe_placement
+from arctic_runtime.catalog.observation.removals import with_removals
+from arctic_runtime.catalog.observation.tables import observe_model, observe_readable, observe_source
+from arctic_runtime.catalog.observation.views import read_view_sql
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.day_texts import DayTexts, find_day_texts
+from arctic_runtime.ivm.frontend.reads import Reads, find_reads
+from arctic_runtime.ivm.rewrite.join_placement import describe_joins
+from arctic_runtime.model.files.layout import Placement, apply_configured_layout
+from arctic_runtime.model.names import list_changes_read
+from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offsets
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.step import AppendChanges, Mode, Reason, Step
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.refresh.decide import Decision, Request, decide_refresh
+from arctic_runtime.plan.refresh.fingerprint import select_effective_settings
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.plan.refresh.reconcile import plan_branch_cleanup, plan_reconciliation
+from arctic_runtime.timings import Timings
+
+NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Outcome of a run. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
+
+    mode: Mode
+    reason: Reason
+    because: str = ""
+    rows: Mapping[str, int] = field(default_factory=lambda: dict(NO_ROWS))
+    version: int | None = None
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan of the next run; `steps` are those that hold for what was observed now.
+
+    `joins` tells of the query's joins whether they move rows, if all is computed.
+    """
+
+    decision: Decision
+    steps: tuple[Step | AppendChanges, ...]
+    joins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlannedRefresh:
+    """The state of a model's own relations and of its upstreams at one moment, and the decision that follows."""
+
+    state: TableState
+    upstreams: Upstreams
+    decision: Decision
+
+
+class RefreshPlanner:
+    """Observes a model and its upstreams, and decides what the next run of the model does. Needs no Spark.
+
+    `pins` are the versions of upstreams that all models of one invocation read.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        reader: CatalogReader,
+        request: Request | None = None,
+        now: datetime.datetime | None = None,
+        pins: PinnedSnapshots | None = None,
+    ) -> None:
+        self.pins = pins or PinnedSnapshots()
+        self.request = request or Request()
+        self.model = apply_configured_layout(model) if self.request.full_refresh else model
+        self.reader = reader
+        self.settings = select_effective_settings(reader.profile.build_session_settings())
+        self.now = now or datetime.datetime.now(datetime.timezone.utc)
+        self.timings = Timings()
+
+    def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
+        """Observes the model and its upstreams, and decides what follows, for the planner's request or another one.
+
+        Raises ConfigError, SourceError, and CatalogError if the catalog does not answer.
+        """
+        with self.timings.measure_step("observe"):
+            state = self.observe_state()
+            decision, upstreams = self._decide_and_observe(state, request or self.request)
+            return PlannedRefresh(state, upstreams, decision)
+
+    def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
+        """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
+        pinned = self.observe_upstreams(self.pins)
+        if _is_behind(pinned, get_offsets(find_last_run(state.log))):
+            newest = self.observe_upstreams()
+            return self._decide_mode(state, newest, request), newest
+        decision = self._decide_mode(state, pinned, request)
+        if decision.mode not in ("create", "full"):
+            return decision, pinned
+        newest = self.observe_upstreams()
+        return (decision if newest == pinned else self._decide_mode(state, newest, request)), newest
+
+    def _decide_mode(self, state: TableState, upstreams: Upstreams, request: Request) -> Decision:
+        upstreams = with_day_texts(self._add_removals(state, upstreams), find_last_run(state.changes))
+        return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
+
+    def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
+        """Upstreams of events that tell which of their rows were deleted since the last run."""
+        offsets = get_offsets(find_last_run(state.log))
+        if self.model.config.input != "changes":
+            return upstreams
+        states = {
+            name: with_removals(self.reader, source, offsets[name]) if source and name in offsets else source
+            for name, source in upstreams.states.items()
+        }
+        return replace(upstreams, states=states)
+
+    def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
+        """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
+        if planned.decision.mode != "unchanged" or plan_reconciliation(
+            self.model, planned.state, self.reader.thresholds.merge
+        ):
+            return None
+        self.pins.invalidate_table(self.model.table)
+        return self.build_outcome(planned.decision, NO_ROWS, planned.state)
+
+    def explain_refresh(self) -> Plan:
+        """The plan of the next run, without running it; raises ConfigError for a table that no run makes."""
+        if self.model.ingested_from is not None:
+            raise ConfigError(
+                f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.\n"
+                "  what to do: `arctic status` shows the table, and `arctic ingest` brings it up to date"
+            )
+        state = self.observe_state()
+        upstreams = self.observe_upstreams()
+        decision = self._decide_mode(state, upstreams, self.request)
+        head = state.log.head if state.log else None
+        steps: list[Step | AppendChanges] = [*plan_reconciliation(self.model, state, self.reader.thresholds.merge)]
+        if decision.mode != "unchanged":
+            steps += plan_branch_cleanup(self.model, state, self.now, self.reader.thresholds.expiry)
+            steps.append(AppendChanges(self.model.log, head.snapshot if head else 0, decision.mode, decision.reason))
+        return Plan(decision, tuple(steps), self._describe_joins(upstreams))
+
+    def _describe_joins(self, upstreams: Upstreams) -> tuple[str, ...]:
+        if self.model.config.input == "changes":
+            return ()
+        try:
+            analysed, _ = analyse_model(self.model, upstreams)
+        except NotMaintained:
+            return ()
+        based_sources = [state for state in upstreams.states.values() if state is not None and state.base is not None]
+        placed = {
+            source.name: observe_placement(self.reader, source.base)
+            for source in based_sources
+            if source.base is not None
+        }
+        behind = [
+            source.name
+            for source in based_sources
+            if source.base != source.name and (not source.bases or source.bases[-1][1] != source.version)
+        ]
+        unmerged = Placement(otherwise="has changes that are not merged yet; `arctic compact` merges them")
+        return describe_joins(analysed.tree, placed | dict.fromkeys(behind, unmerged))
+
+    def observe_state(self) -> TableState:
+        return observe_model(self.reader, self.model)
+
+    def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
+        """The version of every table that the query reads, also through views: the pinned version, else the newest."""
+        known = pins or PinnedSnapshots()
+        if self.model.config.input == "changes":
+            names = list_changes_read(self.model.sql)
+            states = {
+                str(source): known.get_first(source, partial(observe_source, self.reader, source)) for source in names
+            }
+            return Upstreams(states, settings=self.settings)
+        states_by_name: dict[str, SourceState | None] = {}
+        views: dict[str, str] = {}
+        queries: list[Reads] = []
+        waiting = [(self.model.sql, self.model.table)]
+        while waiting:
+            sql, home = waiting.pop()
+            read = find_reads(sql, home.catalog, home.schema)
+            queries.append(read)
+            for source in read.tables:
+                if str(source) in states_by_name or str(source) in views:
+                    continue
+                is_same_catalog = source.catalog == home.catalog
+                state = (
+                    known.get_first(source, partial(observe_readable, self.reader, source)) if is_same_catalog else None
+                )
+                view = read_view_sql(self.reader, source) if state is None else None
+                if view is None:
+                    states_by_name[str(source)] = state
+                else:
+                    views[str(source)] = view
+                    waiting.append((view, source))
+        unstable = {function for read in queries for function in read.unstable}
+        parsed = all(read.parsed for read in queries)
+        columns = (column for state in states_by_name.values() if state for column in state.columns)
+        types = frozenset((column.name.lower(), column.type) for column in columns)
+        texts = find_day_texts((self.model.sql, *views.values()), types) if parsed else DayTexts()
+        changing = tuple(sorted(unstable.union(texts.made)))
+        return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
+
+    def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
+        """Outcome of a run with this decision, so many changed rows, and the table in this state."""
+        head = state.log.head if state.log else None
+        return Outcome(
+            mode=decision.mode,
+            reason=decision.reason,
+            because=decision.because,
+            rows=rows,
+            version=head.snapshot if head else None,
+            consumed={upstream: window.end.snapshot for upstream, window in decision.windows.items()},
+            timings=self.timings.list_seconds(),
+            estimates={estimate.way: estimate.seconds for estimate in decision.ways},
+        )
+
+
+def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
+    """Whether a version that was pinned is older than the one that was read last, by another invocation."""
+    return any(
+        state is not None and name in offsets and state.version.sequence < offsets[name].sequence
+        for name, state in upstreams.states.items()
+    )
+
+
+def with_day_texts(upstreams: Upstreams, last: RunSummary | None) -> Upstreams:
+    """Upstreams whose rows, as the last run has seen, make the query's answer change from day to day."""
+    if last is None or last.day_texts is None or not upstreams.reads.day_columns:
+        return upstreams
+    unstable = (*upstreams.reads.unstable, last.day_texts)
+    return replace(upstreams, reads=replace(upstreams.reads, unstable=unstable))

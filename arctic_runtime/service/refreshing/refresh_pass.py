@@ -1,0 +1,123 @@
+"""One pass over models that depend on one another: who may start now, given what became of those above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.refreshing.model_graph import NOTHING, ModelGraph, Tables
+from arctic_runtime.service.refreshing.model_records import News
+
+Ended = Literal["changed", "unchanged", "failed", "conflict"]
+"""What became of a refresh; a conflict is a race that another writer won."""
+
+_Fate = Literal["running", "changed", "done", "waiting", "blocked"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model as a pass finds it: `is_paused` after a failure, `is_delayed` since its rows may still be older."""
+
+    news: News = "none"
+    is_paused: bool = False
+    is_delayed: bool = False
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model to refresh now. Without news only its own tables moved, which mostly is what its last refresh did."""
+
+    model: TableName
+    has_news: bool
+
+
+class Pass:
+    """The progress of one pass: `take` who may start, tell the `end` of each, until `is_over`.
+
+    A model starts when all models that it reads are done. All that a pass refreshes shows one state of the sources, and
+    so does what it leaves alone, or a model waits:
+
+    - below a model that failed, or lost a race, until a later pass refreshes that one;
+    - where rows of one origin come to it over several tables, and over one of them a delayed model lies, whose rows of
+      that origin are older.
+    """
+
+    def __init__(
+        self, graph: ModelGraph, models: Sequence[TableName], candidates: Mapping[TableName, Candidate]
+    ) -> None:
+        """`models` are a group of the graph, in its order."""
+        self._graph = graph
+        self._candidates = candidates
+        self._undecided = list(models)
+        self._fates: dict[TableName, _Fate] = {}
+        self._lagging: dict[TableName, Tables] = {}
+        self.held: dict[TableName, TableName] = {}
+        """Model → the one that failed, or lost a race, and holds it back."""
+
+    @property
+    def is_over(self) -> bool:
+        return not self._undecided and "running" not in self._fates.values()
+
+    def take_ready(self) -> list[Start]:
+        """The models that can start now, each given out once."""
+        started = []
+        for model in list(self._undecided):
+            if not self._is_decidable(model):
+                continue
+            self._undecided.remove(model)
+            fate, has_news = self._decide_fate(model)
+            self._record_fate(model, fate)
+            if fate == "running":
+                started.append(Start(model, has_news))
+        return started
+
+    def end_model(self, model: TableName, ended: Ended) -> None:
+        """A model that was taken has come to its end."""
+        fates: Mapping[Ended, _Fate] = {
+            "changed": "changed",
+            "unchanged": "done",
+            "failed": "blocked",
+            "conflict": "blocked",
+        }
+        self._record_fate(model, fates[ended])
+
+    def is_complete(self, model: TableName) -> bool:
+        """Whether a model that was refreshed shows this pass's state of all its origins."""
+        return not self._lagging[model]
+
+    def cut_short(self) -> None:
+        """Lets no further model start."""
+        self._undecided.clear()
+
+    def _is_decidable(self, model: TableName) -> bool:
+        return all(self._fates.get(above, "running") != "running" for above in self._graph.upstreams[model])
+
+    def _decide_fate(self, model: TableName) -> tuple[_Fate, bool]:
+        candidate, upstreams = self._candidates[model], self._graph.upstreams[model]
+        blocking = min((above for above in upstreams if self._fates[above] == "blocked"), default=None)
+        if blocking is not None:
+            self.held[model] = self.held.get(blocking, blocking)
+            return "blocked", False
+        has_news = candidate.news == "reads" or any(self._fates[above] == "changed" for above in upstreams)
+        if not has_news and candidate.news == "none":
+            return "done", False
+        if candidate.is_paused:
+            return "blocked", has_news
+        if has_news and (candidate.is_delayed or self._is_mixing_versions(model)):
+            return "waiting", has_news
+        return "running", has_news
+
+    def _is_mixing_versions(self, model: TableName) -> bool:
+        """Whether rows of one origin would come to a model as of two states of it."""
+        return bool(self._graph.shared[model] & self._list_lagging_origins(model))
+
+    def _list_lagging_origins(self, model: TableName) -> Tables:
+        return NOTHING.union(*(self._lagging[above] for above in self._graph.upstreams[model]))
+
+    def _record_fate(self, model: TableName, fate: _Fate) -> None:
+        """Notes what became of a model, and of which origins its rows are older than this pass."""
+        self._fates[model] = fate
+        is_behind = fate in ("waiting", "blocked")
+        self._lagging[model] = self._graph.origins[model] if is_behind else self._list_lagging_origins(model)

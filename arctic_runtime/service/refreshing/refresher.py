@@ -1,0 +1,60 @@
+"""Refreshing a followed model by the runtime alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.model.step import Reason
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Readers, perform_refresh
+from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME, Decision
+from arctic_runtime.refresh_planner import PlannedRefresh, RefreshPlanner
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.spark.engine.jobs import describe_jobs
+from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Refresher:
+    """Plans a refresh without Spark, and performs it in a session that no other thread uses meanwhile."""
+
+    def __init__(self, reader: CatalogReader, pool: SessionPool, readers: Readers) -> None:
+        self._reader = reader
+        self._pool = pool
+        self._readers = readers
+
+    def __call__(self, task: Task) -> Done:
+        planner = self.build_planner(task, task.followed.model)
+        return self.perform_plan(task, planner, plan_task(task, planner))
+
+    def build_planner(self, task: Task, model: Model) -> RefreshPlanner:
+        return RefreshPlanner(model, self._reader, pins=task.pins)
+
+    def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
+        """Does what was planned, and then the upkeep that is due, unless the task leaves it to somebody else."""
+        with lend_session(self._pool) as take:
+
+            def open_session() -> SparkSession:
+                spark = take()
+                describe_jobs(spark, f"arctic run: {task.followed.name}")
+                return spark
+
+            refreshed_outcome = perform_refresh(planner, planned, open_session, self._readers, task.with_upkeep)
+        return Done(refreshed_outcome, planned.decision.reason in COMPUTED_EACH_TIME)
+
+
+NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
+"""Reasons for which a query may have another result although nothing else moved: that would never end."""
+
+
+def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
+    """Plans a run, but without news computes nothing for a reason that never ends."""
+    planned = planner.plan_refresh()
+    decision = planned.decision
+    if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:
+        return replace(planned, decision=Decision("unchanged", decision.reason, decision.windows))
+    return planned

@@ -1,0 +1,105 @@
+"""Running the tests of tables after their refreshes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.thresholds import ServiceThresholds
+
+
+class TestedProject(Protocol):
+    """A project with tables whose tests a service runs."""
+
+    def list_tested_tables(self) -> Collection[TableName]:
+        """The tables whose tests are run after each refresh."""
+
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
+        """Runs the tests of a table in the calling thread."""
+
+    def prepare_thread(self) -> None:
+        """Readies a thread that runs tests."""
+
+
+class DataTests:
+    """Runs the tests of tables that were refreshed, one table after the other; a failure ends nothing.
+
+    Where a table is refreshed several times before its turn comes, its tests are run once. When a service begins to
+    lead, those of all tables are: what failed before must still be shown.
+    """
+
+    def __init__(
+        self,
+        project: TestedProject,
+        board: JobBoard,
+        limits: ServiceThresholds,
+        set_error: Callable[[str, str], None],
+    ) -> None:
+        """`set_error` shows the failures of a part, empty for one without."""
+        self._project = project
+        self._board = board
+        self._limits = limits
+        self._set_error = set_error
+        self._changed = threading.Condition()
+        self._waiting: dict[TableName, None] = {}
+        self._failing: set[TableName] = set()
+
+    def queue_tests(self, table: TableName) -> None:
+        """Queues the tests of a table; can be called from any thread."""
+        if table in self._project.list_tested_tables():
+            with self._changed:
+                self._waiting[table] = None
+                self._changed.notify()
+
+    def run_until(self, over: threading.Event) -> None:
+        """Runs tests until it is over, and then comes to the end of those under way."""
+        self._project.prepare_thread()
+        for table in self._project.list_tested_tables():
+            self.queue_tests(table)
+        while not over.is_set():
+            following = self._take_next()
+            if following is not None and not over.is_set():
+                self.perform_tests(following)
+
+    def perform_tests(self, table: TableName) -> None:
+        """Runs the tests of a table now, and shows what they tell."""
+        for gone in self._failing - set(self._project.list_tested_tables()):
+            self._show_failures(gone, "")
+        job = self._board.add_job("test", "dbt test", (table,), "after a refresh", "running")
+        try:
+            outcomes = self._project.test_table(table)
+        except Exception as error:
+            message = get_message(to_spark_ended(error) or error)
+            self._board.end_job(job.number, "failed", error=message)
+            self._show_failures(table, message)
+            return
+        lines, failed = tuple(map(str, outcomes)), [outcome for outcome in outcomes if outcome.has_failed]
+        if not failed:
+            self._board.end_job(job.number, "done", lines=lines)
+            self._show_failures(table, "")
+            return
+        message = "\n".join([f"{len(failed)} of {len(outcomes)} tests failed", *(f"  {outcome}" for outcome in failed)])
+        self._board.end_job(job.number, "failed", lines=lines, error=message)
+        self._show_failures(table, message)
+
+    def _take_next(self) -> TableName | None:
+        with self._changed:
+            if not self._waiting:
+                self._changed.wait(self._limits.poll_seconds)
+            table = next(iter(self._waiting), None)
+            if table is not None:
+                del self._waiting[table]
+            return table
+
+    def _show_failures(self, table: TableName, message: str) -> None:
+        self._set_error(f"tests of {table}", message)
+        if message:
+            self._failing.add(table)
+        else:
+            self._failing.discard(table)

@@ -1,0 +1,160 @@
+"""Running the models that are not arctic when their time has come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.refreshing.model_records import pause_after
+from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, schedule_part, was_set_back
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.thresholds import ServiceThresholds
+
+LOG = logging.getLogger(__name__)
+
+
+class RunTimes(Protocol):
+    """Store of the times at which models were run, so that a service that takes over knows."""
+
+    def list_run_times(self) -> Mapping[str, float]:
+        """Name of a model → when its last run began, in seconds since 1970."""
+
+    def note_run(self, at: Mapping[str, float]) -> None:
+        """Notes when runs of models began."""
+
+
+class ScheduledProject(Protocol):
+    """A project with models that dbt runs."""
+
+    def list_scheduled(self) -> Sequence[Scheduled]:
+        """The models that are run at times, each after all that it reads."""
+
+    def run_scheduled(self, name: str) -> str:
+        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
+
+    def prepare_thread(self) -> None:
+        """Readies a thread that runs models."""
+
+
+class Timetable:
+    """Runs models at the times that their cron expressions name, one after the other.
+
+    A time that passed while no service ran is made up for once. A model that fails is tried again after a pause, and
+    holds back those that read it. That a run ended is noted after it: one that a process did not live to see the end of
+    is run again.
+    """
+
+    def __init__(
+        self,
+        project: ScheduledProject,
+        times: RunTimes,
+        board: JobBoard,
+        limits: ServiceThresholds,
+        is_paused: Callable[[TableName], bool],
+        set_error: Callable[[str, str], None],
+        ended: Callable[[TableName], None],
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`set_error` shows why a part does not work, empty for one that does; `ended` hears of runs that succeeded."""
+        self._project = project
+        self._times = times
+        self._board = board
+        self._limits = limits
+        self._is_paused = is_paused
+        self._set_error = set_error
+        self._ended = ended
+        self._now = now
+        self._clock = clock
+        self._last: dict[str, float] | None = None
+        self._failures: dict[str, int] = {}
+        self._retry_at: dict[str, float] = {}
+
+    def run_until(self, over: threading.Event) -> None:
+        """Runs what is due until it is over, and then comes to the end of what is under way."""
+        self._last = None
+        self._project.prepare_thread()
+        while not over.is_set():
+            try:
+                self.run_due(over)
+                self._set_error("schedules", "")
+            except Exception as error:
+                if not isinstance(error, ArcticError):
+                    LOG.exception("scheduled models could not be looked at")
+                self._set_error("schedules", get_message(error))
+            over.wait(self._limits.poll_seconds)
+
+    def run_due(self, over: threading.Event | None = None) -> None:
+        """Runs what is due now; raises CatalogError if the catalog does not answer."""
+        models = self._project.list_scheduled()
+        self._discard_others(models)
+        if not models:
+            return
+        last = self._list_last_runs(models)
+        waiting = {model.name for model in models if self._is_paused(model.table) or self._is_resting(model.name)}
+        times = {name: datetime.fromtimestamp(at) for name, at in last.items()}
+        for model in list_due_models(models, times, datetime.fromtimestamp(self._now()), waiting):
+            if over is not None and over.is_set():
+                return
+            if not self._perform_run(model):
+                waiting.add(model.name)
+
+    def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
+        """Time of each model's last run; one that is new, and one whose last run lies ahead, counts from now on."""
+        if self._last is None:
+            self._last = dict(self._times.list_run_times())
+        last, now = self._last, self._now()
+        unknown = {
+            model.name: now
+            for model in models
+            if model.name not in last
+            or was_set_back(datetime.fromtimestamp(last[model.name]), datetime.fromtimestamp(now))
+        }
+        if unknown:
+            self._times.note_run(unknown)
+            last.update(unknown)
+        return last
+
+    def _is_resting(self, name: str) -> bool:
+        return self._clock() < self._retry_at.get(name, 0.0)
+
+    def _perform_run(self, model: Scheduled) -> bool:
+        began = self._now()
+        job = self._board.add_job("run", "dbt run", (model.table,), f"scheduled: {model.cron}", "running")
+        try:
+            output = self._project.run_scheduled(model.name)
+        except Exception as error:
+            self._record_failure(model, job.number, get_message(to_spark_ended(error) or error))
+            return False
+        self._board.end_job(job.number, "done", lines=tuple(output.splitlines()))
+        self._failures.pop(model.name, None)
+        self._retry_at.pop(model.name, None)
+        self._set_error(schedule_part(model.name), "")
+        assert self._last is not None
+        self._last[model.name] = began
+        self._ended(model.table)
+        self._times.note_run({model.name: began})
+        return True
+
+    def _record_failure(self, model: Scheduled, number: str, message: str) -> None:
+        failures = self._failures[model.name] = self._failures.get(model.name, 0) + 1
+        pause = pause_after(failures, self._limits)
+        self._retry_at[model.name] = self._clock() + pause
+        self._board.end_job(number, "failed", error=message)
+        self._set_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
+
+    def _discard_others(self, models: Sequence[Scheduled]) -> None:
+        """Discards the records of models that are not scheduled any more."""
+        names = {model.name for model in models}
+        for name in self._failures.keys() - names:
+            del self._failures[name]
+            del self._retry_at[name]
+            self._set_error(schedule_part(name), "")

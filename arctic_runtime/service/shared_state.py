@@ -1,0 +1,115 @@
+"""State shared by the parts of a service: tables and models, who writes now, and what users paused."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+
+from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
+from arctic_runtime.catalog.observation.views import read_view_sql
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
+from arctic_runtime.service.schedules.cron_schedules import Scheduled
+
+
+class Surroundings:
+    """The tables of the project: those that are kept up, the models that are refreshed, and what goes on at them."""
+
+    def __init__(self, reader: CatalogReader) -> None:
+        self._reader = reader
+        self.heads = SharedHeads(reader)
+        self._lock = threading.Lock()
+        self._writing: set[TableName] = set()
+        self.models: Mapping[TableName, Model] = {}
+        self.followed: tuple[FollowedModel, ...] = ()
+        self.scheduled: tuple[Scheduled, ...] = ()
+        self.paused = Paused()
+        self.readable: Collection[TableName] = ()
+        self._expected: frozenset[TableName] = frozenset()
+        self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
+
+    def set_tables(
+        self,
+        followed: Sequence[FollowedModel],
+        others: Sequence[Model],
+        expected: Collection[TableName] = (),
+        scheduled: Sequence[Scheduled] = (),
+    ) -> None:
+        """These are the tables from now on: of models that are refreshed, and others that are kept up.
+
+        `expected` are those that ingestion makes when their first rows come, and `scheduled` the models that dbt runs.
+        """
+        self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
+        self.followed = tuple(followed)
+        self.scheduled = tuple(scheduled)
+        self._expected = frozenset(expected)
+
+    def has_new_tables(self) -> bool:
+        """Whether ingestion has made tables since that are not among these."""
+        return any(table not in self.models for table in self._expected & set(self.readable))
+
+    def list_busy_tables(self) -> Collection[TableName]:
+        """The tables that refreshes write now."""
+        with self._lock:
+            return tuple(self._writing)
+
+    def begin_writing(self, table: TableName) -> None:
+        with self._lock:
+            self._writing.add(table)
+
+    def end_writing(self, table: TableName) -> None:
+        with self._lock:
+            self._writing.discard(table)
+
+    def is_paused(self, table: TableName) -> bool:
+        """Whether users paused a table."""
+        return self.paused.everything or str(table) in self.paused.tables
+
+    def is_waiting(self, table: TableName) -> bool:
+        """Whether a model is to be left alone: users paused it, or ingestion has yet to make a table that it reads."""
+        if self.is_paused(table):
+            return True
+        missing = self._expected - set(self.readable)
+        return bool(missing) and any(model.table == table and model.declared & missing for model in self.followed)
+
+    def is_upkeep_paused(self, table: TableName) -> bool:
+        """Whether users paused the upkeep of its files."""
+        return self.is_paused(table) or str(table) in self.paused.upkeep
+
+    def find_table(self, name: str) -> TableName:
+        """The table of this name, with or without catalog and schema; raises ConfigError if it is not one."""
+        matches = list_named_tables(name, self.models)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise ConfigError(f"{name!r} is the name of several tables: {', '.join(map(str, matches))}")
+        raise ConfigError(
+            f"no table of the project is named {name!r}{suggest_nearest(name, [table.name for table in self.models])}"
+        )
+
+    def list_reads(self) -> Mapping[TableName, Collection[TableName]]:
+        """The tables that each model reads, directly and through views."""
+        followed = self.followed
+        if self._read is None or self._read[0] is not followed:
+            self._read = (followed, Readings(followed, partial(read_view_sql, self._reader)))
+        readings = self._read[1]
+        observed = self._observe_heads(readings)
+        while readings.resolve_views(observed.heads, observed.views):
+            observed = self._observe_heads(readings)
+        return {table: reading.tables - {table} for table, reading in readings.by_model.items()}
+
+    def _observe_heads(self, readings: Readings) -> ObservedHeads:
+        age = self._reader.thresholds.service.poll_seconds
+        return self.heads.get_recent("reads", readings.list_all_relations(), age)
+
+
+def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableName]:
+    """The tables that a name may mean, which leaves out the catalog, or the schema as well."""
+    matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
+    return matches or [table for table in tables if name == table.name]

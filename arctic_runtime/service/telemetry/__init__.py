@@ -1,0 +1,1 @@
+"""Logs, metrics, traces and lineage of a service, for the systems that collect them."""

@@ -1,0 +1,60 @@
+"""Whether lineage is to be sent; asked without loading OpenLineage, which most projects do without."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.service.telemetry.lineage.observed import observe_lineage
+
+if TYPE_CHECKING:
+    from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
+
+_VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+_TRANSPORT = "OPENLINEAGE__TRANSPORT"
+_FILE = "openlineage.yml"
+DEFAULT_NAMESPACE = "dbt-arctic"
+
+
+def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[str], None]) -> LineageEmitter | None:
+    """An emitter where the environment, or an `openlineage.yml` here or in `~/.openlineage`, configures OpenLineage.
+
+    `project` comes before the names of models. The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`.
+    Raises ConfigError if the client is not installed, or can't read its configuration.
+    """
+    if not is_configured(os.environ, (Path.cwd(), Path.home() / ".openlineage")):
+        return None
+    if find_spec("openlineage") is None:
+        raise ConfigError(
+            "OpenLineage is configured, but its client is not installed.\n"
+            "  expected: the package openlineage-python\n  found: none\n"
+            "  what to do: install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true"
+        )
+    from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
+    from arctic_runtime.service.telemetry.lineage.events import JobPlace
+
+    namespace = os.environ.get("OPENLINEAGE_NAMESPACE", DEFAULT_NAMESPACE)
+    observe = partial(observe_lineage, reader)
+    try:
+        return LineageEmitter(JobPlace(namespace, project), observe, warn, reader.thresholds.lineage)
+    except Exception as error:
+        raise ConfigError(
+            f"OpenLineage's configuration can't be used.\n  found: {type(error).__name__}: {error}\n"
+            "  what to do: correct `openlineage.yml` or the variables that begin with OPENLINEAGE"
+        ) from error
+
+
+def is_configured(environment: Mapping[str, str], folders: tuple[Path, ...]) -> bool:
+    """Whether OpenLineage has an address to send events to, and is not disabled."""
+    if environment.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
+        return False
+    named = any(environment.get(name) for name in _VARIABLES) or any(
+        name.startswith(_TRANSPORT) for name in environment
+    )
+    return named or any((folder / _FILE).is_file() for folder in folders)

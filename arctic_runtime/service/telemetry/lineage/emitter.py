@@ -1,0 +1,123 @@
+"""Lineage of refreshes, sent to where OpenLineage's own configuration says, and never at a refresh's cost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Full, Queue
+from typing import Protocol
+
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import RunEvent
+from typing_extensions import Self
+
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.telemetry.lineage.events import ENDS, JobPlace, build_refresh_events
+from arctic_runtime.service.telemetry.lineage.observed import ModelLineage
+from arctic_runtime.thresholds import LineageThresholds
+
+ObserveLineage = Callable[[FollowedModel], ModelLineage]
+"""Looks into the catalog; raises ArcticError where that fails."""
+
+
+class Client(Protocol):
+    """Methods used of an OpenLineageClient."""
+
+    def emit(self, event: RunEvent) -> None: ...
+
+    def close(self, timeout: float = -1.0) -> bool: ...
+
+
+class LineageEmitter:
+    """Takes the reports of a follower, and sends a start and an end for each refresh, in a thread of its own.
+
+    A call returns at once and raises nothing. Where the receiver is too slow, or does not answer, events are left out,
+    and `warn` is called once until it answers again.
+    """
+
+    def __init__(
+        self,
+        place: JobPlace,
+        observe: ObserveLineage,
+        warn: Callable[[str], None],
+        thresholds: LineageThresholds,
+        client: Client | None = None,
+    ) -> None:
+        """The client reads the environment and `openlineage.yml`, unless one is given."""
+        self._place = place
+        self._observe = observe
+        self._warn = warn
+        self._thresholds = thresholds
+        self._client: Client = OpenLineageClient() if client is None else client
+        self._reports: Queue[Report | None] = Queue(thresholds.queued_reports)
+        self._known: dict[TableName, tuple[FollowedModel, float, ModelLineage]] = {}
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._send_reports, name="lineage", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_emitter()
+
+    def __call__(self, report: Report) -> None:
+        """Takes a report; only those of refreshes that changed something, or failed, are sent."""
+        if report.status not in ENDS:
+            return
+        try:
+            self._reports.put_nowait(report)
+        except Full:
+            self._warn_once(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
+
+    def close_emitter(self) -> None:
+        """Sends what waits, for some seconds at most; what is left then is lost."""
+        until = time.monotonic() + self._thresholds.close_seconds
+        try:
+            self._reports.put(None, timeout=self._thresholds.close_seconds)
+        except Full:
+            return
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if not self._thread.is_alive():
+            self._client.close(max(0.0, until - time.monotonic()))
+
+    def _send_reports(self) -> None:
+        while (report := self._reports.get()) is not None:
+            try:
+                for event in build_refresh_events(self._place, report, self._get_lineage(report)):
+                    self._client.emit(event)
+            except Exception as error:
+                self._warn_once(f"{type(error).__name__}: {error}")
+            else:
+                self._is_failing = False
+
+    def _get_lineage(self, report: Report) -> ModelLineage:
+        """Lineage of a model; looked at anew when its query has changed, and from time to time."""
+        followed = report.followed
+        known = self._known.get(followed.table)
+        now = time.monotonic()
+        if known is not None and known[0] == followed and now < known[1] + self._thresholds.observed_seconds:
+            return known[2]
+        observed = self._observe_if_possible(followed)
+        if observed.output is not None:
+            self._known[followed.table] = (followed, now, observed)
+        return observed
+
+    def _observe_if_possible(self, followed: FollowedModel) -> ModelLineage:
+        """Observes the model; if the catalog does not answer, a failed refresh is sent without tables."""
+        try:
+            return self._observe(followed)
+        except ArcticError:
+            return ModelLineage()
+
+    def _warn_once(self, what: str) -> None:
+        if not self._is_failing:
+            self._is_failing = True
+            self._warn(
+                f"Lineage of refreshes is not sent.\n  found: {what}\n"
+                "  what to do: see to the receiver and OpenLineage's configuration; refreshes go on without"
+            )

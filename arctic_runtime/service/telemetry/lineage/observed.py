@@ -1,0 +1,104 @@
+"""Lineage of a model, from the catalog and the analysis of its query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arctic_runtime.catalog.observation.tables import observe_readable
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.analyse import Analysed, Relation, analyse_query
+from arctic_runtime.model.columns import RESERVED, Column, find_column, strip_change_columns
+from arctic_runtime.model.names import TableName, format_changes_view
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.telemetry.lineage.columns import ColumnLineage, Origin, Uses, compute_column_lineage
+from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_by_catalog, name_by_location
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table: its name by location, its name in the catalog, and its columns."""
+
+    name: DatasetName
+    alias: DatasetName
+    columns: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelLineage:
+    """The tables that a model reads, directly or through views, and its own; None if that does not exist.
+
+    `columns` is None if the query is not understood.
+    """
+
+    inputs: Mapping[TableName, Dataset] = field(default_factory=dict)
+    output: Dataset | None = None
+    columns: ColumnLineage | None = None
+
+
+def observe_lineage(reader: CatalogReader, followed: FollowedModel) -> ModelLineage:
+    """The lineage of a model now, without Spark. Raises CatalogError if the catalog does not answer."""
+    model = followed.model
+    upstreams = RefreshPlanner(model, reader).observe_upstreams()
+    states = [state for state in upstreams.states.values() if state is not None]
+    known = {state.name for state in states} | {model.table}
+    if not upstreams.reads.parsed or not model.sql:
+        others = (observe_readable(reader, name) for name in sorted(followed.declared - known))
+        states += [state for state in others if state is not None]
+    inputs = {state.name: _build_dataset(reader, state) for state in states}
+    own = observe_readable(reader, model.table)
+    output = None if own is None else _build_dataset(reader, own)
+    return ModelLineage(inputs, output, _compute_columns(model, upstreams, output))
+
+
+def _build_dataset(reader: CatalogReader, state: SourceState) -> Dataset:
+    holder = state.base or state.name
+    location = reader.load_table(holder.schema, holder.name).location()
+    alias = name_by_catalog(state.name, reader.profile.catalog_properties)
+    return Dataset(name_by_location(location), alias, strip_change_columns(state.columns))
+
+
+def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
+    """The lineage of the query's columns, by the names that the table has for them."""
+    sources = {
+        state.name: strip_change_columns(state.columns) for state in upstreams.states.values() if state is not None
+    }
+    is_of_events = model.config.input == "changes"
+    try:
+        analysed = _analyse_over_events(model, sources) if is_of_events else analyse_model(model, upstreams)[0]
+        lineage = compute_column_lineage(analysed.tree, analysed.outputs)
+    except (ArcticError, NotMaintained, RecursionError):
+        return None
+    of_views = {_name_changes(model, source): source for source in sources} if is_of_events else {}
+
+    def select_known_uses(uses: Uses) -> Uses:
+        """The uses of columns that the sources have; events have further ones, which tell of the change."""
+        named = {
+            Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
+        }
+        return {origin: kinds for origin, kinds in named.items() if find_column(sources[origin.table], origin.column)}
+
+    columns = {name: select_known_uses(uses) for name, uses in lineage.columns.items()}
+    if output is not None:
+        shown = ((find_column(output.columns, name), uses) for name, uses in columns.items())
+        columns = {column.name: uses for column, uses in shown if column is not None}
+    return ColumnLineage(columns, select_known_uses(lineage.rows))
+
+
+def _analyse_over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
+    """The query of a model that reads the new rows of its sources, each under the name of a view of its own."""
+    further = tuple(Column(name, "string") for name in RESERVED)
+    relations = {
+        str(_name_changes(model, source)): Relation((*columns, *further)) for source, columns in sources.items()
+    }
+    return analyse_query(model.sql, relations, {}, model.table.catalog, model.table.schema)
+
+
+def _name_changes(model: Model, source: TableName) -> TableName:
+    return model.table.with_name(format_changes_view(source))

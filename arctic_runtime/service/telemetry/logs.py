@@ -1,0 +1,198 @@
+"""Logs as lines of JSON, for programs that collect them: what the service does, with its table, job and event."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Collection, Mapping
+from datetime import datetime, timezone
+from typing import Any, Literal, TextIO
+
+from typing_extensions import Self
+
+from arctic_runtime.profile import mask_text
+from arctic_runtime.service.view.event_log import Event, EventLog
+from arctic_runtime.service.view.live_data import Job, ServiceState
+from arctic_runtime.thresholds import ServiceThresholds
+
+LogFormat = Literal["text", "json"]
+LOGGER = "arctic"
+_FIELDS = "arctic_fields"
+"""The attribute of a log record that holds its fields."""
+
+_AT = "arctic_at"
+"""The attribute of a log record that holds when something happened, if it was logged later."""
+
+_TOLD_STATES = ("running", "done", "failed", "cancelled")
+_MASK = "***"
+
+
+class JsonFormatter(logging.Formatter):
+    """A line of JSON for each record: time, level, logger, message, the record's fields, and an error with its trace.
+
+    What looks like a secret is masked, and so are the `secrets` themselves wherever they stand.
+    """
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        super().__init__()
+        self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+
+    def format(self, record: logging.LogRecord) -> str:
+        now = datetime.fromtimestamp(record.created, timezone.utc)
+        line: dict[str, Any] = {
+            "time": (getattr(record, _AT, None) or now).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": self._mask_value(record.getMessage()),
+        }
+        line |= {name: self._mask_value(value) for name, value in getattr(record, _FIELDS, {}).items()}
+        if record.exc_info:
+            line["trace"] = self._mask_value(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+    def _mask_value(self, value: Any) -> Any:
+        """A value without secrets, whatever it is made of."""
+        if isinstance(value, str):
+            for secret in self._secrets:
+                value = value.replace(secret, _MASK)
+            return mask_text(value)
+        if isinstance(value, Mapping):
+            return {str(key): self._mask_value(part) for key, part in value.items()}
+        if isinstance(value, tuple | list):
+            return [self._mask_value(part) for part in value]
+        return value if isinstance(value, bool | int | float) or value is None else self._mask_value(str(value))
+
+
+def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
+    """From now on all that this process logs, libraries too, goes to a stream as lines of JSON."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonFormatter(secrets))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(LOGGER).setLevel(logging.INFO)
+
+
+def log_event(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
+    """Logs a message with fields, of which those that are None are left out; `at` is when it happened, if not now."""
+    present_fields = {name: value for name, value in fields.items() if value is not None}
+    logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: present_fields, _AT: at})
+
+
+def log_message(text: str) -> None:
+    """Logs what a service tells people; a line for all of it."""
+    log_event(logging.INFO, text, event="message")
+
+
+class EventLogger:
+    """Logs the events of a service between `__enter__` and `__exit__`, in a thread of its own.
+
+    Jobs when they begin and end, ingested batches, and the service when its role, its pauses or its errors change.
+    """
+
+    def __init__(self, events: EventLog, thresholds: ServiceThresholds) -> None:
+        self._events = events
+        self._wait_seconds = thresholds.event_wait_seconds
+        self._last = events.last
+        self._states: dict[str, str] = {}
+        self._service: ServiceState | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._follow_events, name="logs", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        self._log_new()
+
+    def _follow_events(self) -> None:
+        while not self._ending.is_set():
+            self._events.wait_after(self._last, self._wait_seconds)
+            self._log_new()
+
+    def _log_new(self) -> None:
+        events, missed = self._events.wait_after(self._last)
+        if missed:
+            log_event(logging.WARNING, f"{missed} events came too fast to be logged", event="missed", events=missed)
+        for event in events:
+            self._log_event(event)
+            self._last = event.number
+
+    def _log_event(self, event: Event) -> None:
+        match event.kind:
+            case "job":
+                self._log_job(event.data, event.at)
+            case "batch":
+                log_batch(event.data, event.at)
+            case "service":
+                self._log_service(event.data)
+
+    def _log_job(self, job: Job, at: datetime) -> None:
+        """A job tells of its progress too; only another state is worth a line. A batch that ends has one of its own."""
+        if job.kind == "ingest" and job.state != "failed":
+            return
+        if job.state not in _TOLD_STATES or self._states.get(job.number) == job.state:
+            return
+        if job.state == "running":
+            self._states[job.number] = job.state
+        else:
+            self._states.pop(job.number, None)
+        log_job(job, at)
+
+    def _log_service(self, state: ServiceState) -> None:
+        before, self._service = self._service, state
+        if before is None or _list_logged_state(before) != _list_logged_state(state):
+            level = logging.WARNING if state.errors else logging.INFO
+            log_event(
+                level,
+                f"service {state.role.replace('_', ' ')}",
+                event="service",
+                role=state.role,
+                leader=state.leader or None,
+                paused=state.is_paused or None,
+                errors=dict(state.errors) or None,
+            )
+
+
+def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
+    return (state.role, state.leader, state.is_paused, dict(state.errors))
+
+
+def log_job(job: Job, at: datetime | None = None) -> None:
+    """Logs a job in the state that it has since a time."""
+    tables = [str(table) for table in job.tables]
+    log_event(
+        logging.ERROR if job.state == "failed" else logging.INFO,
+        f"{job.kind} {job.name} {job.state}",
+        event=f"{job.kind}.{job.state}",
+        job=job.number,
+        table=tables[0] if len(tables) == 1 else None,
+        tables=tables if len(tables) > 1 else None,
+        operation=job.name if job.kind != "refresh" else None,
+        reason=job.reason or None,
+        seconds=round(job.seconds, 3) if job.ended_at else None,
+        rows=dict(job.rows) or None,
+        bytes=job.bytes or None,
+        error=job.error or None,
+        at=at,
+    )
+
+
+def log_batch(batch: Mapping[str, Any], at: datetime | None = None) -> None:
+    """Logs a batch whose ingestion ended at a time."""
+    dead = batch["dead"]
+    log_event(
+        logging.WARNING if dead else logging.INFO,
+        f"batch of {batch['source']}",
+        event="batch",
+        source=batch["source"],
+        events=batch["events"],
+        rows=batch["tables"],
+        dead=dead or None,
+        seconds=batch["seconds"],
+        at=at,
+    )

@@ -1,0 +1,192 @@
+"""Metrics of a service for Prometheus: gauges as it stands when asked, and counters of its events."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+from typing_extensions import Self
+
+from arctic_runtime.service.telemetry.declared_metrics import (
+    COUNTERS,
+    ENDED,
+    GAUGES,
+    HISTOGRAMS,
+    MISSED,
+    Counter,
+    Histogram,
+    Snapshot,
+)
+from arctic_runtime.service.view.event_log import Event
+from arctic_runtime.service.view.live_data import LiveService
+from arctic_runtime.thresholds import ServiceThresholds
+
+_Labels = tuple[str, ...]
+
+
+def _get_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+class Tally:
+    """Counters of events. A job that is reported twice after its end counts once."""
+
+    def __init__(self, remembered_jobs: int) -> None:
+        self._remembered_jobs = remembered_jobs
+        self._counting = threading.Lock()
+        self._counts: dict[str, dict[_Labels, float]] = {metric.name: {} for metric in (*COUNTERS, MISSED)}
+        self._observed: dict[str, dict[_Labels, _Distribution]] = {metric.name: {} for metric in HISTOGRAMS}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def count_event(self, event: Event) -> None:
+        with self._counting:
+            if self._is_repeated(event):
+                return
+            for counter in COUNTERS:
+                counts = self._counts[counter.name]
+                for labels, amount in counter.count(event):
+                    counts[labels] = counts.get(labels, 0.0) + amount
+            for histogram in HISTOGRAMS:
+                distributions = self._observed[histogram.name]
+                for labels, value in histogram.observe(event):
+                    distributions.setdefault(labels, _Distribution(histogram.buckets)).add_value(value)
+
+    def count_missed(self, count: int) -> None:
+        """Notes that so many events are gone."""
+        with self._counting:
+            counts = self._counts[MISSED.name]
+            counts[()] = counts.get((), 0.0) + count
+
+    def list_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        with self._counting:
+            yield from [self._build_counter(counter, snapshot) for counter in (*COUNTERS, MISSED)]
+            yield from [self._build_histogram(histogram, snapshot) for histogram in HISTOGRAMS]
+
+    def _is_repeated(self, event: Event) -> bool:
+        if event.kind != "job" or event.data.state not in ENDED:
+            return False
+        number = event.data.number
+        is_known = number in self._ended
+        self._ended[number] = None
+        if len(self._ended) > self._remembered_jobs:
+            self._ended.popitem(last=False)
+        return is_known
+
+    def _build_counter(self, counter: Counter, snapshot: Snapshot) -> Metric:
+        family = CounterMetricFamily(counter.name, counter.meaning, labels=counter.labels)
+        for labels, value in {**dict.fromkeys(counter.expected(snapshot), 0.0), **self._counts[counter.name]}.items():
+            family.add_metric(labels, value)
+        return family
+
+    def _build_histogram(self, histogram: Histogram, snapshot: Snapshot) -> Metric:
+        family = HistogramMetricFamily(histogram.name, histogram.meaning, labels=histogram.labels)
+        expected = {labels: _Distribution(histogram.buckets) for labels in histogram.expected(snapshot)}
+        for labels, distribution in {**expected, **self._observed[histogram.name]}.items():
+            family.add_metric(labels, distribution.list_cumulative(), distribution.sum)
+        return family
+
+
+class _Distribution:
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = (*bounds, float("inf"))
+        self._counts = [0] * len(self._bounds)
+        self.sum = 0.0
+
+    def add_value(self, value: float) -> None:
+        self.sum += value
+        for place, bound in enumerate(self._bounds):
+            self._counts[place] += value <= bound
+
+    def list_cumulative(self) -> list[tuple[str, float]]:
+        """For each bucket its upper bound, and how many values are not above it."""
+        return [
+            ("+Inf" if bound == float("inf") else str(bound), count)
+            for bound, count in zip(self._bounds, self._counts, strict=True)
+        ]
+
+
+class ServiceCollector:
+    """A collector of prometheus_client: reads the service each time it is asked."""
+
+    def __init__(self, service: LiveService, tally: Tally, clock: Callable[[], datetime]) -> None:
+        self._service = service
+        self._tally = tally
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        service = self._service
+        snapshot = Snapshot(
+            self._clock(), service.get_state(), service.list_tables(), service.list_jobs(), service.list_upkeep()
+        )
+        for gauge in GAUGES:
+            family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
+            for labels, value in gauge.read(snapshot):
+                family.add_metric(labels, value)
+            yield family
+        yield from self._tally.list_families(snapshot)
+
+    def describe(self) -> Iterable[Metric]:
+        """No names beforehand; without this, registering would ask the service."""
+        return ()
+
+
+class Metrics:
+    """The metrics of a service: counts its events between `__enter__` and `__exit__`, in a thread of its own.
+
+    Counters begin at 0 with each start of the process, as Prometheus expects, and never go back in between.
+    """
+
+    def __init__(
+        self, service: LiveService, thresholds: ServiceThresholds, clock: Callable[[], datetime] = _get_now
+    ) -> None:
+        self._service = service
+        self._wait_seconds = thresholds.event_wait_seconds
+        self._tally = Tally(thresholds.remembered_jobs)
+        self._registry = CollectorRegistry()
+        self._registry.register(ServiceCollector(service, self._tally, clock))
+        ProcessCollector(registry=self._registry)
+        self._last = service.events.last
+        self._ending = threading.Event()
+        self._reading = threading.Lock()
+        self._thread = threading.Thread(target=self._follow_events, name="metrics", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    @property
+    def counted(self) -> int:
+        """The number of the newest event that is counted."""
+        return self._last
+
+    def format_metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """The metrics in the format that an Accept header asks for, and the type of that format."""
+        self._count_new_events()
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+    def _follow_events(self) -> None:
+        while not self._ending.is_set():
+            self._service.events.wait_after(self._last, self._wait_seconds)
+            self._count_new_events()
+
+    def _count_new_events(self) -> None:
+        """Counts what has happened since it was last called; by one thread at a time."""
+        with self._reading:
+            events, missed = self._service.events.wait_after(self._last)
+            if missed:
+                self._tally.count_missed(missed)
+            for event in events:
+                self._tally.count_event(event)
+            if events:
+                self._last = events[-1].number

@@ -1,0 +1,38 @@
+"""Whether traces are to be sent; asked without loading OpenTelemetry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from arctic_runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from arctic_runtime.service.telemetry.traces import Traces
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+def build_traces(project: str) -> Traces | None:
+    """Traces where the environment names an endpoint for them; raises ConfigError without OpenTelemetry's library."""
+    if not is_traced(os.environ):
+        return None
+    if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
+        raise ConfigError(
+            "OpenTelemetry is configured, but its library is not installed.\n"
+            "  expected: the packages opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http\n"
+            "  what to do: install dbt-arctic with the extra `otel`, or set OTEL_SDK_DISABLED=true"
+        )
+    from arctic_runtime.service.telemetry.traces import Traces
+
+    return Traces(project)
+
+
+def is_traced(environment: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry has an address to send traces to, and is not disabled."""
+    is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or (
+        environment.get("OTEL_TRACES_EXPORTER", "otlp") == "none"
+    )
+    return not is_off and any(environment.get(name) for name in _ENDPOINTS)

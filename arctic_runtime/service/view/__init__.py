@@ -1,0 +1,1 @@
+"""State of a service as HTTP, the page and metrics show it."""

@@ -1,0 +1,206 @@
+"""Data that a live service shows of its warehouse, and the requests that it takes: the vocabulary of HTTP, page and
+metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness
+from arctic_runtime.operations.operation import Answer, Operation
+from arctic_runtime.service.view.event_log import EventLog
+
+TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
+"""How a table is written: by a model, by ingestion, by others who append events, or by others in any way."""
+
+TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
+"""Whether a table shows its sources as they are, through all layers.
+
+It is `behind` if it shows them later than it may, or ingestion of one fails; `delayed` if its `target_lag` lets a
+change wait; `failed` if its last refresh or its ingestion failed; `held` below such a model, or if ingestion of this
+table alone waits; `paused` by a user; `missing` if it does not exist; and `unknown` if it is written by others.
+"""
+
+JobKind = Literal["refresh", "ingest", "upkeep", "operation", "run", "test"]
+"""An `ingest` is a batch of a source, a `run` one by dbt, of a model that is scheduled, and a `test` the data tests of
+a table."""
+
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Lag of a reader behind a table: a model that has yet to read so many commits, and rows in them."""
+
+    model: str
+    commits: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class IngestionState:
+    """Progress of an ingested table, as `arctic status` shows it; see its docstring.
+
+    `error` is why ingestion fails. It stays until a batch has succeeded.
+    """
+
+    source: str
+    table: str
+    position: str
+    as_of: datetime | None
+    lag_seconds: float | None = field(compare=False)
+    dead_letters: int
+    is_running: bool
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class TableOverview:
+    """A table at one glance.
+
+    `layer` is 0 for tables without upstreams, and one more than that of its highest upstream for others.
+    `changed_at` is the time of its newest commit, and `refreshed_at` that of the newest refresh that found it up to
+    date. `freshness` says as of when it shows its sources, and what it is late for; None for a table of others.
+    `recent_rows` are the rows that were changed in it within the last minute. `waste_bytes` is what readers pay until
+    the upkeep that is due is done. `error` is why its last refresh failed, which is tried again at `retry_at`.
+    """
+
+    table: TableName
+    kind: TableKind
+    state: TableState
+    layer: int
+    reads: tuple[TableName, ...] = ()
+    version: str = ""
+    changed_at: datetime | None = None
+    refreshed_at: datetime | None = None
+    freshness: Freshness | None = None
+    target_lag_seconds: float = 0.0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    nodes: int = 0
+    versions: int = 0
+    unmerged_commits: int = 0
+    unmerged_rows: int = 0
+    recent_rows: int = 0
+    waste_bytes: int = 0
+    readers: tuple[Lag, ...] = ()
+    ingestion: IngestionState | None = None
+    error: str = ""
+    retry_at: datetime | None = None
+    held_by: TableName | None = None
+    schedule: str = ""
+    """The cron expression by which dbt runs a model that is not arctic."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Work on tables: a refresh, a batch, upkeep, an operation that a user asked for, a scheduled run, or tests.
+
+    `reason` says why it is done. `lines` are those for people, as they come; `rows` the changed rows by action, and
+    `bytes` what was written anew. `answer` is the data of an operation's answer. `seconds` is how long it ran.
+    """
+
+    number: str
+    kind: JobKind
+    name: str
+    tables: tuple[TableName, ...]
+    state: JobState
+    queued_at: datetime
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    seconds: float = 0.0
+    reason: str = ""
+    lines: tuple[str, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    answer: Any = None
+    differs: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """Upkeep that is planned for a table: what, why, what it writes anew, and what readers save by it.
+
+    `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it comes next.
+    """
+
+    table: TableName
+    operation: Literal["compact", "expire"]
+    reasons: tuple[str, ...]
+    bytes: int
+    waste_bytes: int
+    waits_for: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """The service itself: since when it runs, whether it leads or stands by, and the work that is paused.
+
+    A service that stands by does no work until the one that leads ends, which is `leader`. `errors` are of parts that
+    do not work now, such as a catalog that does not answer, by part.
+    """
+
+    started_at: datetime
+    version: str
+    project: str
+    role: Literal["starting", "leads", "stands_by", "ending"]
+    leader: str = ""
+    is_paused: bool = False
+    paused_tables: tuple[TableName, ...] = ()
+    paused_upkeep: tuple[TableName, ...] = ()
+    looked_at: datetime | None = None
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+class LiveService(Protocol):
+    """Interface of a service for HTTP, the page and metrics. All methods answer at once, and may be called by any
+    thread.
+
+    `events` has what changes: kind `table` with a TableOverview, `job` with a Job, `forgotten_job` with the number of
+    one that had nothing to do, `service` with the ServiceState, and `batch` with an ingested batch.
+    """
+
+    events: EventLog
+
+    def get_state(self) -> ServiceState:
+        """The service itself."""
+
+    def list_tables(self) -> Sequence[TableOverview]:
+        """All tables, layer by layer."""
+
+    def find_table(self, name: str) -> TableOverview | None:
+        """The table of this name, with or without catalog and schema where it is the only one; None for no table."""
+
+    def list_jobs(self) -> Sequence[Job]:
+        """Jobs that wait or run, and then those that ended of late, newest first."""
+
+    def find_job(self, number: str) -> Job | None:
+        """A job that `jobs` still has."""
+
+    def list_upkeep(self) -> Sequence[Upkeep]:
+        """The upkeep that is planned, what comes next first."""
+
+    def answer_operation(
+        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+    ) -> Answer:
+        """Performs an operation that needs no Spark, or its plan. Raises what `Operation.run_operation` raises."""
+
+    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
+        """Queues an operation; raises ConfigError for tables or arguments that can't be meant."""
+
+    def refresh_tables(self, tables: Sequence[str]) -> None:
+        """Looks at these models at once, whatever pause or `target_lag` they have; at all for no names."""
+
+    def cancel_job(self, number: str) -> Job | None:
+        """Takes a job that waits from the queue; of one that runs, its Spark jobs. None if there is no such job."""
+
+    def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
+        """Leaves tables alone until `resume`, all for no names; raises ConfigError for a name that is none."""
+
+    def resume_tables(self, tables: Sequence[str]) -> None:
+        """Ends what `pause` began, for all where no name is given."""

@@ -1,0 +1,97 @@
+"""Observed tables, cached until they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from arctic_runtime.catalog.heads import SharedHeads
+from arctic_runtime.catalog.observation.table_facts import observe_facts, to_facts
+from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.catalog.observation.unmerged_rows import UnmergedRows
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import TableFacts
+from arctic_runtime.model.sources.ingestion import time_of
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.inspect import Status, read_status
+from arctic_runtime.service.refreshing.model_records import Heads
+from arctic_runtime.service.refreshing.source_relations import list_relations
+
+
+@dataclass(frozen=True)
+class ObservedTable:
+    """A table as its newest commits tell it; `status` is None for a table of others."""
+
+    facts: TableFacts
+    status: Status | None = None
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """The time of the newest commit with rows; None if there is none."""
+        return time_of(self.facts.with_rows[-1].at_ms) if self.facts.with_rows else None
+
+    def count_rows_since(self, at_ms: float) -> int:
+        """Number of rows that changed after a moment, in milliseconds since 1970."""
+        return sum(commit.rows for commit in reversed(self.facts.with_rows) if commit.at_ms >= at_ms)
+
+
+class ObservedTables:
+    """Tables by their names; `look` reads those anew that have moved since the look before."""
+
+    def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
+        self._reader = reader
+        self._shared_heads = heads
+        self._counts = UnmergedRows(reader)
+        self._heads: Heads = {}
+        self.tables: dict[TableName, ObservedTable] = {}
+        self.readable: frozenset[TableName] = frozenset()
+        """The tables and views that there are under the names themselves; one that is being made has relations only."""
+
+    def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
+        """The tables of models, and tables of others, that have moved; those that are not asked for are forgotten.
+
+        Raises CatalogError if the catalog does not answer.
+        """
+        names = {*models, *others}
+        relations = {name: _list_relations(name, models.get(name)) for name in names}
+        age = self._reader.thresholds.service.poll_seconds
+        heads = self._shared_heads.get_recent(
+            "tables", {table_name for observed in relations.values() for table_name in observed}, age
+        ).heads
+        moved = {
+            name
+            for name, table_name in relations.items()
+            if name not in self.tables or any(heads.get(one) != self._heads.get(one) for one in table_name)
+        }
+        tables_kept = {
+            name: table_name for name, table_name in self.tables.items() if name in names and name not in moved
+        }
+        for name in moved:
+            observed = None
+            if any(relation in heads for relation in list_relations(name)):
+                with suppress(ArcticError):
+                    observed = self._observe_table(name, models.get(name))
+            if observed is not None:
+                tables_kept[name] = observed
+        self.tables, self._heads = tables_kept, heads
+        self.readable = frozenset(names & heads.keys())
+        return moved & tables_kept.keys()
+
+    def _observe_table(self, name: TableName, model: Model | None) -> ObservedTable | None:
+        if model is None or model.is_landing:
+            facts = observe_facts(self._reader, name, model)
+            return None if facts is None else ObservedTable(facts)
+        log = observe_model(self._reader, model).log
+        if log is None:
+            return None
+        return ObservedTable(to_facts(self._reader, model, log), read_status(self._reader, model, (), self._counts))
+
+
+def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
+    """The relations that tell of a table; how far a source of change data is stands beside its dead letters."""
+    source = model.source if model else None
+    return (*list_relations(name), *((source.dead_letters,) if source else ()))

@@ -1,0 +1,250 @@
+"""Every table at one glance: what the catalog tells of it, and what the service knows of its refreshes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness, Halt, OriginStatus, TableFacts
+from arctic_runtime.model.sources.ingestion import Failure
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.inspect import Ingestion
+from arctic_runtime.plan.freshness import FreshnessPlan, read_advice, read_first_line
+from arctic_runtime.service.schedules.cron_schedules import Scheduled
+from arctic_runtime.service.view.live_data import IngestionState, Lag, TableKind, TableOverview, TableState
+from arctic_runtime.service.view.observed_tables import ObservedTable
+from arctic_runtime.thresholds.ingest import IngestThresholds
+
+Reads = Mapping[TableName, Collection[TableName]]
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """State of a model's refreshes in the service.
+
+    `refreshed_at` is when the newest one that succeeded ended. `error` is why the newest failed, and `retry_at` when it
+    is tried again; `held_by` is a model above that failed.
+    """
+
+    is_running: bool = False
+    refreshed_at: datetime | None = None
+    error: str = ""
+    retry_at: datetime | None = None
+    held_by: TableName | None = None
+
+
+@dataclass(frozen=True)
+class IngestionRun:
+    """Whether this service ingests a source now, and why that fails, until a batch has succeeded."""
+
+    is_running: bool = False
+    failure: Failure | None = None
+
+
+def to_part_name(source: str) -> str:
+    """The name under which errors of ingestion of a source are shown among parts of the service."""
+    return f"ingest {source}"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Everything that overviews are made of, at a moment.
+
+    `reads` are the tables that each model reads; `models` are those of the project, ingested and landing tables
+    included. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
+    tables and views that there are. A look at an idle source counts for `confirmed_seconds`.
+    """
+
+    now: datetime
+    reads: Reads
+    models: Mapping[TableName, Model]
+    observed: Mapping[TableName, ObservedTable]
+    refreshing: Mapping[TableName, Refreshing] = field(default_factory=dict)
+    ingestions: Mapping[str, IngestionRun] = field(default_factory=dict)
+    waste: Mapping[TableName, int] = field(default_factory=dict)
+    paused: Paused = field(default_factory=Paused)
+    flow_seconds: float = 60.0
+    scheduled: Mapping[TableName, Scheduled] = field(default_factory=dict)
+    readable: Collection[TableName] = ()
+    confirmed_seconds: float = IngestThresholds.confirmed_seconds
+
+    def read_by(self, name: TableName) -> Collection[TableName]:
+        """Tables that a model reads, whoever runs it."""
+        return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
+
+
+def build_overviews(shown: Shown) -> list[TableOverview]:
+    """Every table, layer by layer, and by name within a layer."""
+    layers = _compute_layers(shown)
+    facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
+    plan = FreshnessPlan(facts, shown.now, shown.confirmed_seconds)
+    readers = _list_reader_lags(shown)
+    built = [_build_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
+    return sorted(built, key=lambda overview: (overview.layer, overview.table))
+
+
+def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
+    """Whether readers are to get another overview than the last; that it holds as of later counts after a while."""
+    if last is None or last.freshness is None or now.freshness is None:
+        return last != now
+    before, after = last.freshness.as_of, now.freshness.as_of
+    if before is None or after is None or abs((after - before).total_seconds()) >= seconds:
+        return last != now
+    ingestion = now.ingestion and replace(now.ingestion, as_of=last.ingestion.as_of if last.ingestion else None)
+    return last != replace(now, freshness=replace(now.freshness, as_of=before), ingestion=ingestion)
+
+
+def _compute_layers(shown: Shown) -> dict[TableName, int]:
+    """Table → its layer; in an order in which each comes after all that it reads."""
+    layers: dict[TableName, int] = {}
+
+    def place_table(name: TableName) -> int:
+        if name not in layers:
+            above = [place_table(upstream) for upstream in sorted(shown.read_by(name)) if upstream != name]
+            layers[name] = max(above, default=-1) + 1
+        return layers[name]
+
+    for name in sorted({*shown.reads, *shown.models, *shown.scheduled}):
+        place_table(name)
+    return layers
+
+
+def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
+    """Table → how far each of its readers is behind."""
+    lags_by_table: dict[TableName, list[Lag]] = {}
+    for reader, tables in shown.reads.items():
+        own = shown.observed.get(reader)
+        for table in tables:
+            source = shown.observed.get(table)
+            offset = (own.facts.offsets or {}).get(str(table)) if own is not None else None
+            if source is None or offset is None:
+                continue
+            left = source.facts.list_unread_commits(offset)
+            lags_by_table.setdefault(table, []).append(Lag(str(reader), len(left), sum(commit.rows for commit in left)))
+    return {table: tuple(sorted(lags, key=lambda lag: lag.model)) for table, lags in lags_by_table.items()}
+
+
+def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
+    """Adds the service's own ingestion and refreshes to the facts about tables."""
+    facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
+    if facts.origin is not None:
+        run = shown.ingestions.get(facts.origin.source, IngestionRun())
+        return replace(facts, origin=_add_run(facts.origin, run, shown.now))
+    if _is_paused(name, shown):
+        return replace(facts, halt=Halt("is paused", f"resume {name}"))
+    if refreshing.error:
+        action = read_advice(refreshing.error) or "mend what its error names; it is tried again by itself"
+        return replace(facts, halt=Halt(f"fails: {read_first_line(refreshing.error)}", action))
+    return facts
+
+
+def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
+    """A source that this service ingests: tables may not tell of a failure, if they can't be written either."""
+    origin = replace(origin, failure=origin.failure or run.failure)
+    if not run.is_running or origin.is_ingested(now):
+        return origin
+    return replace(origin, ingested_by="this service", ingested_until=now + timedelta(seconds=1))
+
+
+def _build_overview(
+    name: TableName,
+    layer: int,
+    shown: Shown,
+    facts: Mapping[str, TableFacts],
+    plan: FreshnessPlan,
+    readers: tuple[Lag, ...],
+) -> TableOverview:
+    model, observed = shown.models.get(name), shown.observed.get(name)
+    refreshing = shown.refreshing.get(name, Refreshing())
+    status = observed.status if observed else None
+    origin = facts[str(name)].origin if observed else None
+    ingestion = (
+        _build_ingestion_state(status.ingestion, origin, shown) if status and status.ingestion and origin else None
+    )
+    kind = _choose_kind(name, model, shown)
+    freshness = plan.get_freshness(str(name)) if observed and (kind == "model" or origin is not None) else None
+    return TableOverview(
+        table=name,
+        kind=kind,
+        state=_choose_state(name, kind, shown, refreshing, origin, freshness),
+        layer=layer,
+        reads=tuple(sorted(upstream for upstream in shown.read_by(name) if upstream != name)),
+        version=status.version if status else "",
+        changed_at=observed.changed_at if observed else None,
+        refreshed_at=refreshing.refreshed_at,
+        freshness=freshness,
+        target_lag_seconds=float(model.config.target_lag) if model else 0.0,
+        rows=status.rows if status else 0,
+        files=status.files if status else 0,
+        bytes=status.bytes if status else 0,
+        nodes=status.nodes if status else 0,
+        versions=status.versions if status else 0,
+        unmerged_commits=status.unmerged_commits if status else 0,
+        unmerged_rows=status.unmerged_rows if status else 0,
+        recent_rows=observed.count_rows_since(1000 * (shown.now.timestamp() - shown.flow_seconds)) if observed else 0,
+        waste_bytes=shown.waste.get(name, 0),
+        readers=readers,
+        ingestion=ingestion,
+        error=refreshing.error or (ingestion.error if ingestion else ""),
+        retry_at=refreshing.retry_at,
+        held_by=refreshing.held_by,
+        schedule=shown.scheduled[name].cron if name in shown.scheduled else "",
+    )
+
+
+def _choose_kind(name: TableName, model: Model | None, shown: Shown) -> TableKind:
+    if model is None:
+        return "scheduled" if name in shown.scheduled else "source"
+    if model.ingested_from is not None:
+        return "ingested"
+    return "landing" if model.is_landing and name not in shown.reads else "model"
+
+
+def _is_paused(name: TableName, shown: Shown) -> bool:
+    return shown.paused.everything or str(name) in shown.paused.tables
+
+
+def _choose_state(
+    name: TableName,
+    kind: TableKind,
+    shown: Shown,
+    refreshing: Refreshing,
+    origin: OriginStatus | None,
+    freshness: Freshness | None,
+) -> TableState:
+    if name not in shown.observed and not (kind == "scheduled" and name in shown.readable):
+        return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "missing"
+    if _is_paused(name, shown):
+        return "paused"
+    if kind == "scheduled":
+        return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "unknown"
+    if freshness is None:
+        return "unknown"
+    if origin is not None:
+        return "failed" if freshness.state == "behind" and origin.failure is not None else freshness.state
+    if refreshing.is_running:
+        return "refreshing"
+    if refreshing.error:
+        return "failed"
+    if refreshing.held_by is not None and shown.refreshing.get(refreshing.held_by, Refreshing()).error:
+        return "held"
+    return freshness.state
+
+
+def _build_ingestion_state(ingestion: Ingestion, origin: OriginStatus, shown: Shown) -> IngestionState:
+    lag = None if origin.as_of is None else max(0.0, (shown.now - origin.as_of).total_seconds())
+    error = origin.failure.message if origin.failure is not None else ""
+    is_running = origin.is_ingested(shown.now)
+    return IngestionState(
+        ingestion.source,
+        ingestion.table,
+        ingestion.position,
+        origin.as_of,
+        lag,
+        ingestion.dead_letters,
+        is_running,
+        error,
+    )

@@ -1,0 +1,1 @@
+"""Change rows: the exact difference between images of a table's rows."""

@@ -1,0 +1,416 @@
+"""From new images and old ones to exact change rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, name_before
+from arctic_runtime.ivm.frontend.checks import rename_check_columns
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, TIMESTAMP, Column, find_column
+from arctic_runtime.model.shape import (
+    BROKEN_CHECK,
+    DELETE,
+    DUPLICATE_KEY,
+    INSERT,
+    NULL_COLUMN,
+    NULL_KEY,
+    UNSENT_VALUE,
+    UPDATE,
+    UPSERT,
+    Shape,
+    is_named,
+)
+from arctic_runtime.spark.changes.equality import write_difference
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    alias_as,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_text,
+    write_expression,
+)
+from arctic_runtime.spark.tables.rows import marks
+from arctic_runtime.spark.tables.rows.frames import NULL, cast_as, combine_all
+
+_NO, _ONE = Sql("false"), Sql("1")
+_HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
+
+
+def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
+    """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
+
+    Both are joined on the key in full, so its cost follows both tables. Where no two rows of `new` can have the same
+    key (`keyed`), none are looked for.
+    """
+    pairs, flaw = _join_new_and_old(new, old, shape, keyed)
+    return _emit_change_rows(pairs, shape, flaw)
+
+
+def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
+    """The new and the old row of each key, for `emit_image_changes`; like `diff_states`, but of unchanged rows, too."""
+    pairs, flaw = _join_new_and_old(new, old, shape, keyed)
+    return _add_flaw(pairs, flaw)
+
+
+def emit_image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows from after images a0…, before images b0…, `has_after`, `has_before`, `ts`, `seq` and `flaw`."""
+    return _emit_change_rows(pairs, shape, quote_name(_FLAW))
+
+
+def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool) -> tuple[DataFrame, Sql]:
+    """New and old rows side by side, and the expression of their flaw."""
+    after = new.selectExpr(
+        *build_images("a", shape, new.columns), _build_true(_HAS_AFTER), *_build_default_ts_and_seq(shape)
+    )
+    flaw = _build_flaw(shape)
+    if not keyed:
+        after, flaw = (
+            after.selectExpr("*", alias_as(_build_flaw(shape, _count_rows_per_key(shape)), _FLAW)),
+            quote_name(_FLAW),
+        )
+    if old is None:
+        return _add_null_before(after, shape), flaw
+    before = old.selectExpr(*build_images("b", shape, old.columns), _build_true(_HAS_BEFORE))
+    of_nothing = {_HAS_AFTER: Sql("false"), _HAS_BEFORE: Sql("false"), _SEQ: _build_default_sequence(shape)}
+    defaults = {
+        own: fill_statement("coalesce({own}, {of})", own=quote_name(own), of=default)
+        for own, default in of_nothing.items()
+    }
+    joined = after.join(before, _on_key(shape), "full_outer").withColumns(
+        {own: F.expr(default) for own, default in defaults.items()}
+    )
+    return _keep_absent_columns(joined, shape), flaw
+
+
+def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
+    """Change rows from added (weight 1) and removed (weight -1) rows, at most one of each per key.
+
+    `moved` has the query's columns under their names, and `weight`. The table is not read.
+    """
+    return emit_image_changes(build_delta_images(moved, weight, shape), shape)
+
+
+def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
+    """The images of `diff_deltas`, for `emit_image_changes`."""
+    rest = shape.rest_positions
+    by = {
+        "image": build_struct([(_name_image("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]),
+        "weight": quote_name(weight),
+    }
+    ends = (
+        fill_statement("max_by({image}, {weight}) AS after", **by),
+        fill_statement("min_by({image}, {weight}) AS before", **by),
+        fill_statement("max({weight}) > 0 AS {own}", weight=quote_name(weight), own=quote_name(_HAS_AFTER)),
+        fill_statement("min({weight}) < 0 AS {own}", weight=quote_name(weight), own=quote_name(_HAS_BEFORE)),
+    )
+    own = moved.selectExpr(*build_images("a", shape, moved.columns), quote_name(weight))
+    grouped = own.groupBy(*list_key_images(shape)).agg(*map(F.expr, ends))
+    now = [_select_end_image("a", "after", i, column, shape) for i, column in enumerate(shape.columns)]
+    was = [_select_end_image("b", "before", i, column, shape) for i, column in enumerate(shape.columns)]
+    both = grouped.selectExpr(
+        *now, *was, quote_name(_HAS_AFTER), quote_name(_HAS_BEFORE), *_build_default_ts_and_seq(shape)
+    )
+    return _add_flaw(_keep_absent_columns(both, shape), _build_flaw(shape))
+
+
+def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows from pairs of the new and the old row of each key, without a shuffle.
+
+    `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
+    """
+    return emit_image_changes(build_pair_images(pairs, shape), shape)
+
+
+def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
+    """The images of `diff_pairs`, for `emit_image_changes`."""
+    images_found = pairs.selectExpr(
+        *build_images("a", shape, shape.given),
+        *build_images("b", shape, shape.given, name_before),
+        alias_as(quote_name(HAS_AFTER), _HAS_AFTER),
+        alias_as(quote_name(HAS_BEFORE), _HAS_BEFORE),
+        *_build_default_ts_and_seq(shape),
+    )
+    return _add_flaw(_keep_absent_columns(images_found, shape), _build_flaw(shape))
+
+
+def _add_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
+    """Images with the flaw of those after images that exist."""
+    return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
+
+
+def _select_end_image(prefix: str, end: str, place: int, column: Column, shape: Shape) -> Sql:
+    return alias_as(
+        _name_image("a", place) if shape.is_key(column.name) else quote_name(end, f"a{place}"), f"{prefix}{place}"
+    )
+
+
+def diff_events(
+    net: DataFrame,
+    base: DataFrame | None,
+    unmerged: DataFrame | None,
+    shape: Shape,
+    ordered: bool,
+    blend: Callable[[DataFrame], DataFrame] | None = None,
+    required: Sequence[int] = (),
+) -> DataFrame:
+    """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
+
+    `net` are net events. `blend` makes new images of them if old rows have a part in them. A row without an old one has
+    to get the columns at `required` positions from its events. Of base and unmerged changes, rows under other keys may
+    be left out.
+    Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
+    `_before`: an older event of that key may still arrive, and must lose.
+    """
+    looked_up = _look_up(net, base, unmerged, shape)
+    blended = blend(looked_up) if blend else looked_up
+    completed = _keep_absent_columns(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
+    return _emit_change_rows(
+        completed, shape, _build_event_flaw(shape, required), Sql("true" if ordered else "false"), has_all_keys=True
+    )
+
+
+def refresh_changes(
+    net: DataFrame,
+    old: DataFrame | None,
+    shape: Shape,
+    ordered: bool,
+    mark: str | None,
+    required: Sequence[int] = (),
+) -> DataFrame:
+    """Change rows that turn `old` into what all events together leave behind.
+
+    Like `diff_events`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
+    """
+    if old is None:
+        return diff_events(net, None, None, shape, ordered, required=required)
+    before = old.selectExpr(*build_images("b", shape, old.columns), _build_true(_HAS_BEFORE))
+    joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
+    last = marks.read_latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
+    defaults = {
+        _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
+        _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
+    }
+    completed = _keep_absent_columns(joined.withColumns(defaults), shape)
+    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required))
+
+
+def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows straight from the events, without a lookup: `upsert` and `delete`, no `_before`."""
+    action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
+    rows = net.withColumn(ACTION, action)
+    after = [F.col(f"a{i}").alias(column.name) for i, column in enumerate(shape.columns)]
+    tail = [F.col(ACTION), F.col(_TS).alias(TIMESTAMP), F.col(_SEQ).alias(SEQUENCE)]
+    before = [F.lit(None).cast(shape.before_type).alias(BEFORE)] if shape.before_type else []
+    return rows.select(*after, *tail, *before)
+
+
+def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | None, shape: Shape) -> DataFrame:
+    if base is None:
+        return _add_null_before(events, shape)
+    before = base.selectExpr(*build_images("b", shape, base.columns), _build_true(_HAS_BEFORE))
+    looked_up = events.join(before, _on_key(shape), "left").fillna(False, [_HAS_BEFORE])
+    if unmerged is None:
+        return looked_up
+    newer = unmerged.selectExpr(*build_images("c", shape, unmerged.columns), alias_as(quote_name(ACTION), "unmerged"))
+    on_key = combine_all([F.col(f"a{i}") == F.col(f"c{i}") for i in shape.key_positions])
+    both = looked_up.join(newer, on_key, "left")
+    is_newer = F.col("unmerged").isNotNull()
+    newest = "CASE WHEN unmerged IS NOT NULL THEN {c} ELSE {b} END"
+    replaced = {
+        f"b{i}": F.expr(fill_statement(newest, c=quote_name(f"c{i}"), b=quote_name(f"b{i}")))
+        for i in range(len(shape.columns))
+    }
+    alive = F.when(is_newer, F.col("unmerged") != DELETE).otherwise(F.col(_HAS_BEFORE))
+    return both.withColumns({**replaced, _HAS_BEFORE: alive})
+
+
+def brought_flag(position: int) -> str:
+    """Column of net events that says whether any of a key's events has the table's column at a position."""
+    return f"brought{position}"
+
+
+def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
+    """The flaw of new rows that lack a `required` value, which no event brought; else what a contract forbids."""
+    if not required:
+        return _build_contract_flaw(shape)
+    return fill_statement(
+        "CASE WHEN {after} AND NOT ({brought}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
+        after=quote_name(_HAS_AFTER),
+        before=quote_name(_HAS_BEFORE),
+        brought=join_parts((quote_name(brought_flag(i)) for i in required), " AND "),
+        flaw=quote_text(UNSENT_VALUE),
+        contract=_build_contract_flaw(shape),
+    )
+
+
+def _emit_change_rows(
+    joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO, has_all_keys: bool = False
+) -> DataFrame:
+    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
+
+    `flaw` is what breaks the after images, null where nothing does. Where after images have the keys of all rows, keys
+    are those, and rows stay in their order.
+    """
+    flags = {"after": quote_name(_HAS_AFTER), "before": quote_name(_HAS_BEFORE)}
+    action = fill_statement(
+        "CASE WHEN {after} AND ({flaw}) IS NOT NULL THEN {flaw} WHEN {after} AND NOT {before} THEN {insert} "
+        "WHEN NOT {after} AND ({before} OR {tombstones}) THEN {delete} "
+        "WHEN {after} AND {before} AND ({differs}) THEN {update} END AS {own}",
+        flaw=flaw,
+        tombstones=keep_tombstones,
+        differs=_build_difference(shape),
+        insert=quote_text(INSERT),
+        update=quote_text(UPDATE),
+        delete=quote_text(DELETE),
+        own=quote_name(ACTION),
+        **flags,
+    )
+    newest = "CASE WHEN NOT {after} AND {before} THEN {b} ELSE {a} END AS {own}"
+    merged = [
+        alias_as(_name_image("a", i), column.name)
+        if has_all_keys and shape.is_key(column.name)
+        else fill_statement(newest, a=_name_image("a", i), b=_name_image("b", i), own=quote_name(column.name), **flags)
+        for i, column in enumerate(shape.columns)
+    ]
+    tail = [action, alias_as(quote_name(_TS), TIMESTAMP), alias_as(quote_name(_SEQ), SEQUENCE)]
+    rest = [
+        (_name_image("b", i), column.name) for i, column in enumerate(shape.columns) if not shape.is_key(column.name)
+    ]
+    image = fill_statement("CASE WHEN {before} THEN {image} END", image=build_struct(rest), **flags)
+    was = [cast_as(image, shape.before_type, BEFORE)] if shape.before_type else []
+    return joined.selectExpr(*merged, *tail, *was).where(F.col(ACTION).isNotNull())
+
+
+def _build_default_ts_and_seq(shape: Shape) -> tuple[Sql, Sql]:
+    """Time and place of rows that no event brought; the commit puts the run's time in the place of none."""
+    return cast_as(NULL, "timestamp", _TS), cast_as(_build_default_sequence(shape), shape.sequence_type, _SEQ)
+
+
+def _build_default_sequence(shape: Shape) -> Sql:
+    """The place in the order of events of rows that no event brought; 0 in tables without such an order."""
+    return NULL if shape.is_ordered else Sql("0")
+
+
+def _build_true(own: str) -> Sql:
+    return alias_as(Sql("true"), own)
+
+
+def _name_image(prefix: str, place: int) -> Sql:
+    """The name of one of the table's columns among the `build_images` of a prefix."""
+    return quote_name(f"{prefix}{place}")
+
+
+def build_struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
+    """A struct of values under names."""
+    named = [alias_as(value, own) for value, own in fields]
+    return fill_statement("struct({named})", named=join_parts(named))
+
+
+def _build_difference(shape: Shape) -> Sql:
+    """Whether any column outside the key differs."""
+    rest = shape.rest_positions
+    return write_difference((_name_image("a", i), _name_image("b", i), shape.columns[i].type) for i in rest)
+
+
+def build_images(
+    prefix: str, shape: Shape, frame_columns: Sequence[str], named: Callable[[str], str] = str
+) -> list[Sql]:
+    """The table's columns under names of their own, null where the frame has none, in the table's types.
+
+    `frame_columns` are the columns that the frame has, which it knows as `named`. In a key -0.0 becomes 0.0, as
+    Spark takes both for one key.
+    """
+    names = {own.lower(): quote_name(named(own)) for own in frame_columns}
+    return [
+        cast_as(
+            _normalize_key_value(value, column) if shape.is_key(column.name) else value, column.type, f"{prefix}{i}"
+        )
+        for i, column in enumerate(shape.columns)
+        for value in [names.get(column.name.lower(), NULL)]
+    ]
+
+
+def _normalize_key_value(value: Sql, column: Column) -> Sql:
+    return fill_statement("{value} + 0D", value=value) if column.type in ("float", "double") else value
+
+
+def _add_null_before(after: DataFrame, shape: Shape) -> DataFrame:
+    nulls = {f"b{i}": F.lit(None).cast(column.type) for i, column in enumerate(shape.columns)}
+    return after.withColumns({**nulls, _HAS_BEFORE: F.lit(False)})
+
+
+def _keep_absent_columns(joined: DataFrame, shape: Shape) -> DataFrame:
+    given_columns = tuple(Column(own, "") for own in shape.given)
+    absent = [i for i, column in enumerate(shape.columns) if find_column(given_columns, column.name) is None]
+    return joined.withColumns({f"a{i}": F.col(f"b{i}") for i in absent}) if absent else joined
+
+
+def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
+    """The flaw of after images, of which there are so many `copies` under a key; null for sound ones."""
+    return fill_statement(
+        "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
+        no_key=_build_any_null(shape.key_positions),
+        null_key=quote_text(NULL_KEY),
+        copies=copies,
+        duplicate=quote_text(DUPLICATE_KEY),
+        contract=find_contract_violation(shape),
+    )
+
+
+def _count_rows_per_key(shape: Shape) -> Sql:
+    """Number of after images with this row's key."""
+    key = [_name_image("a", i) for i in shape.key_positions] or [Sql("0")]
+    return fill_statement("count(1) OVER (PARTITION BY {key})", key=join_parts(key))
+
+
+def _build_contract_flaw(shape: Shape) -> Sql:
+    """Contract violation of the after images, if there are any."""
+    return fill_statement(
+        "CASE WHEN {after} THEN {flaw} END", after=quote_name(_HAS_AFTER), flaw=find_contract_violation(shape)
+    )
+
+
+def find_contract_violation(shape: Shape) -> Sql:
+    """The flaw of after images that a contract forbids; null for sound ones.
+
+    As in SQL, a check whose answer is null is not broken.
+    """
+    guarded = [i for i, column in enumerate(shape.columns) if is_named(column.name, shape.not_null)]
+    places = {column.name: f"a{i}" for i, column in enumerate(shape.columns)}
+    flaws = [(_build_any_null(guarded), NULL_COLUMN)] if guarded else []
+    flaws += [
+        (
+            fill_statement("NOT ({check})", check=write_expression(rename_check_columns(check_text, places))),
+            BROKEN_CHECK,
+        )
+        for check_text in shape.checks
+    ]
+    cases = [fill_statement("WHEN {is_so} THEN {flaw} ", is_so=is_so, flaw=quote_text(flaw)) for is_so, flaw in flaws]
+    return fill_statement("CASE {cases}END", cases=join_parts(cases, "")) if cases else Sql("CAST(NULL AS string)")
+
+
+def _build_any_null(places: Sequence[int]) -> Sql:
+    return (
+        join_parts([fill_statement("{a} IS NULL", a=_name_image("a", i)) for i in places], " OR ")
+        if places
+        else Sql("false")
+    )
+
+
+def list_key_images(shape: Shape) -> list[Expression]:
+    """The key among the after images; one constant for a key without columns."""
+    return list(map(F.expr, key_names(shape)))
+
+
+def key_names(shape: Shape) -> list[Sql]:
+    """The key among the after images, by which a query groups; one constant for a key without columns."""
+    return [_name_image("a", i) for i in shape.key_positions] or [Sql("true")]
+
+
+def _on_key(shape: Shape) -> Expression:
+    return combine_all([F.col(f"a{i}") == F.col(f"b{i}") for i in shape.key_positions])

@@ -1,0 +1,85 @@
+"""Whether values and rows are the same to every reader.
+
+Spark's comparisons, groups and set operations take 0.0 and -0.0 for one value, which casts to text and divisions tell
+apart. Here they are two. All NaNs are one value, and nulls equal each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, join_parts, quote_name
+from arctic_runtime.spark.tables.rows.frames import to_column, type_of
+from arctic_runtime.sql.types import Map, Primitive, list_primitives, read_type
+
+_FLOATS = ("float", "double")
+_COPY = "__arctic_copy"
+
+
+def write_difference(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
+    """Whether the two values of any pair, which are of a type, differ."""
+    differences = [
+        fill_statement("NOT ({a} <=> {b})", a=a, b=b)
+        for left, right, kind in pairs
+        for a, b in zip(_list_identity_values(left, kind), _list_identity_values(right, kind), strict=True)
+    ]
+    return join_parts(differences, " OR ") if differences else Sql("false")
+
+
+def identify_row(rows: DataFrame) -> Sql:
+    """A struct that equals those of the same rows alone, for groups and distinct counts."""
+    parts = [part for own, kind in _list_types(rows).items() for part in _list_identity_values(quote_name(own), kind)]
+    return fill_statement("struct({parts})", parts=join_parts(parts or [Sql("0")]))
+
+
+def sum_multiplicities(rows: DataFrame, weight: str) -> DataFrame:
+    """Each row once, with the sum of the weights of its copies; rows whose weights cancel out are left out."""
+    keys: list[Sql] = []
+    values: list[Sql] = []
+    for own, kind in _list_types(rows, weight).items():
+        identity = _list_identity_values(quote_name(own), kind)
+        if identity == [quote_name(own)]:
+            keys += identity
+            continue
+        keys += [alias_as(part, f"__arctic_same{len(keys) + i}") for i, part in enumerate(identity)]
+        values.append(fill_statement("first({own}) AS {own}", own=quote_name(own)))
+    total = fill_statement("sum({weight}) AS {weight}", weight=quote_name(weight))
+    grouped = rows.groupBy(*map(F.expr, keys)).agg(*map(F.expr, (*values, total)))
+    return grouped.where(to_column(weight) != 0).select(*map(to_column, rows.columns))
+
+
+def compare_bags(new: DataFrame, old: DataFrame, weight: str) -> DataFrame:
+    """The rows that `new` has more often than `old` (`weight` 1) and those that it has less often (-1), each copy."""
+    both = new.withColumn(weight, F.lit(1)).unionAll(old.withColumn(weight, F.lit(-1)))
+    copies = fill_statement(
+        "explode(array_repeat(0, CAST(abs({weight}) AS int))) AS {copy}",
+        weight=quote_name(weight),
+        copy=quote_name(_COPY),
+    )
+    sign = fill_statement("CASE WHEN {weight} > 0 THEN 1 ELSE -1 END", weight=quote_name(weight))
+    return sum_multiplicities(both, weight).selectExpr("*", copies).withColumn(weight, F.expr(sign)).drop(_COPY)
+
+
+def _list_types(rows: DataFrame, *without: str) -> dict[str, str]:
+    return {field.name: type_of(field.dataType) for field in rows.schema.fields if field.name not in without}
+
+
+def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
+    """Values that Spark takes for equal if the value is the same."""
+    known = read_type(kind)
+    # Spark compares no maps, but their entries in order.
+    compared = fill_statement("array_sort(map_entries({value}))", value=value) if isinstance(known, Map) else value
+    if not any(leaf.text in _FLOATS for leaf in list_primitives(known)):
+        return [compared]
+    # Texts of equal nested values differ in the signs of zeros alone.
+    is_nested = not isinstance(known, Primitive)
+    zeros = fill_statement("CAST({value} AS string)", value=compared) if is_nested else _is_negative_zero(value)
+    return [compared, zeros]
+
+
+def _is_negative_zero(value: Sql) -> Sql:
+    """Whether a floating-point value is -0.0; of a value that equals 0D Spark would assume that it is 0.0."""
+    return fill_statement("(abs({value}) <=> 0D AND power({value}, -1D) < 0D)", value=value)

@@ -1,0 +1,263 @@
+"""Starting the JVM of a Spark.
+
+An embedded Spark is started without Spark's shell scripts: one JVM and not two, nothing of its output on the
+terminal, no setting on a command line that others can read, and pyspark imported while the JVM comes up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.java import jars
+from arctic_runtime.spark.engine.java.private_files import format_arguments, format_properties, write_private
+from arctic_runtime.spark.engine.java.process import PROCESS
+from arctic_runtime.thresholds import EngineThresholds
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
+
+_SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+_BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
+# As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+JVM_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+
+
+_SMALL_HEAP = (
+    "-XX:+UseAdaptiveSizePolicyWithSystemGC",
+    "-XX:MinHeapFreeRatio=50",
+    "-XX:MaxHeapFreeRatio=70",
+    "-XX:-UsePSAdaptiveSurvivorSizePolicy",
+    "-XX:SoftRefLRUPolicyMSPerMB=50",
+)
+"""After a collection of all, which a Spark that goes on for days asks for now and then, what is free of old objects'
+space beyond 70% goes back to the system, and so do caches that were not used for some minutes. With less than half of
+it free, Java would collect all each time that new objects fill their space. An eighth of the space of new objects
+stays for those that survive: Java would make it smaller, and move garbage of the next busy moment to the old ones.
+"""
+
+_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+"""Units of sizes of memory, as powers of two."""
+
+LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2min"}
+"""How often such a Spark asks for a collection: it also removes broadcasts and shuffles of queries that are over."""
+
+_LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
+"""Threads share what the C library keeps of memory that they gave back."""
+
+
+def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
+    """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
+        connection = Path(scratch) / "connection"
+        jvm = spawn_jvm(settings, connection, log, thresholds)
+        import pyspark.sql  # noqa: F401
+        from pyspark.java_gateway import launch_gateway
+
+        port, secret = _wait_for_connection(jvm, connection, Path(log.name), thresholds)
+        PROCESS.jvm, PROCESS.log = jvm, Path(log.name)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.update({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
+        try:
+            return launch_gateway()
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
+    """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
+    from pyspark.java_gateway import launch_gateway
+
+    os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
+        PROCESS.log = Path(log.name)
+        before = os.environ.get(_SUBMIT_ARGUMENTS)
+        options = {key: shlex.quote(value) for key, value in _write_option_files(settings, Path(scratch)).items()}
+        ours = shlex.join(_write_properties_file({**settings, **options}, Path(scratch)))
+        os.environ[_SUBMIT_ARGUMENTS] = f"{ours} {before or 'pyspark-shell'}"
+        try:
+            gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})
+        finally:
+            os.environ.pop(_SUBMIT_ARGUMENTS)
+            os.environ.update({} if before is None else {_SUBMIT_ARGUMENTS: before})
+        PROCESS.jvm = gateway.proc
+        return gateway
+
+
+def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """The driver's Java options, each setting's in a file that Java reads when it starts."""
+    java_options = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
+    files = {
+        key: write_private(scratch / key, format_arguments(shlex.split(options)))
+        for key, options in java_options.items()
+    }
+    return {key: f"@{file}" for key, file in files.items()}
+
+
+def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
+    """Arguments that give settings to `SparkSubmit` besides those of the machine's own `spark-defaults.conf`."""
+    file = write_private(scratch / "spark.properties", format_properties(settings))
+    return ["--load-spark-defaults", "--properties-file", str(file)]
+
+
+def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
+    """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one.
+
+    If Spark goes on for days, by `lasting`, its heap is also kept as small as what is in it allows.
+    """
+    chosen = re.search(
+        r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",
+        " ".join(settings.get(key, "") for key in _JAVA_OPTIONS),
+    )
+    if chosen:
+        return []
+    return ["-XX:+UseParallelGC", *(_choose_heap_options(settings, lasting) if lasting else ())]
+
+
+def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
+    """A heap whose space for new objects is limited: by itself Java fills a third of the largest heap with garbage."""
+    size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
+    if size is None:
+        return list(_SMALL_HEAP)
+    young = int((int(size[1]) << _SHIFTS[size[2]]) * thresholds.new_objects_share)
+    return [*_SMALL_HEAP, f"-Xmn{young}", f"-Xms{2 * young}"]
+
+
+def spawn_jvm(
+    settings: Mapping[str, str], connection: Path, log: IO[bytes], thresholds: EngineThresholds
+) -> subprocess.Popen[bytes]:
+    """The JVM; it ends when this process ends, however that happens, because its standard input does."""
+    java = jars.find_java()
+    classes = list_class_path(settings)
+    archive = jars.find_archive(java, classes)
+    command = [
+        str(java.executable),
+        "-cp",
+        os.pathsep.join([*classes, *map(str, jars.group_paths(settings))]),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *([f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"] if archive else []),
+        *JVM_OPTIONS,
+        *choose_collector_options(settings, thresholds if PROCESS.is_lasting else None),
+        *_write_option_files(settings, connection.parent).values(),
+        "org.apache.spark.deploy.SparkSubmit",
+        *_write_properties_file(_select_early_settings(settings), connection.parent),
+        "pyspark-shell",
+    ]
+    environment = {
+        **(_LASTING_ENVIRONMENT if PROCESS.is_lasting else {}),
+        **os.environ,
+        "SPARK_HOME": str(find_spark_home()),
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+    }
+    # In a process group of its own, so that Ctrl-C doesn't end the JVM before dbt has cancelled its queries.
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+    )
+
+
+def _wait_for_connection(
+    jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds
+) -> tuple[int, str]:
+    """Port and secret that the JVM writes down once it listens."""
+    deadline = time.monotonic() + thresholds.jvm_start_seconds
+    while not file.exists():
+        if jvm.poll() is not None:
+            raise build_start_error(f"Java ended with code {jvm.returncode}", log)
+        if time.monotonic() > deadline:
+            jvm.kill()
+            raise build_start_error(f"no answer within {thresholds.jvm_start_seconds:.0f} s", log)
+        time.sleep(thresholds.jvm_start_poll_seconds)
+    content = file.read_bytes()
+    port, length = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + length].decode()
+
+
+def build_start_error(reason: str, log: Path) -> ConfigError:
+    lines = log.read_text(errors="replace").splitlines()
+    log_text = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
+    return ConfigError(
+        f"Spark did not start.\n  where: {log}\n  expected: Spark answers\n  found: {reason}{log_text}\n"
+        "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
+    )
+
+
+def list_class_path(settings: Mapping[str, str]) -> list[str]:
+    configured = settings.get("spark.driver.extraClassPath") or os.pathsep.join(map(str, jars.resolve_jar_paths()))
+    directories = [os.environ.get(name, "") for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR")]
+    return [configured, *filter(None, directories), str(find_spark_home() / "jars" / "*")]
+
+
+def build_jar_settings(profile: Profile) -> dict[str, str]:
+    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them.
+
+    Groups of further JARs come last on that path, if the class-data archive holds with and without them.
+    """
+    paths = [
+        str(path)
+        for path in (*jars.resolve_jar_paths(), *(() if profile.is_local else jars.group_paths(profile.settings)))
+    ]
+    name, separator = ("spark.driver.extraClassPath", os.pathsep) if profile.is_local else ("spark.jars", ",")
+    return {name: separator.join([*paths, *filter(None, [profile.settings.get(name)])])}
+
+
+def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings that Spark reads before it has a context; the rest is the context's, and ends with it."""
+    return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
+
+
+def find_spark_home() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
+    return Path(spec.origin).parent
+
+
+def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
+    """Log file for the output of Spark and Hadoop, which would stand between dbt's lines."""
+    directory = jars.get_cache_directory() / "logs"
+    directory.mkdir(parents=True, exist_ok=True)
+    jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)
+    log = directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    log.touch(mode=0o600)
+    return log.open("ab")

@@ -1,0 +1,134 @@
+"""Noticing and explaining that Spark is gone: Java ended, or a server does not answer any more."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from arctic_runtime.errors import ConfigError, SparkEnded
+from arctic_runtime.spark.engine.connection import check_reachable
+from arctic_runtime.spark.engine.java.process import METHOD, PROCESS
+from arctic_runtime.thresholds import EngineThresholds
+
+# By name, since none of these packages need be there: of py4j, and of Spark Connect and what it stands on.
+_CONNECTION_LOST = (
+    *("Py4JNetworkError", "Py4JError"),
+    *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),
+)
+_STOPPED = "Cannot call methods on a stopped SparkContext"
+_MEMORY = ": somebody did, or the machine had no memory left"
+
+
+@dataclass(frozen=True)
+class End:
+    """End of Spark:"""
+
+    where: str
+    how: str
+    log: Path
+
+
+def find_spark_end(patience_seconds: float = 0.0) -> End | None:
+    """Finds how the Java, or the server, of this process has ended; None while it is there.
+
+    `patience_seconds` is how long Java may take to end.
+    """
+    if PROCESS.thresholds is None:
+        return None
+    if PROCESS.settings.get(METHOD, "").startswith("connect"):
+        try:
+            check_reachable(PROCESS.server, PROCESS.thresholds)
+        except ConfigError:
+            parts = urlsplit(PROCESS.server)
+            return End(f"the server at {parts.hostname}:{parts.port}", "it does not answer any more", PROCESS.log)
+        return None
+    if PROCESS.jvm is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        code = PROCESS.jvm.wait(patience_seconds)
+        how = f"it ended with code {code}" if code >= 0 else f"signal {-code} ended it{_MEMORY if code == -9 else ''}"
+        return End(f"Java, process {PROCESS.jvm.pid}", how, PROCESS.log)
+    return None
+
+
+def to_spark_ended(error: BaseException) -> SparkEnded | None:
+    """The error to raise in the place of another one that came of Spark's end; None if Spark is still there.
+
+    Whoever watches Spark learns of it too.
+    """
+    limits, causes = PROCESS.thresholds, list(_walk_causes(error))
+    end = None
+    if limits is not None and any(map(_is_lost_connection, causes)):
+        end = find_spark_end(limits.jvm_exit_code_seconds)
+    elif any(map(_is_stopped_context, causes)):
+        end = End("the Spark context of this process", "it was stopped, or lost its cluster", PROCESS.log)
+    if end is None:
+        return None
+    PROCESS.ended = _build_error(end)
+    return PROCESS.ended
+
+
+@contextmanager
+def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
+    """Calls `on_end` once, in a thread of its own, if Spark ends while this lasts, whether somebody uses it or not.
+
+    Two looks in a row must find it gone, since a server may miss one. An end that was noticed before does not count.
+    """
+    leaving, earlier = threading.Event(), PROCESS.ended
+
+    def watch_until_end() -> None:
+        was_gone = False
+        while not leaving.wait(thresholds.spark_watch_seconds):
+            end = find_spark_end()
+            error = _build_error(end) if end is not None and was_gone else PROCESS.ended
+            if error is not None and error is not earlier:
+                on_end(error)
+                return
+            was_gone = end is not None
+
+    watching = threading.Thread(target=watch_until_end, name="spark", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        leaving.set()
+
+
+def _build_error(end: End) -> SparkEnded:
+    shown = 0 if PROCESS.thresholds is None else PROCESS.thresholds.shown_log_lines
+    return SparkEnded(
+        f"Spark is gone.\n  where: {end.where}\n  expected: Spark answers\n  found: {end.how}"
+        f"{_read_last_lines(end.log, shown)}\n"
+        "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
+        "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
+    )
+
+
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    return isinstance(error, (ConnectionError, EOFError)) or type(error).__name__ in _CONNECTION_LOST
+
+
+def _is_stopped_context(error: BaseException) -> bool:
+    with suppress(Exception):  # py4j asks Java for the text
+        return _STOPPED in str(error)
+    return False
+
+
+def _read_last_lines(log: Path, count: int) -> str:
+    if not log.is_file():
+        return ""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.lstrip().startswith("at ")]
+    return f"\n  log: {log}" + "".join(f"\n    {line}" for line in lines[-count:])

@@ -1,0 +1,198 @@
+"""A table of change events as it is without events that are forgotten: its rows follow from those that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.errors import DataError
+from arctic_runtime.model.columns import ACTION, BEFORE, RECORDED_FROM, RECORDED_TO, SEQUENCE, strip_change_columns
+from arctic_runtime.model.merge_columns import is_sums_only
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.run_summary import RunSummary, find_last_load, find_last_run, get_offsets
+from arctic_runtime.model.shape import INSERT, Shape, is_named
+from arctic_runtime.model.state import ChangeTableState, SourceState, require_built
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.spark.changes.diff import diff_states, refresh_changes
+from arctic_runtime.spark.events.net import net_events
+from arctic_runtime.spark.events.newest import is_newest_event
+from arctic_runtime.spark.events.order import check_order
+from arctic_runtime.spark.events.rules import choose_rules
+from arctic_runtime.spark.events.truncate import spread_truncations
+from arctic_runtime.spark.forget.erase_rows import collect_lookup_keys, publish_forgotten, read_rows_now
+from arctic_runtime.spark.forget.trace import get_key_columns
+from arctic_runtime.spark.history.bitemporal import find_record_time
+from arctic_runtime.spark.history.event_versions import fold_to_versions
+from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, format_examples, match_key
+from arctic_runtime.spark.tables.table_session import TableSession
+
+_PLACE = "__arctic_place"
+
+
+@dataclass(frozen=True)
+class ForgottenRows:
+    """Change rows of an upstream that are forgotten: those under `keys`, of commits before `since`, None for all.
+
+    `restated`: the commit `since` has the rows that are still there under these keys, and nothing else.
+    """
+
+    keys: DataFrame
+    since: int | None = None
+    restated: bool = False
+
+    def skip_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
+        """The rows of other keys, and those that came after the forgetting: rows to follow as any others."""
+        return self._exclude_rows(
+            source, rows, self.since + 1 if self.since is not None and self.restated else self.since
+        )
+
+    def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
+        """The rows that are left: those that `skip` leaves, and what is still there under the keys, as inserts."""
+        left = self._exclude_rows(source, rows, self.since)
+        if self.since is None or not self.restated:
+            return left
+        is_restated = F.col(COMMIT_ORDER) == self.since
+        replacements = {ACTION: F.when(is_restated, F.lit(INSERT)).otherwise(F.col(ACTION))}
+        if BEFORE in left.columns:
+            replacements[BEFORE] = F.when(~is_restated, F.col(BEFORE))
+        return left.withColumns(replacements)
+
+    def _exclude_rows(self, source: SourceState, rows: DataFrame, before: int | None) -> DataFrame:
+        gone = self.keys.select(*self.keys.columns)
+        if before is None:
+            return rows.join(gone, match_key(rows, get_key_columns(source, gone)), "left_anti")
+        placed = rows.withColumn(_PLACE, F.col(COMMIT_ORDER))
+        on = match_key(placed, get_key_columns(source, gone)) & (placed[_PLACE] < before)
+        return placed.join(gone, on, "left_anti").drop(_PLACE)
+
+
+def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
+    """Has a refresh pass over forgotten rows: what was made of them is computed again from the others."""
+    return {source: rows.skip_rows for source, rows in forgotten.items()}
+
+
+def can_follow_deletion(refresh: Refresh) -> bool:
+    """Whether the rows of a model just follow the deletion of others: it adds up, and all its events can't be read."""
+    model = refresh.model
+    changes, _ = require_built(refresh.table.observe_state(), model.table)
+    config = model.config
+    rest = [
+        column.name for column in strip_change_columns(changes.columns) if not is_named(column.name, config.primary_key)
+    ]
+    if not is_sums_only(config.merge_columns, config.on_match, rest):
+        return False
+    return bool(
+        _explain_other_origin(_require_last_run(changes)) or _list_lossy_upstreams(refresh.planner.observe_upstreams())
+    )
+
+
+def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
+    """Raises DataError if the rows under some keys can't be computed again without `forgotten` rows of upstreams.
+
+    They can't where rows were declared or restored; nor where a row follows from forgotten events and others, and these
+    can't all be read any more, or do not tell what the table recorded when.
+    """
+    session, model = refresh.table, refresh.model
+    state = session.reconcile_until_done(session.observe_state(), fold=True)
+    last = _require_last_run(require_built(state, model.table)[0])
+    if was := _explain_other_origin(last):
+        raise DataError(
+            f"{model.table}: rows of it were {was}, so they don't follow from events; nothing was done.\n"
+            f"  what to do: run it with --full-refresh, then `arctic forget` again"
+        )
+    lost = _list_lossy_upstreams(refresh.planner.observe_upstreams())
+    if model.config.valid_time:
+        why = "bitemporal versions can't be recorded once more as of their time"
+    elif lost and (model.config.has_history or not is_newest_event(model.config)):
+        why = f"{', '.join(lost)} no longer keeps all rows"
+    else:
+        return
+    rows_sought, _ = collect_lookup_keys(session, state, keys)
+    left = _query_remaining_rows(refresh, last, {row: ForgottenRows(gone) for row, gone in forgotten.items()})
+    rows = rows_sought.select_rows(left, model.config.entity_key).limit(3).collect()
+    if rows:
+        raise DataError(
+            f"{model.table}: rows, or versions of them, were made of forgotten events and of others, and can't be "
+            f"computed again without the forgotten ones; nothing was done.\n{format_examples(rows)}"
+            f"  why: {why}\n"
+            f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+        )
+
+
+def recompute_rows(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
+    """Has the rows under some keys be what the events leave behind that are not `forgotten`."""
+    attempts = refresh.table.reader.thresholds.commits.attempts
+    retry_on_conflict(partial(_recompute_once, refresh, keys, forgotten), attempts)
+
+
+def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
+    session, model = refresh.table, refresh.model
+    state = session.reconcile_until_done(session.observe_state(), fold=True)
+    changes, _ = require_built(state, model.table)
+    rows_sought, _ = collect_lookup_keys(session, state, keys)
+    left = _query_remaining_rows(refresh, _require_last_run(changes), forgotten)
+    key = model.config.entity_key
+    spread = spread_truncations(model, left, rows_sought.rows.toDF(*key) if key else rows_sought.rows)
+    query = rows_sought.select_rows(spread, key)
+    compute = partial(_diff_versions, session, changes) if model.config.has_history else partial(_diff_rows, model)
+    old = read_rows_now(session, state, rows_sought)
+    publish_forgotten(session, state, lambda shape: compute(query, old, shape))
+    session.reconcile_until_done(session.observe_state())
+
+
+def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
+    """Change rows that turn `old` rows into what events leave behind."""
+    rules = choose_rules(model, shape)
+    check_order(model, rules.orders, query)
+    net = net_events(rules, query)
+    moved = refresh_changes(net.where("not deleted"), old, shape, False, None)
+    return moved.withColumn(SEQUENCE, F.lit(None).cast(shape.sequence_type)) if shape.is_ordered else moved
+
+
+def _diff_versions(
+    session: TableSession, changes: ChangeTableState, query: DataFrame, old: DataFrame, shape: Shape
+) -> DataFrame:
+    """Change rows that turn `old` versions into those of events."""
+    versions = fold_to_versions(query, shape, session.model)
+    if session.model.config.valid_time:
+        time = find_record_time(session.now, find_last_load(changes))
+        recorded = {RECORDED_FROM: F.lit(time), RECORDED_TO: F.lit(None).cast("timestamp")}
+        versions = versions.withColumns(recorded)
+    return diff_states(versions, old, shape, keyed=True)
+
+
+def _require_last_run(changes: ChangeTableState) -> RunSummary:
+    last = find_last_run(changes)
+    assert last is not None
+    return last
+
+
+def _explain_other_origin(last: RunSummary) -> str:
+    """Other origin of a table's rows besides its events."""
+    if last.restored is not None:
+        return "restored"
+    return "declared" if last.declared and last.declared.places else ""
+
+
+def _list_lossy_upstreams(upstreams: Upstreams) -> Sequence[str]:
+    """The upstreams that do not have all change rows any more."""
+    return [upstream for upstream, state in upstreams.states.items() if state and state.has_lost_rows]
+
+
+def _query_remaining_rows(
+    refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]
+) -> DataFrame:
+    """Rows of the query over all rows that were read, without those that are forgotten."""
+    upstreams, read = refresh.planner.observe_upstreams(), get_offsets(last)
+    windows = {source: Window(source, None, version) for source, version in read.items()}
+    narrowed = {source: rows.leave_rows for source, rows in forgotten.items()}
+    return QueryInputs(refresh.model, upstreams, narrowed).run_query(refresh.table.spark(), windows)

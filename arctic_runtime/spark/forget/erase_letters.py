@@ -1,0 +1,125 @@
+"""Dead letters of forgotten rows: events that could not be applied, and still have their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observation.tables import observe_progress, observe_snapshots
+from arctic_runtime.effects import perform_effect, retry_on_conflict
+from arctic_runtime.model.files.expiry import ExpireSnapshots
+from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.forgetting import split_outdated_snapshots
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.tables.commit import build_isolation_options
+from arctic_runtime.spark.tables.rows.frames import combine_all, name_key_column, read_table
+from arctic_runtime.spark.tables.snapshots import expire_snapshots
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Number of dropped dead letters, and the remains of others."""
+
+    dropped: int = 0
+    left: tuple[str, ...] = ()
+
+
+def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
+    """Number of dead letters of a table with rows of some keys."""
+    table = _find_dead_letter_table(session)
+    return (
+        0
+        if table is None or keys is None
+        else _select_by_keys(session, _read_dead_letters(session, table), keys).count()
+    )
+
+
+def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
+    """Drops the dead letters of a table that hold rows of some keys, and all earlier snapshots of dead letters."""
+    return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
+
+
+def _drop_once(session: TableSession, keys: DataFrame | None) -> Letters:
+    table = _find_dead_letter_table(session)
+    if table is None or keys is None:
+        return Letters()
+    before = observe_snapshots(session.reader, table)
+    if before is None or not before.lineage:
+        return Letters()
+    rows = _read_dead_letters(session, table)
+    matches = _select_by_keys(session, rows, keys)
+    dropped = matches.count()
+    if dropped:
+        remaining = rows.join(matches.select("__arctic_row"), "__arctic_row", "left_anti").drop("__arctic_row")
+        writer = remaining.writeTo(quote_name(*table.parts)).options(**build_isolation_options(before.lineage[-1].id))
+        perform_effect("forget.dead_letters", lambda: writer.overwrite(F.lit(True)), f"rewrite {table}", SPARK)
+    now = observe_snapshots(session.reader, table)
+    assert now is not None
+    gone, protected = split_outdated_snapshots(now, now.lineage[-1].sequence)
+    if gone:
+        expire_snapshots(ExpireSnapshots(table, gone), session.spark())
+    unread = _count_unreadable(session, table)
+    left = [f"{unread} dead letter(s) of {table} are not JSON, so they were not searched"] if unread else []
+    left += [f"snapshot {snapshot} of {table} is kept by a tag or a branch" for snapshot in protected]
+    return Letters(dropped, tuple(left))
+
+
+def _find_dead_letter_table(session: TableSession) -> TableName | None:
+    source = session.model.source
+    if source is None or observe_progress(session.reader, source.dead_letters) is None:
+        return None
+    return source.dead_letters
+
+
+def _read_dead_letters(session: TableSession, table: TableName) -> DataFrame:
+    """All dead letters, each with a number that stays while the table does."""
+    snapshots = observe_snapshots(session.reader, table)
+    assert snapshots is not None
+    return read_table(session.spark(), table, snapshots.lineage[-1].id).select(
+        "*", F.col("_row_id").alias("__arctic_row")
+    )
+
+
+def _select_own(session: TableSession, rows: DataFrame) -> DataFrame:
+    return rows.where(F.col("table") == F.lit(session.model.ingested_from))
+
+
+def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
+    """The letters whose payload names a key: each of its columns with the value, as JSON writes it."""
+    payload = F.col("payload").cast("string")
+    values = [F.col(name_key_column(place)).cast("string") for place in range(len(session.model.config.entity_key))]
+    parts = [
+        _build_field_condition(payload, part, value)
+        for part, value in zip(session.model.config.entity_key, values, strict=True)
+    ]
+    return _select_own(session, rows).join(keys.hint("broadcast"), combine_all(parts), "left_semi")
+
+
+def _build_field_condition(payload: Expression, part: str, value: Expression) -> Expression:
+    """Whether a JSON text has a field of this name with a value, a text or a number."""
+    quoted = F.concat(F.lit("\\Q"), value, F.lit("\\E"))
+    plain = F.lit('(?i)"' + _escape_pattern(part) + '"\\s*:\\s*"?')
+    return F.rlike(payload, F.concat(plain, quoted, F.lit('["\\s,}\\]]')))
+
+
+def _escape_pattern(part: str) -> str:
+    return "".join(sign if sign.isalnum() else f"\\{sign}" for sign in part)
+
+
+def _count_unreadable(session: TableSession, table: TableName) -> int:
+    """Number of dead letters of the table that are not JSON."""
+    payload = F.col("payload").cast("string")
+    is_json: Sequence[Expression] = [F.startswith(F.ltrim(payload), F.lit(sign)) for sign in ("{", "[")]
+    return (
+        _select_own(session, _read_dead_letters(session, table))
+        .where(~F.coalesce(reduce(or_, is_json), F.lit(False)))
+        .count()
+    )

@@ -1,0 +1,287 @@
+"""One table forgets rows: they are deleted, their history goes, files are rewritten, and what is left is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observation.manifests import has_removed_entries
+from arctic_runtime.catalog.observation.tables import observe_savepoints, observe_snapshots
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.model.change_set import ChangeSet
+from arctic_runtime.model.columns import ACTION, BEFORE, strip_change_columns
+from arctic_runtime.model.files.expiry import Age, DropTags, ExpireSnapshots, format_ages
+from arctic_runtime.model.forgetting import TableForgotten
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import BRANCH_PREFIX, COMMIT_TIMES
+from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.savepoint import SetTag
+from arctic_runtime.model.shape import DELETE, UPDATE, Shape, build_shape
+from arctic_runtime.model.state import BaseState, ChangeTableState, Commit, TableState, require_built
+from arctic_runtime.model.step import AppendChanges, DropBranches, SetProperties, Step
+from arctic_runtime.model.version import Version
+from arctic_runtime.plan.forgetting import find_needed_sequence, split_outdated_snapshots
+from arctic_runtime.plan.maintenance.changelog_compaction import select_ages_to_keep
+from arctic_runtime.plan.maintenance.savepoint import plan_savepoint_drop
+from arctic_runtime.spark.changes.diff import build_struct, diff_states
+from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.forget.keys import drop_with_files
+from arctic_runtime.spark.forget.purge import (
+    Purged,
+    purge_base,
+    purge_changes,
+    record_merged,
+    record_run,
+    rewrite_changes,
+    rewrite_manifests,
+)
+from arctic_runtime.spark.forget.trace import change_rows
+from arctic_runtime.spark.tables.append import publish_changes
+from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE, lookup_keys
+from arctic_runtime.spark.tables.rows.frames import (
+    Keys,
+    as_key,
+    cast_as,
+    read_current_rows,
+    select_newest_changes,
+    to_column,
+)
+from arctic_runtime.spark.tables.steps import perform_step
+from arctic_runtime.spark.tables.table_session import TableSession
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Restated:
+    """A table of which nothing under some keys is to be kept that came before the commit `since`.
+
+    Where `has_rows`, that commit has the rows that are still there, and nothing else; else there were none. `until` is
+    the newest commit that brought rows by then: whoever has read it has read all that goes.
+    """
+
+    keys: Keys
+    since: int
+    until: Age
+    has_rows: bool
+
+
+def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
+    """Keys for lookups in a table, under the names of `as_key`, and how many there are."""
+    count, key = keys.count(), session.model.config.entity_key
+    if not key:
+        return Keys(keys, True, EVERYWHERE), count
+    rows = state.base.rows if state.base else 0
+    return lookup_keys(keys.toDF(*key), count, rows, session.reader.thresholds.pruning), count
+
+
+def erase_rows(session: TableSession, keys: DataFrame, where: Expression | None = None) -> int:
+    """Deletes the rows of some keys, or those of them `where` a condition is true, as a change that readers see.
+
+    Returns the sequence number of the change table as of which there are none.
+    """
+    return retry_on_conflict(partial(_erase_once, session, keys, where), session.reader.thresholds.commits.attempts)
+
+
+def _erase_once(session: TableSession, keys: DataFrame, where: Expression | None) -> int:
+    state = session.reconcile_until_done(session.observe_state())
+    changes, _ = require_built(state, session.model.table)
+    old = read_rows_now(session, state, collect_lookup_keys(session, state, keys)[0])
+    old = old if where is None else old.where(where)
+    if old.isEmpty():
+        return changes.commits[-1].version.sequence
+    publish_forgotten(session, state, partial(diff_states, old.limit(0), old))
+    now, _ = require_built(session.reconcile_until_done(session.observe_state()), session.model.table)
+    return _find_next_commit(now, changes).version.sequence
+
+
+def _find_next_commit(now: ChangeTableState, before: ChangeTableState) -> Commit:
+    """The commit that was made on top of an observed state."""
+    return next(commit for commit in now.commits if commit.parent == before.commits[-1].version.snapshot)
+
+
+def read_rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
+    """The rows that a table has under some keys."""
+    rows = read_current_rows(session.spark(), session.model, state, session.reader.thresholds.pruning, keys)
+    assert rows is not None
+    return rows
+
+
+def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
+    """Publishes change rows in a commit that says otherwise what the newest run said."""
+    changes, _ = require_built(state, session.model.table)
+    last, table = find_last_run(changes), session.model.table.changes
+    assert changes.head is not None
+    assert last is not None
+    shape = build_shape(session.model, state, strip_change_columns(changes.columns))
+    commit = AppendChanges(table, changes.head.snapshot, "full", "FORGOTTEN")
+    publish_changes(
+        ChangeSet(commit, rows(shape), shape, last.to_repeat("full", "FORGOTTEN")), session.build_context(state)
+    )
+
+
+def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+    """Takes all that there ever was of `count` keys out of a table's files, but for what was restated and came later.
+
+    All readers of the table have to have read it as it was restated. Raises CommitConflict if others were always
+    faster.
+    """
+    attempts = session.reader.thresholds.commits.attempts
+    return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
+
+
+def _purge_once(session: TableSession, restated: Restated, count: int) -> TableForgotten:
+    model = session.model
+    state = session.reconcile_until_done(session.observe_state(), fold=True)
+    _drop_branches(session, state)
+    purge_changes(Purged(restated.keys, restated.since, restated.until), session.build_context(state))
+    state = session.observe_state()
+    rewritten = rewrite_changes(restated.keys.near, session.build_context(state))
+    rewritten += purge_base(restated.keys.near, session.build_context(state))
+    _run_side_by_side(session, [partial(_drop_entries, session, table) for table in (model.table.changes, model.base)])
+    record_run(session.build_context(session.observe_state()))
+    state = session.observe_state()
+    record_merged(_find_merged_version(*require_built(state, model.table)), session.build_context(state))
+    state = session.reconcile_until_done(session.observe_state(), fold=True)
+    expired = sum(
+        _run_side_by_side(
+            session, [partial(_expire_snapshots, session, state, table) for table in _list_tables(session, state)]
+        )
+    )
+    _drop_old_state(session, state)
+    return TableForgotten(model.table, count, rewritten.files, rewritten.bytes, expired)
+
+
+def _run_side_by_side(session: TableSession, actions: Sequence[Callable[[], T]]) -> list[T]:
+    """Does side by side what one table after the other would wait for; returns the results in order."""
+    results: dict[int, T] = {}
+    with Parallel(session.spark(), session.reader.thresholds.engine) as background:
+        for place, action in enumerate(actions):
+            background.submit_action(partial(_store_result, results, place, action))
+    return [results[place] for place in range(len(actions))]
+
+
+def _store_result(results: dict[int, T], place: int, action: Callable[[], T]) -> None:
+    results[place] = action()
+
+
+def _drop_entries(session: TableSession, table: TableName) -> None:
+    if has_removed_entries(session.reader, table):
+        rewrite_manifests(session.spark(), table)
+
+
+def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
+    """The newest version that a base is merged to: commits without rows that follow bring nothing to merge."""
+    assert base.merged is not None
+    pending = changes.list_commits_after(base.merged)
+    known = [
+        commit.version
+        for commit in changes.commits
+        if not pending or commit.version.sequence < pending[0].version.sequence
+    ]
+    return max([base.merged, *known], key=lambda version: version.sequence)
+
+
+def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
+    """Says once more what the rows under some keys are, as changes that change nothing, if there are any."""
+    return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
+
+
+def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
+    state = session.reconcile_until_done(session.observe_state(), fold=True)
+    changes, _ = require_built(state, session.model.table)
+    shape = build_shape(session.model, state, strip_change_columns(changes.columns))
+    keys_found, _ = collect_lookup_keys(session, state, keys)
+    there = read_rows_now(session, state, keys_found).select(*as_key(session.model.config.entity_key))
+    if there.isEmpty():
+        return build_empty_restatement(session, state, keys_found, changes.commits[-1].version.sequence)
+    if not shape.rest:
+        # A row that is nothing but its key has nothing to forget while it is there.
+        others, _ = collect_lookup_keys(session, state, keys.join(there, list(keys.columns), "left_anti"))
+        return build_empty_restatement(session, state, others, changes.commits[-1].version.sequence)
+    publish_forgotten(session, state, partial(_build_restating_changes, session, state, keys_found))
+    now, _ = require_built(session.observe_state(), session.model.table)
+    commit = _find_next_commit(now, changes)
+    return Restated(keys_found, commit.version.sequence, Age(commit.version.sequence, commit.at_ms), has_rows=True)
+
+
+def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
+    """Restatement of keys that have no row as of a sequence number of the change table."""
+    changes, _ = require_built(state, session.model.table)
+    known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
+    newest = known[-1] if known else changes.commits[0]
+    return Restated(keys, until + 1, Age(newest.version.sequence, newest.at_ms), has_rows=False)
+
+
+def _build_restating_changes(session: TableSession, state: TableState, keys: Keys, shape: Shape) -> DataFrame:
+    changes, _ = require_built(state, session.model.table)
+    config, log = session.model.config, change_rows(session.spark(), session.model, state)
+    alive = select_newest_changes(keys.select_rows(log, config.entity_key), config.primary_key, 2).where(
+        F.col(ACTION) != DELETE
+    )
+    names = [column.name for column in changes.columns if column.name != BEFORE]
+    rows = alive.select(*map(to_column, names)).withColumn(ACTION, F.lit(UPDATE))
+    if shape.before_type is None:
+        return rows
+    image = build_struct((quote_name(column.name), column.name) for column in shape.rest)
+    return rows.selectExpr(*map(quote_name, names), cast_as(image, shape.before_type, BEFORE))
+
+
+def _drop_branches(session: TableSession, state: TableState) -> None:
+    """Drops the branches of attempts: those that died have rows, and those that go on start over."""
+    changes, base = require_built(state, session.model.table)
+    for table, part in ((session.model.table.changes, changes), (session.model.base, base)):
+        names = tuple(branch for branch in part.branches if branch.startswith(BRANCH_PREFIX))
+        if names:
+            perform_step(DropBranches(table, names), session.build_context(state))
+
+
+def _list_tables(session: TableSession, state: TableState) -> tuple[TableName, ...]:
+    table = session.model.table
+    return (session.model.base, table.changes, *([table.totals] if state.aggregate_state is not None else []))
+
+
+def _expire_snapshots(session: TableSession, state: TableState, table: TableName) -> int:
+    """Lets go all snapshots of a table but those that are needed, and tags for views; returns how many went."""
+    snapshots = observe_snapshots(session.reader, table)
+    assert snapshots is not None
+    context = session.build_context(state)
+    pinned = state.view.base_snapshot if state.view else None
+    idle = tuple(tag for tag, snapshot in snapshots.view_tags.items() if snapshot != pinned)
+    gone, _ = split_outdated_snapshots(replace(snapshots, view_tags={}), find_needed_sequence(snapshots, state))
+    steps: list[Step] = [DropTags(table, idle)] if idle else []
+    steps += _plan_ages(session, state, table, gone)
+    steps += [ExpireSnapshots(table, gone)] if gone else []
+    for step in steps:
+        perform_step(step, context)
+    return len(gone)
+
+
+def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
+    """Steps that keep the times of commits whose snapshots expire, for the age of change rows."""
+    if state.changes is None or table != session.model.table.changes:
+        return []
+    ages = select_ages_to_keep(session.model, state, gone, session.reader.thresholds.changelog)
+    return [SetProperties("expiry.ages", table, {COMMIT_TIMES: format_ages(ages)})] if ages else []
+
+
+def _drop_old_state(session: TableSession, state: TableState) -> None:
+    """Drops an aggregate state that no run reads any more."""
+    totals = session.model.table.totals
+    if state.aggregate_state is None and observe_snapshots(session.reader, totals) is not None:
+        drop_with_files(session.spark(), totals)
+
+
+def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:
+    """Drops savepoints of a table."""
+    known = observe_savepoints(session.reader, session.model)
+    tags: list[SetTag] = [tag for savepoint in names for tag in plan_savepoint_drop(session.model, savepoint, known)]
+    for tag in tags:
+        perform_step(tag, session.build_context(TableState()))

@@ -1,0 +1,49 @@
+"""The keys of rows that are being forgotten: a table beside the model's own, from the first plan until all are gone."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import FORGOTTEN_KEYS_KIND, KIND
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.tables.commit import perform_statement
+from arctic_runtime.spark.tables.internal import create_internal_writer
+
+
+def has_keys(reader: CatalogReader, table: TableName) -> bool:
+    """Whether keys of a table are being forgotten."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        table_found = reader.load_table(table.forget_keys_name.schema, table.forget_keys_name.name)
+    except NoSuchTableError:
+        return False
+    return table_found.properties.get(KIND) == FORGOTTEN_KEYS_KIND
+
+
+def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
+    """The keys, each once, under the names of `frames.as_key`."""
+    return spark.table(quote_name(*table.forget_keys_name.parts))
+
+
+def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
+    """Adds keys to those that are kept already, in one commit."""
+    if has_keys(reader, table):
+        keys = keys.unionByName(read_keys(spark, table))
+    place = table.forget_keys_name
+    writer = create_internal_writer(
+        keys.distinct().coalesce(1).writeTo(quote_name(*place.parts)), FORGOTTEN_KEYS_KIND, KEPT_METADATA
+    )
+    perform_effect("forget.keys", writer.createOrReplace, f"write {place}", SPARK)
+
+
+def drop_with_files(spark: SparkSession, table: TableName) -> None:
+    """Drops a table and deletes its files; one that is gone already is none."""
+    perform_statement(
+        "forget.drop", spark, fill_statement("DROP TABLE IF EXISTS {of} PURGE", of=quote_name(*table.parts))
+    )

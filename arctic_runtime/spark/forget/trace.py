@@ -1,0 +1,282 @@
+"""Trace of rows that were ever made of given rows of upstreams: their keys, whatever the rows are now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Scan, list_scans
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.strategies.maintain import derive_touched_keys
+from arctic_runtime.model.columns import ACTION, BEFORE, Column, find_column, strip_change_columns
+from arctic_runtime.model.names import TableName, format_changes_view, format_image_view, list_changes_read
+from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.shape import INSERT
+from arctic_runtime.model.state import SourceState, TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
+from arctic_runtime.spark.engine.statement import quote_name
+from arctic_runtime.spark.events.retract import is_retracting
+from arctic_runtime.spark.refresh.from_query.images import read_image_rows
+from arctic_runtime.spark.tables.rows.frames import (
+    COMMIT_ORDER,
+    Keys,
+    as_key,
+    conform_frame,
+    read_table,
+    read_until,
+    to_column,
+    with_source_position,
+)
+from arctic_runtime.thresholds import Thresholds
+
+
+def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+    """All rows of a model's change table."""
+    changes = state.changes
+    assert changes is not None
+    assert changes.head is not None
+    return read_table(spark, model.table.changes, changes.head.snapshot, changes.formerly)
+
+
+def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """The same rows, read at once and held by the driver."""
+    return spark.createDataFrame(rows.toArrow(), rows.schema)
+
+
+def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
+    """All images that change rows tell, after changes and before them, in the table's columns."""
+    assert state.changes is not None
+    return _union_images(
+        change_rows(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
+    )
+
+
+def find_keys_where(spark: SparkSession, model: Model, state: TableState, condition: str) -> DataFrame:
+    """The keys of all rows that ever met a condition; raises ConfigError for one that is none."""
+    rows = read_rows_ever(spark, model, state)
+    try:
+        matching = rows.where(F.expr(condition))
+        matching.schema  # noqa: B018 - has Spark read the condition
+    except SPARK_ERRORS as error:
+        names = ", ".join(rows.columns)
+        raise ConfigError(
+            f"{model.table}: {condition!r} is not a valid condition.\n  found: {str(error).splitlines()[0]}\n"
+            f"  expected: a SQL predicate over the columns of the table: {names}"
+        ) from error
+    return matching.select(*as_key(model.config.entity_key)).distinct()
+
+
+def parse_given_keys(spark: SparkSession, model: Model, state: TableState, values: Sequence[str]) -> DataFrame:
+    """Keys that are given as texts, one after the other; raises ConfigError for values that are none."""
+    assert state.changes is not None
+    key = model.config.entity_key
+    if not key or not values or len(values) % len(key):
+        raise ConfigError(
+            f"{model.table}: the number of key values is wrong.\n"
+            f"  expected: one value for each of {', '.join(key) or 'no column'}, for each key\n"
+            f"  found: {len(values)} value(s)"
+        )
+    kinds = [column.type for part in key if (column := find_column(state.changes.columns, part))]
+    rows = [tuple(values[place : place + len(key)]) for place in range(0, len(values), len(key))]
+    texts = spark.createDataFrame(rows, ", ".join(f"k{place} string" for place in range(len(key))))
+    casts = [F.col(f"k{i}").try_cast(kind).alias(key[i]) for i, kind in enumerate(kinds)]
+    typed = texts.select(*casts)
+    for row, key_texts in zip(typed.collect(), rows, strict=True):
+        wrong = next((part for part, value in zip(key, row, strict=True) if value is None), None)
+        if wrong is not None:
+            raise ConfigError(
+                f"{model.table}: {key_texts[key.index(wrong)]!r} is not a valid value of the key `{wrong}`"
+            )
+    return typed.select(*as_key(key)).distinct()
+
+
+def list_keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
+    """The keys of all rows that there ever were, or of those `among` some keys."""
+    log = change_rows(spark, model, state)
+    log = log if among is None else among.select_rows(log, model.config.entity_key)
+    return log.select(*as_key(model.config.entity_key)).distinct()
+
+
+def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState, sequence: int) -> DataFrame:
+    """The keys of rows that were updated or deleted by commits after one, which change rows tell what they were."""
+    changed = change_rows(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
+    return changed.select(*as_key(model.config.entity_key)).distinct()
+
+
+def list_keys_made_of(
+    spark: SparkSession,
+    model: Model,
+    state: TableState,
+    upstreams: Upstreams,
+    forgotten: Mapping[TableName, Keys],
+    thresholds: Thresholds,
+) -> DataFrame:
+    """The keys of rows that were ever made of `forgotten` rows, by the upstreams that hold these; perhaps others too.
+
+    Upstreams have to be as they are before anything is forgotten. Where the query can't be followed these are all keys.
+    """
+    if model.config.input == "changes":
+        return _list_event_keys(spark, model, upstreams, forgotten)
+    last = find_last_run(state.changes)
+    try:
+        if last is None or last.given_up is not None:
+            raise NotMaintained("UNSUPPORTED", "the query is computed in full each time")
+        tree_and_key = _derive_touched_tree(model, upstreams, frozenset(forgotten))
+    except NotMaintained:
+        return list_keys_ever(spark, model, state)
+    if tree_and_key is None:
+        return list_keys_ever(spark, model, state).limit(0)
+    tree, key = tree_and_key
+    others = {scan.source for scan in list_scans(tree)} - forgotten.keys()
+    had_others = any(_has_history(upstreams.states[str(source)]) for source in others)
+    made = []
+    for ever in (False, True) if had_others else (False,):
+        _register_images(spark, tree, upstreams, forgotten, thresholds, ever)
+        rows = spark.sql(render_sql(tree)).select(*[to_column(part) for part in key]).toDF(*model.config.entity_key)
+        keys = rows.select(*as_key(model.config.entity_key)).distinct()
+        made.append(hold_in_driver(spark, keys))  # Views of the next round have the same names.
+    return reduce(DataFrame.unionAll, made).distinct()
+
+
+def _has_history(state: SourceState | None) -> bool:
+    """Whether a source tells rows that it no longer has, which forgotten rows may have met."""
+    return (
+        state is not None and state.kind == "changes" and (len([commit for commit in state.commits if commit.rows]) > 1)
+    )
+
+
+def _derive_touched_tree(
+    model: Model, upstreams: Upstreams, changed: frozenset[TableName]
+) -> tuple[Node, tuple[str, ...]] | None:
+    """The tree that gives the keys of what the changed sources' rows touch, and its columns; None for nothing."""
+    analysed, key = analyse_model(model, upstreams)
+    with refuse_on_error():
+        touched_tree = derive_touched_keys(analysed.tree, key, changed)
+    return None if touched_tree is None else (touched_tree, key)
+
+
+def _register_images(
+    spark: SparkSession,
+    tree: Node,
+    upstreams: Upstreams,
+    forgotten: Mapping[TableName, Keys],
+    thresholds: Thresholds,
+    ever: bool,
+) -> None:
+    """Makes the views that a tree reads: what changed are all images of forgotten rows.
+
+    Of other sources these are the rows that they have now, or all that they `ever` had.
+    """
+    read: dict[tuple[TableName, str], list[Scan]] = {}
+    for scan in list_scans(tree):
+        read.setdefault((scan.source, scan.image), []).append(scan)
+    for (source, image), image_scans in read.items():
+        state = upstreams.states[str(source)]
+        assert state is not None
+        fields = tuple(dict.fromkeys(field for scan in image_scans for _, field in scan.fields))
+        rows = _read_image(spark, state, image, fields, forgotten.get(source), thresholds)
+        if ever and source not in forgotten and state.kind == "changes":
+            rows = _read_images_ever(spark, state, fields)
+        rows.createOrReplaceTempView(quote_name(format_image_view(image, source)))
+
+
+def _read_image(
+    spark: SparkSession,
+    source: SourceState,
+    image: str,
+    fields: Sequence[str],
+    keys: Keys | None,
+    thresholds: Thresholds,
+) -> DataFrame:
+    now = Window(str(source.name), source.version, source.version)
+    if image in ("new", "old") or keys is None:
+        return read_image_rows(spark, source, now, "new", fields, thresholds.pruning)
+    assert source.key is not None
+    images = _read_images_ever(spark, source, fields, keys)
+    if image == "either":
+        return read_image_rows(spark, source, now, "new", fields, thresholds.pruning).unionAll(images)
+    signs = [images.withColumn(MULTIPLICITY, F.lit(sign)) for sign in (1, -1)]
+    return signs[0].unionAll(signs[1])
+
+
+def _read_images_ever(
+    spark: SparkSession, source: SourceState, fields: Sequence[str], among: Keys | None = None
+) -> DataFrame:
+    """All images that change rows of an arctic model tell, or those under some keys, in the columns `fields`."""
+    assert source.key is not None
+    columns_read = tuple(
+        column for column in source.columns if any(column.name.lower() == wanted.lower() for wanted in fields)
+    )
+    # A view or a base that is behind has not shown the newest rows, which a reader of changes may have seen.
+    log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.formerly)
+    log = log if among is None else among.select_rows(log, get_key_columns(source, among.rows))
+    return conform_frame(_union_images(log, strip_change_columns(source.columns), source.key), columns_read)
+
+
+def get_key_columns(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
+    """The columns of a source that frames of its keys have: all of its key, or without that of a row's version."""
+    assert source.key is not None
+    return source.key[: len(keys.columns)]
+
+
+def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
+    """Rows as they were after changes and before them."""
+    names = [column.name for column in columns]
+    after = log.select(*[to_column(column) for column in names])
+    if BEFORE not in log.columns:
+        return after
+    keyed = {part.lower() for part in key}
+    before = log.where(F.col(BEFORE).isNotNull()).select(
+        *[to_column(column) if column.lower() in keyed else F.col(BEFORE)[column].alias(column) for column in names]
+    )
+    return after.unionAll(before)
+
+
+def has_events_of(spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
+    """Whether the query of change events makes any of change rows of forgotten keys."""
+    return any(not rows.isEmpty() for rows in _list_events_of(spark, model, upstreams, forgotten))
+
+
+def _list_event_keys(
+    spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
+) -> DataFrame:
+    """The keys of all events that the query makes of change rows of forgotten keys."""
+    key_frames = []
+    for rows in _list_events_of(spark, model, upstreams, forgotten):
+        keys = rows.select(*as_key(model.config.entity_key)).distinct()
+        key_frames.append(hold_in_driver(spark, keys))  # Views of the next round have the same names.
+    return reduce(DataFrame.unionAll, key_frames).distinct()
+
+
+def _list_events_of(
+    spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
+) -> Iterator[DataFrame]:
+    """Yields the query's rows over change rows of forgotten keys, for each such upstream; to be read in turn."""
+    for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
+        for source in list_changes_read(model.sql):
+            state = upstreams.states[str(source)]
+            assert state is not None
+            rows = read_until(spark, state, state.version)
+            if source == forgets:
+                rows = forgotten[source].select_rows(rows, get_key_columns(state, forgotten[source].rows))
+            shown = with_source_position(rows) if state.format_version >= 3 else rows
+            shown = _add_images_before(shown) if is_retracting(model, state) else shown
+            shown.createOrReplaceTempView(quote_name(format_changes_view(source)))
+        yield spark.sql(model.sql)
+
+
+def _add_images_before(rows: DataFrame) -> DataFrame:
+    """Change rows, and what they take back, which stood under another key perhaps."""
+    if BEFORE not in rows.columns:
+        return rows
+    before_names = {column.lower() for column in rows.select(f"{BEFORE}.*").columns}
+    was = {column: F.col(BEFORE)[column] for column in rows.columns if column.lower() in before_names}
+    return rows.unionByName(rows.where(F.col(BEFORE).isNotNull()).withColumns(was))

@@ -1,0 +1,45 @@
+"""Change events that earlier runs of a model have read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import SEQUENCE
+from arctic_runtime.model.names import History, list_changes_read
+from arctic_runtime.model.state import ChangeTableState, SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.spark.events.truncate import is_truncation
+from arctic_runtime.spark.refresh.query_inputs import Narrowed, QueryInputs
+from arctic_runtime.spark.tables.rows.frames import read_table, to_column
+
+
+def read_seen_places(
+    spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
+) -> DataFrame:
+    """Key and place in the order, as `_seq`, of all that was ever read: of change rows, and of events without any."""
+    sequence = model.config.sequence_by
+    assert changes.newest is not None
+    assert sequence is not None
+    log = read_table(spark, model.table.changes, changes.newest.snapshot)
+    key = [to_column(part) for part in model.config.primary_key]
+    events = read_past_events(spark, model, upstreams, "seen", offsets)
+    of_rows = events.where(~is_truncation(model, events)).select(*key, to_column(sequence).alias(SEQUENCE))
+    return log.select(*key, to_column(SEQUENCE)).unionAll(of_rows)
+
+
+def read_past_events(
+    spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
+) -> DataFrame:
+    """Rows of the query over all rows of its sources up to these versions; of a source without one it reads none."""
+    windows = {source: Window(source, None, version) for source, version in versions.items()}
+    unread: Narrowed = {source: _no_rows for source in list_changes_read(model.sql) if str(source) not in versions}
+    return QueryInputs(model, upstreams, unread).run_query(spark, windows, history)
+
+
+def _no_rows(_: SourceState, rows: DataFrame) -> DataFrame:
+    return rows.where(F.lit(False))

@@ -1,0 +1,250 @@
+"""The aggregate state of a table, stored beside it.
+
+A run writes the state before it publishes the change rows, under the same run token; the commit of the change rows
+names the state. If the run dies between the two, the state that the last commit names is still there.
+
+Only groups that lost an extreme are recomputed from the sources. The sources are read only if there are such groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from typing_extensions import LiteralString
+
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.strategies.aggregate_state import (
+    LOST,
+    ROWS,
+    AggregateState,
+    hash_state,
+    list_aggregate_states,
+    with_state_view,
+)
+from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.properties import RUN
+from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
+from arctic_runtime.spark.changes.equality import compare_bags
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.parallel import Parallel
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name
+from arctic_runtime.spark.tables.commit import build_summary_options
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.internal import create_internal_writer
+from arctic_runtime.spark.tables.rows.frames import NULL, Hold, as_key, cast_as, match_key, read_table, to_column
+from arctic_runtime.thresholds import IncrementalThresholds
+
+Register = Callable[[Sequence[Node]], None]
+
+# Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
+_BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
+_LOST = "__arctic_is_lost"
+_MOST_BEHIND = 34
+"""Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Rows in the tree's columns: of the groups that changed, and maybe others, `now` and `before`.
+
+    Where `before` is None, the groups are all that there are.
+    """
+
+    now: DataFrame
+    before: DataFrame | None
+
+
+def update_aggregate_state(
+    context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
+) -> Followed | None:
+    """Brings the stored aggregate state up to date, or creates it; None if the state can't be kept.
+
+    It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
+    sources that the trees read, and `hold` marks rows that are read more than once. The new state is written in the
+    `background` of later work.
+    """
+    spark, thresholds = context.spark, context.thresholds.incremental
+    before = _read_stored_state(context, plan)
+    register((plan.state, plan.result) if before is None else (plan.moved, plan.result, plan.was))
+    if before is None:
+        made = _compute_state(spark, plan)
+        if made is None:
+            return None
+        everything = hold(made)
+        if everything.limit(thresholds.state_groups + 1).count() > thresholds.state_groups:
+            return None
+        _write_state(context, everything)
+        return Followed(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
+    moved = _materialize_small(spark.sql(render_sql(plan.moved)), thresholds, hold)
+    now = _apply_changes(spark, before, moved, plan, thresholds, register, hold)
+    background.submit_action(partial(_write_state, context, now))
+    base = context.state.base
+    is_few = base is not None and base.rows <= thresholds.compared_groups
+    takes_all = is_few or not plan.by_group
+    was, is_now = (
+        state_rows if takes_all else _select_changed_groups(state_rows, moved, plan.keys)
+        for state_rows in (before, now)
+    )
+    return Followed(
+        _compute_result_rows(spark, is_now, plan.result, _AFTER), _compute_result_rows(spark, was, plan.was, _BEFORE)
+    )
+
+
+def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
+    """The plan with this `fingerprint` of a run; None if the query is another one since."""
+    try:
+        analysed, _ = analyse_model(model, upstreams)
+    except NotMaintained:
+        return None
+    plans = list_aggregate_states(analysed.tree, analysed.types)
+    return next((plan for plan in plans if hash_state(plan) == fingerprint), None)
+
+
+def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
+    """Groups whose stored state differs from the computed one, with both; reads the images of `plan.state`."""
+    stored = read_state(spark, model, snapshot, plan)
+    made = cast_like(spark.sql(render_sql(plan.state)), stored)
+    keys, values = [to_column(key) for key in plan.keys], F.struct(*[to_column(part) for part in plan.names])
+    both = compare_bags(made, stored, MULTIPLICITY)
+    sides = {"kept": F.col(MULTIPLICITY) < 0, "computed": F.col(MULTIPLICITY) > 0}
+    return both.groupBy(*keys).agg(*[F.max(F.when(is_so, values)).alias(side) for side, is_so in sides.items()])
+
+
+def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
+    """The state of all groups; None if a column has a type whose sum depends on the order."""
+    try:
+        made = spark.sql(render_sql(plan.state))
+    except AnalysisException:
+        return None
+    sizes = [get_precision_and_scale(dict(made.dtypes)[part]) for part in plan.sums]
+    return made if all(size and size[1] <= _MOST_BEHIND for size in sizes) else None
+
+
+def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | None:
+    """The state stored by the newest run; None if it stored none, or the state of another plan."""
+    state = context.state
+    last = find_last_run(state.changes)
+    if state.aggregate_state is None or last is None or last.aggregate_state != hash_state(plan):
+        return None
+    return read_state(context.spark, context.model, state.aggregate_state, plan)
+
+
+def read_state(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
+    """The state of a plan that is stored in a snapshot."""
+    return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
+
+
+def _apply_changes(
+    spark: SparkSession,
+    before: DataFrame,
+    moved: DataFrame,
+    plan: AggregateState,
+    thresholds: IncrementalThresholds,
+    register: Register,
+    hold: Hold,
+) -> DataFrame:
+    """The state after the changes; groups that lost an extreme are recomputed as a whole."""
+    added = _add_changes(before, moved, plan)
+    if not plan.extremes:
+        return added
+    added = _materialize_small(added, thresholds, hold)
+    lost, unaffected = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
+    if lost.isEmpty():
+        return unaffected
+    if plan.keys:
+        lost.select(*[to_column(key) for key in plan.keys]).createOrReplaceTempView(quote_name(LOST))
+    # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
+    register((plan.moved, plan.recomputed, plan.result, plan.was))
+    return _materialize_small(
+        unaffected.unionAll(cast_like(spark.sql(render_sql(plan.recomputed)), before)), thresholds, hold
+    )
+
+
+def _materialize_small(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
+    """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
+
+    Spark drops cached rows as soon as the state is written, and would recompute them for each use.
+    """
+    if any("<" in kind for _, kind in rows.dtypes):
+        return hold(rows)
+    most = thresholds.state_groups
+    table = rows.limit(most + 1).toArrow()
+    return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= most else hold(rows)
+
+
+def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
+    """The state plus the changes, in the stored types, without groups that have no rows left.
+
+    If the state has extremes, the column _LOST marks groups that lost an extreme.
+    """
+    types = dict(before.dtypes)
+    gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
+    came = cast_like(moved, before, gone)
+    # In one part nothing has to be put together by its key, and there is little of it.
+    both = before.selectExpr("*", *[cast_as(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
+    sums = [cast_as(fill_statement("sum({part})", part=quote_name(part)), types[part], part) for part in plan.sums]
+    ends = [
+        cast_as(fill_statement(_EXTREMES[extreme.kind], part=quote_name(part)), types[extreme.name], part)
+        for extreme in plan.extremes
+        for part in (extreme.name, extreme.gone)
+    ]
+    grouped = both.coalesce(1).groupBy(*[to_column(key) for key in plan.keys])
+    summed = grouped.agg(*map(F.expr, (*sums, *ends)))
+    summed = summed.where(to_column(ROWS) != 0) if plan.keys else summed
+    if not plan.extremes:
+        return summed
+    is_lost = reduce(or_, [_is_lost(summed.kind, summed.name, summed.gone) for summed in plan.extremes])
+    return summed.withColumn(_LOST, is_lost).drop(*gone)
+
+
+_EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({part})"}
+
+
+def _is_lost(kind: str, name: str, gone: str) -> Expression:
+    """Whether the removed value may have been the extreme: no remaining value is known to be more extreme."""
+    is_beyond = to_column(name) < to_column(gone) if kind == "min" else to_column(name) > to_column(gone)
+    return to_column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
+
+
+def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
+    """State columns in their stored types, and further columns in the types `more`."""
+    types = {**dict(stored.dtypes), **(more or {})}
+    return rows.selectExpr(*[cast_as(quote_name(part), kind, part) for part, kind in types.items()])
+
+
+def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The state of the changed groups; a null in a group's key equals a null."""
+    if not keys:
+        return rows
+    touched = moved.select(*as_key(keys)).hint("broadcast")
+    return rows.join(touched, match_key(rows, keys, null_safe=True), "left_semi")
+
+
+def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
+    """The rows of the query, in the tree's columns, computed from the state."""
+    rows.coalesce(1).createOrReplaceTempView(quote_name(view))
+    return spark.sql(render_sql(with_state_view(result, view)))
+
+
+def _write_state(context: Context, rows: DataFrame) -> None:
+    """Replaces the stored state by this run's; earlier states can still be read as of their snapshots."""
+    table = context.model.table.totals
+    columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
+    writer = create_internal_writer(
+        columns_renamed.coalesce(1).writeTo(quote_name(*table.parts)), "totals", KEPT_METADATA
+    )
+    writer = writer.options(**build_summary_options({RUN: context.token}))
+    perform_effect("aggregate_state.write", writer.createOrReplace, f"write {table}", SPARK)

@@ -1,0 +1,53 @@
+"""Texts in the rows of upstreams that Spark reads as of the day of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.ivm.frontend.day_texts import TIME_ALONE, is_text
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.increment import Upstreams, is_appended
+from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.tables.rows.frames import read_appended_rows, to_column
+from arctic_runtime.thresholds import PruningThresholds
+
+
+def find_day_texts(
+    spark: SparkSession,
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    follows: bool,
+    thresholds: PruningThresholds,
+) -> str | None:
+    """Names the first upstream with times without a date in columns that the query takes for timestamps.
+
+    A run that `follows` changes asks the changed rows alone: its table would not be followed if others had any. It
+    costs one job for each upstream that has such columns.
+    """
+    for name, state in upstreams.states.items():
+        asked = (
+            [column for column in state.columns if column.name.lower() in upstreams.reads.day_columns] if state else []
+        )
+        asked = [column for column in asked if is_text(column.type)]
+        if state is None or not asked:
+            continue
+        rows = _read_source_rows(spark, state, windows.get(name) if follows else None, thresholds)
+        is_any = reduce(or_, [to_column(column.name).cast("string").rlike(TIME_ALONE) for column in asked])
+        if rows.where(is_any).limit(1).count():
+            return f"{name} has times without a date in {' or '.join(column.name for column in asked)}"
+    return None
+
+
+def _read_source_rows(
+    spark: SparkSession, source: SourceState, window: Window | None, thresholds: PruningThresholds
+) -> DataFrame:
+    if window is None or window.start is None:
+        return read_rows_at(spark, source, source.version if window is None else window.end, thresholds)
+    if source.kind == "changes" or is_appended(source, window):
+        return read_appended_rows(spark, source, window)
+    return read_rows_at(spark, source, window.end, thresholds)

@@ -1,0 +1,312 @@
+"""A source at the ends of its window, and the rows that came and went between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, MULTIPLICITY, Image, Scan, name_before
+from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, is_same_name, strip_change_columns
+from arctic_runtime.model.files.bounds import build_bounds_condition
+from arctic_runtime.model.names import format_image_view
+from arctic_runtime.model.shape import DELETE
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.version import Version, Window
+from arctic_runtime.plan.refresh.increment import has_before_images, is_appended
+from arctic_runtime.spark.changes.diff import build_struct
+from arctic_runtime.spark.changes.equality import compare_bags, write_difference
+from arctic_runtime.spark.engine.statement import (
+    Sql,
+    fill_statement,
+    join_parts,
+    quote_name,
+    quote_number,
+    quote_text,
+    type_name,
+    write_expression,
+)
+from arctic_runtime.spark.tables.rows.bounds import collect_bounds
+from arctic_runtime.spark.tables.rows.frames import (
+    COMMIT_ORDER,
+    Hold,
+    Unmerged,
+    as_key,
+    conform_frame,
+    match_key,
+    overlay_changes,
+    read_appended_rows,
+    read_table,
+    read_until,
+    select_newest_changes,
+    to_column,
+)
+from arctic_runtime.thresholds import PruningThresholds, Thresholds
+
+_THERE = "__arctic_there"
+
+
+def register_image_views(
+    spark: SparkSession,
+    scans: Sequence[Scan],
+    source: SourceState,
+    window: Window,
+    thresholds: Thresholds,
+    asked: Collection[str] = (),
+    hold: Hold | None = None,
+) -> None:
+    """Makes the temporary views that `scans`, all of one source, read.
+
+    Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job. If they are
+    many and read several times, they are computed once, by `hold`.
+    """
+    fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
+    for image, times in Counter(scan.image for scan in scans).items():
+        rows = read_image_rows(spark, source, window, image, tuple(fields), thresholds.pruning)
+        if image in ("delta", "pair"):
+            located = _list_image_columns([scan for scan in scans if scan.image == image], asked)
+            is_read_again = times + bool(located) > 1
+            if hold and is_read_again and source.count_rows_in(window) > thresholds.incremental.cached_change_rows:
+                rows = hold(rows)
+            rows = _add_location_condition(rows, source, window, located, thresholds.pruning)
+        rows.createOrReplaceTempView(quote_name(format_image_view(image, source.name)))
+
+
+def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
+    """The columns of an image, also of what rows were before, that the tree's columns `asked` are."""
+    now = [field for scan in scans for made, field in scan.fields if made in asked]
+    was = [name_before(field) for scan in scans for made, field in scan.fields if name_before(made) in asked]
+    return tuple(dict.fromkeys([*now, *was]))
+
+
+def _add_location_condition(
+    rows: DataFrame, source: SourceState, window: Window, names: Sequence[str], thresholds: PruningThresholds
+) -> DataFrame:
+    """The same rows under a condition that is true for all of them, of the columns `names`."""
+    if not names:
+        return rows
+    known_bounds = collect_bounds(
+        rows.select(*[to_column(part) for part in names]), source.count_rows_in(window), thresholds
+    )
+    return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
+
+
+def read_image_rows(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    image: Image,
+    fields: Sequence[str],
+    thresholds: PruningThresholds,
+) -> DataFrame:
+    """One image of a source, narrowed to the columns `fields`; `delta` also has their multiplicity.
+
+    `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
+    """
+    wanted = _select_source_columns(source, fields)
+    if image == "new":
+        return conform_frame(read_rows_at(spark, source, window.end, thresholds), wanted)
+    assert window.start is not None
+    if image == "old":
+        return conform_frame(read_rows_at(spark, source, window.start, thresholds), wanted)
+    if image == "pair":
+        return _read_pairs(spark, source, window, wanted)
+    moved = _read_moved_rows(spark, source, window, wanted, thresholds)
+    if image == "delta":
+        return moved
+    gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
+    return conform_frame(read_rows_at(spark, source, window.end, thresholds), wanted).unionAll(gone)
+
+
+def read_rows_at(
+    spark: SparkSession,
+    source: SourceState,
+    version: Version,
+    thresholds: PruningThresholds,
+    select: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> DataFrame:
+    """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
+
+    Where no such base is kept, all changes up to that version are folded. `select` picks rows, and among their columns
+    at least the key, out of some that have the source's; if it picks few, that is all that changes are laid over.
+    """
+    if source.kind != "changes":
+        return select(read_table(spark, source.name, version.snapshot, source.formerly))
+    assert source.key is not None
+    columns = strip_change_columns(source.columns)
+    merged = source.find_base_before(version)
+    if merged is None or source.base is None:
+        log = read_until(spark, source, version)
+        newest = select_newest_changes(log, source.key, 2).where(F.col(ACTION) != DELETE)
+        return select(conform_frame(newest, columns))
+    snapshot, at = merged
+    base = select(conform_frame(read_table(spark, source.base, snapshot, source.formerly), columns))
+    span = Window(str(source.name), at, version)
+    pending = source.count_commits_in(span)
+    if not pending:
+        return base
+    unmerged = Unmerged(
+        read_appended_rows(spark, source, span), pending, source.are_few_in(span, thresholds.broadcast_keys)
+    )
+    return select(overlay_changes(base, unmerged, source.key, columns))
+
+
+def _read_moved_rows(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    wanted: tuple[Column, ...],
+    thresholds: PruningThresholds,
+) -> DataFrame:
+    """The rows that came (1) and went (-1), in the columns `wanted`; rows that are equal in these are left out."""
+    if source.kind == "changes":
+        return _read_moved_from_log(spark, source, window, wanted, thresholds)
+    if is_appended(source, window):
+        return _add_weight(conform_frame(read_appended_rows(spark, source, window), wanted), 1)
+    assert window.start is not None
+    old, new = (conform_frame(read_rows_at(spark, source, at, thresholds), wanted) for at in (window.start, window.end))
+    return compare_bags(new, old, MULTIPLICITY)
+
+
+def _read_moved_from_log(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    wanted: tuple[Column, ...],
+    thresholds: PruningThresholds,
+) -> DataFrame:
+    assert source.key is not None
+    if not has_before_images(source, window):
+        newest = select_newest_changes(
+            read_appended_rows(spark, source, window), source.key, source.count_commits_in(window)
+        )
+        return _look_up_before(spark, source, window, newest, wanted, thresholds)
+    net = _build_net_changes(spark, source, window, wanted)
+    names = [part.name for part in wanted]
+    images = [
+        build_struct(
+            [
+                *zip(values, names, strict=True),
+                (quote_number(weight), MULTIPLICITY),
+                (_combine_and(is_kept, net.moves), _THERE),
+            ]
+        )
+        for values, weight, is_kept in ((net.old, -1, net.was), (net.new, 1, net.stays))
+    ]
+    return _explode_images(net.rows, images)
+
+
+def _read_pairs(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> DataFrame:
+    """A row for each key that changed in the columns `wanted`; if there is one commit, no row moves for that."""
+    net = _build_net_changes(spark, source, window, wanted)
+    new = zip(net.new, [part.name for part in wanted], strict=True)
+    old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
+    flags = ((net.stays, HAS_AFTER), (net.was, HAS_BEFORE))
+    is_any = fill_statement("({was} OR {stays})", was=net.was, stays=net.stays)
+    # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of their
+    # names: with a dozen columns it would never end.
+    return _explode_images(net.rows, [build_struct([*new, *old, *flags, (_combine_and(is_any, net.moves), _THERE)])])
+
+
+def _combine_and(one: Sql, other: Sql) -> Sql:
+    return fill_statement("{one} AND {other}", one=one, other=other)
+
+
+def _explode_images(rows: DataFrame, images: Sequence[Sql]) -> DataFrame:
+    """Of each row those images that say that they are there."""
+    made = rows.selectExpr(fill_statement("inline(array({images}))", images=join_parts(images)))
+    return made.where(F.col(_THERE)).drop(_THERE)
+
+
+@dataclass(frozen=True)
+class _Net:
+    """Net changes, one row per key, and what they say: some columns as they were and are, which of both there is.
+
+    `moves` is false where there are both and they are alike.
+    """
+
+    rows: DataFrame
+    old: list[Sql]
+    new: list[Sql]
+    was: Sql
+    stays: Sql
+    moves: Sql
+
+
+def _build_net_changes(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> _Net:
+    rows = _read_net_changes(spark, source, window, wanted)
+    spelled = {column_name.lower(): quote_name(column_name) for column_name in rows.columns}
+    old = [_cast_value(_write_before_image(source, part), part) for part in wanted]
+    new = [_cast_value(spelled[part.name.lower()], part) for part in wanted]
+    was = fill_statement("{before} IS NOT NULL", before=quote_name(BEFORE))
+    stays = fill_statement("{action} != {delete}", action=quote_name(ACTION), delete=quote_text(DELETE))
+    unlike = write_difference((b, a, part.type) for a, b, part in zip(new, old, wanted, strict=True))
+    either = "(NOT ({was}) OR NOT ({stays}) OR {unlike})"
+    return _Net(rows, old, new, was, stays, fill_statement(either, was=was, stays=stays, unlike=unlike))
+
+
+def _cast_value(value: Sql, to: Column) -> Sql:
+    return fill_statement("CAST({value} AS {kind})", value=value, kind=type_name(to.type))
+
+
+def _read_net_changes(
+    spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]
+) -> DataFrame:
+    """One row per key: over several commits the newest image and action, and what the key was before them all.
+
+    It has the key, `wanted` and those of the log that tell what happened, at least.
+    """
+    assert source.key is not None
+    changes = read_appended_rows(spark, source, window)
+    if source.count_commits_in(window) <= 1:
+        return changes
+    order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
+    key = [to_column(part) for part in source.key]
+    rest = [part.name for part in wanted if not _is_among(part.name, source.key)]
+    was = F.expr(build_struct([(quote_name(BEFORE, part), part) for part in rest] or [(Sql("true"), "is_there")]))
+    spelled = {column_name.lower(): quote_name(column_name) for column_name in changes.columns}
+    newest = F.max_by(
+        F.expr(build_struct([(quote_name(ACTION), ACTION), *[(spelled[column.lower()], column) for column in rest]])),
+        order,
+    )
+    oldest = F.min_by(F.struct(F.when(F.col(BEFORE).isNotNull(), was).alias(BEFORE)), order)
+    grouped = changes.groupBy(*key).agg(newest.alias("newest"), oldest.alias("oldest"))
+    return grouped.select(*key, "newest.*", "oldest.*")
+
+
+def _look_up_before(
+    spark: SparkSession,
+    source: SourceState,
+    window: Window,
+    newest: DataFrame,
+    wanted: tuple[Column, ...],
+    thresholds: PruningThresholds,
+) -> DataFrame:
+    """Looks up rows as of the window's start if the log does not have them before the change."""
+    assert source.key is not None
+    assert window.start is not None
+    keys = newest.select(*as_key(source.key))
+    old = read_rows_at(spark, source, window.start, thresholds)
+    gone = old.join(keys.hint("shuffle_hash"), match_key(old, source.key), "left_semi")
+    came = newest.where(F.col(ACTION) != DELETE)
+    return _add_weight(conform_frame(came, wanted), 1).unionAll(_add_weight(conform_frame(gone, wanted), -1))
+
+
+def _write_before_image(source: SourceState, part: Column) -> Sql:
+    assert source.key is not None
+    return quote_name(part.name) if _is_among(part.name, source.key) else quote_name(BEFORE, part.name)
+
+
+def _is_among(wanted: str, names: Sequence[str]) -> bool:
+    return any(is_same_name(wanted, other) for other in names)
+
+
+def _select_source_columns(source: SourceState, fields: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(column for column in source.columns if _is_among(column.name, fields))
+
+
+def _add_weight(rows: DataFrame, weight: int) -> DataFrame:
+    return rows.withColumn(MULTIPLICITY, F.lit(weight))

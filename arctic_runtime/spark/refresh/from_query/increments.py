@@ -1,0 +1,143 @@
+"""An incremental plan on Spark: its images registered, its trees run, and rows given back as the table has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.algebra.tree import (
+    HAS_AFTER,
+    HAS_BEFORE,
+    MULTIPLICITY,
+    Explode,
+    Node,
+    Scan,
+    UnionAll,
+    list_scans,
+    name_before,
+    walk_tree,
+)
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.rewrite.bounds import list_join_columns
+from arctic_runtime.ivm.strategies.maintain import AFFECTED
+from arctic_runtime.ivm.strategies.spool import Spool
+from arctic_runtime.model.columns import is_same_name
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.increment import Increment, Upstreams
+from arctic_runtime.spark.changes.equality import sum_multiplicities
+from arctic_runtime.spark.engine.statement import Sql, quote_name
+from arctic_runtime.spark.refresh.from_query import images
+from arctic_runtime.spark.tables.rows.bounds import is_scanned
+from arctic_runtime.spark.tables.rows.frames import Hold, cast_as, type_of
+from arctic_runtime.sql.types import has_map, read_type
+from arctic_runtime.thresholds import Thresholds
+
+
+def register_images(
+    spark: SparkSession,
+    trees: Iterable[Node],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    thresholds: Thresholds,
+    hold: Hold | None = None,
+) -> None:
+    """Makes the temporary views of sources that trees of a plan read.
+
+    Where the partners of changed rows are in large tables, the changed rows get conditions that say where they are.
+    Spark concludes where their partners can be, and reads these tables no further.
+    """
+    trees = tuple(trees)
+    read = [scan for tree in trees for scan in list_scans(tree)]
+    asked = (
+        frozenset[str]().union(*map(list_join_columns, trees))
+        if _is_large_read(read, upstreams, thresholds)
+        else frozenset()
+    )
+    for source in dict.fromkeys(scan.source for scan in read):
+        state = upstreams.states[str(source)]
+        assert state is not None
+        source_scans = [scan for scan in read if scan.source == source]
+        images.register_image_views(spark, source_scans, state, windows[str(source)], thresholds, asked, hold)
+
+
+def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:
+    """Makes the temporary views of values that trees read, computed at once, so that Spark knows how few they are."""
+    for one in values:
+        rows = hold(spark.sql(render_sql(one.rows)).distinct())
+        rows.count()
+        rows.createOrReplaceTempView(quote_name(one.name))
+
+
+def _is_large_read(read: Iterable[Scan], upstreams: Upstreams, thresholds: Thresholds) -> bool:
+    states = [upstreams.states[str(scan.source)] for scan in read if scan.reads_rows]
+    return any(state is not None and not is_scanned(state.rows, thresholds.pruning) for state in states)
+
+
+def has_maps(query: DataFrame) -> bool:
+    """Whether rows hold maps, which Spark can't compare, so that rows that came and went can't cancel out."""
+    return any(has_map(read_type(type_of(field.dataType))) for field in query.schema.fields)
+
+
+def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
+    """The added and removed rows in the columns of the query, with their multiplicity, 1 or -1.
+
+    Where the delta has several terms, or rows of which some come again without a partner, a row may come by one and go
+    by another; those cancel out here.
+    """
+    delta_rows = spark.sql(render_sql(changes))
+    if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
+        delta_rows = sum_multiplicities(delta_rows, MULTIPLICITY)
+    return delta_rows.selectExpr(*_list_outputs(delta_rows, increment, query), quote_name(MULTIPLICITY))
+
+
+def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
+    """The columns of the query as they are and, named by `before`, as they were, and which of both there is."""
+    pair_rows = spark.sql(render_sql(pairs))
+    was = _list_outputs(pair_rows, increment, query, name_before)
+    return pair_rows.selectExpr(
+        *_list_outputs(pair_rows, increment, query), *was, quote_name(HAS_AFTER), quote_name(HAS_BEFORE)
+    )
+
+
+def compute_affected_keys(spark: SparkSession, keys: Node) -> DataFrame:
+    """The keys of the rows that may differ."""
+    return spark.sql(render_sql(keys))
+
+
+def recompute_affected_rows(
+    spark: SparkSession, new: Node, keys: DataFrame, increment: Increment, query: DataFrame
+) -> DataFrame:
+    """The rows under affected keys as they are now, in the columns of the query."""
+    keys.createOrReplaceTempView(quote_name(AFFECTED))
+    return as_query(spark.sql(render_sql(new)), increment, query)
+
+
+def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
+    """Rows of the tree with the names and types of the query's columns."""
+    return rows.selectExpr(*_list_outputs(rows, increment, query))
+
+
+def _list_outputs(
+    rows: DataFrame, increment: Increment, query: DataFrame, named: Callable[[str], str] = str
+) -> list[Sql]:
+    """The columns of the query, which have to be of the same number, names and types where they are rows of the tree.
+
+    Raises NotMaintained if they are not.
+    """
+    fields = query.schema.fields
+    if len(fields) != len(increment.outputs):
+        raise NotMaintained(
+            "NOT_SAME_TO_SPARK", f"the query has {len(fields)} columns, and {len(increment.outputs)} are known"
+        )
+    types = {field.name: type_of(field.dataType) for field in rows.schema.fields}
+    pairs = list(zip(increment.outputs, fields, strict=True))
+    for (known, made), field in pairs:
+        kind, tree_type = type_of(field.dataType), types[named(made)]
+        if kind != tree_type or (known and not is_same_name(known, field.name)):
+            raise NotMaintained(
+                "NOT_SAME_TO_SPARK",
+                f"column {field.name} is a {kind} in the query, and {known or 'it'} is a {tree_type} by what changed",
+            )
+    return [cast_as(quote_name(named(made)), type_of(field.dataType), named(field.name)) for (_, made), field in pairs]

@@ -1,0 +1,216 @@
+"""Whether Spark reads a query as our parser does: its text, and what is written back of it, have to be the same.
+
+What follows changes is made of our own tree of a query. A tree that means something else than the text would give
+wrong rows, so Spark compares the two before a query is followed: by the plans that it makes of both, and if it does
+not say that they are the same, by these plans as its optimizer leaves them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.functions import parse_query
+from arctic_runtime.model.names import TableName, parse_table_name
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, trust_query
+from arctic_runtime.sql.spark_sql import list_literals, write_sql
+
+_JUDGING = {
+    # Named queries are written out where they are read: their numbers would differ in any two plans.
+    "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
+    # Rows that a query holds itself are in no plan's text, and neither would be what is computed of them.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+    "spark.sql.debug.maxToStringFields": "100000",
+}
+_SECTION = re.compile(r"^== (\w+) Logical Plan ==\n(.*?)(?=^== (?:\w+ Logical|Physical) Plan ==$)", re.M | re.S)
+_NUMBER = re.compile(r"#(\d+)L?")
+_SHOWN = 200
+_CHECKED = "arctic_checked"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a query and what is written back of it are the same to Spark, and if not, where they differ."""
+
+    is_same: bool
+    because: str = ""
+
+
+def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
+    """Raises NotMaintained if a model's query, or one of the views that it reads, is another one to Spark."""
+    _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
+    for view, sql in views.items():
+        table = parse_table_name(view, model.table)
+        with _use_namespace(spark, table) if _has_short_names(parse_query(sql)) else nullcontext():
+            _check_verdict(compare_with_spark(spark, sql, table), f"the view {view}")
+
+
+def check_predicates(query: DataFrame, model: Model) -> None:
+    """Raises ConfigError if a contract's check is another one to Spark than the one that rows are held against."""
+    query.createOrReplaceTempView(_CHECKED)
+    for check in model.checks:
+        verdict = _compare_check(query.sparkSession, check)
+        if not verdict.is_same:
+            raise ConfigError(
+                f"{model.table}: Spark and dbt-arctic read a check constraint differently, so it can't be enforced.\n"
+                f"  constraint: {check}\n  found: {verdict.because}\n"
+                "  what to do: write the constraint in another way, or write a dbt test"
+            )
+
+
+def _compare_check(spark: SparkSession, check: str) -> Verdict:
+    select = fill_statement(
+        "SELECT ({check}\n) AS held FROM {rows}", check=trust_query(check), rows=quote_name(_CHECKED)
+    )
+    return compare_with_spark(spark, select)
+
+
+def _check_verdict(verdict: Verdict, what: str) -> None:
+    if not verdict.is_same:
+        raise NotMaintained("NOT_SAME_TO_SPARK", f"Spark and dbt-arctic read {what} differently: {verdict.because}")
+
+
+def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
+    """Spark's word on a query, whose names of tables we complete by the catalog and the schema of `at`.
+
+    Raises NotMaintained if our parser refuses it, and Spark's own error where Spark does.
+    """
+    query = parse_query(sql)
+    if at is not None:
+        _complete_names(query, at)
+    if _has_shadowed_cte(query):
+        return Verdict(False, "a WITH inside another one gives a name that the outer one gives as well")
+    try:
+        written = write_sql(query)
+    except (SqlglotError, ValueError) as error:
+        return Verdict(False, f"it can't be written back: {_get_first_line(error)}")
+    with override_settings(spark, _JUDGING):
+        return _compare_plans(spark, sql, written)
+
+
+def _compare_plans(spark: SparkSession, sql: str, written: str) -> Verdict:
+    one = spark.sql(sql)
+    fields = _list_fields(one)
+    try:
+        other = spark.sql(written)
+        spark_fields = _list_fields(other)
+    except (AnalysisException, ParseException) as error:
+        return Verdict(False, f"Spark does not take it as it is written back: {_get_first_line(error)}")
+    if fields != spark_fields:
+        return Verdict(False, _find_first_difference(fields, spark_fields))
+    if one.sameSemantics(other):
+        return Verdict(True)
+    plans, others = explain_plans(spark, sql), explain_plans(spark, written)
+    has_same_plan = plans.get("Optimized") == others.get("Optimized") is not None
+    if has_same_plan and list_literals(sql) == list_literals(written):
+        return Verdict(True)
+    return Verdict(False, _find_first_difference(_list_analyzed_lines(plans), _list_analyzed_lines(others)))
+
+
+def _list_fields(frame: DataFrame) -> list[str]:
+    """Types and names of columns; a name that Spark makes of an expression is not one that anybody gave."""
+    return [
+        f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
+    ]
+
+
+def explain_plans(spark: SparkSession, sql: str) -> dict[str, str]:
+    """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
+    explained = spark.sql(fill_statement("EXPLAIN EXTENDED {query}", query=trust_query(sql))).collect()[0][0]
+    return {plan_name: _renumber_columns(plan) for plan_name, plan in _SECTION.findall(explained)}
+
+
+def _renumber_columns(plan: str) -> str:
+    numbers: dict[str, int] = {}
+    return _NUMBER.sub(lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", plan)
+
+
+def _list_analyzed_lines(plans: dict[str, str]) -> list[str]:
+    """The lines of the first plan that Spark explains with columns resolved."""
+    return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
+
+
+def _find_first_difference(one: list[str], other: list[str]) -> str:
+    left, right = next(((a, b) for a, b in zip_longest(one, other, fillvalue="") if a != b), ("", ""))
+    parts = zip_longest(_split_at_commas(left), _split_at_commas(right), fillvalue="")
+    left, right = next(((a, b) for a, b in parts if a != b), (left, right))
+    return f"Spark reads `{left[:_SHOWN]}`, and of what is written back `{right[:_SHOWN]}`"
+
+
+def _split_at_commas(line: str) -> list[str]:
+    """Texts between commas outside of parentheses, of a list in brackets or of the whole line."""
+    pieces, depth = [""], 0
+    for character in line.partition("[")[2].rpartition("]")[0] or line:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [part.strip() for part in pieces]
+
+
+@contextmanager
+def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
+    """The catalog and the schema of a table as those of the session, for a while."""
+    catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
+    spark.sql(fill_statement("USE {schema}", schema=quote_name(table.catalog, table.schema)))
+    try:
+        yield
+    finally:
+        # A catalog that was just made current has its default schema, which may be one without a name.
+        spark.catalog.setCurrentCatalog("spark_catalog")
+        spark.catalog.setCurrentCatalog(catalog)
+        if schema:
+            spark.sql(fill_statement("USE {schema}", schema=quote_name(catalog, schema)))
+
+
+def _has_short_names(query: exp.Query) -> bool:
+    """Whether a query names tables by fewer than all levels."""
+    return next(_list_short_names(query), None) is not None
+
+
+def _list_short_names(query: exp.Query) -> Iterator[exp.Table]:
+    named = _list_names(query.find_all(exp.CTE))
+    for table in query.find_all(exp.Table):
+        is_table = isinstance(table.this, exp.Identifier) and (table.db or table.name.lower() not in named)
+        if is_table and not table.catalog:
+            yield table
+
+
+def _complete_names(query: exp.Query, at: TableName) -> None:
+    """Writes out which tables the analysis takes names for."""
+    for table in list(_list_short_names(query)):
+        table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
+        table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
+
+
+def _has_shadowed_cte(query: exp.Query) -> bool:
+    """Whether a WITH has a name that another one around it has as well, of which Spark knows two readings."""
+    return any(
+        _list_names(clause.expressions) & _list_names(_list_inner_ctes(clause)) for clause in query.find_all(exp.With)
+    )
+
+
+def _list_inner_ctes(clause: exp.With) -> list[exp.CTE]:
+    assert clause.parent is not None
+    return [cte for cte in clause.parent.find_all(exp.CTE) if cte.parent is not clause]
+
+
+def _list_names(named: Iterable[exp.Expr]) -> set[str]:
+    return {cte.alias.lower() for cte in named}
+
+
+def _get_first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,122 @@
+"""Semi-join reducers: the rows of large sources that a plan needs, each source read once for all terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from operator import or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from sqlglot import exp
+
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, list_columns
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
+from arctic_runtime.model.files.bounds import build_bounds_condition
+from arctic_runtime.model.version import Window
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
+from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.tables.rows.bounds import collect_bounds
+from arctic_runtime.spark.tables.rows.frames import Hold, as_key, match_key, to_column
+from arctic_runtime.thresholds import PruningThresholds, Thresholds
+
+_FOUND = "__arctic_found_"
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """Values of some columns of a source, each once and under the names that `match_key` joins on.
+
+    Nulls equal each other if `null_safe`.
+    """
+
+    fields: tuple[str, ...]
+    null_safe: bool
+    values: DataFrame
+    count: int
+    thresholds: PruningThresholds
+
+    @cached_property
+    def build_nearby_condition(self) -> Expression:
+        """A condition that is true for all matching rows of the source, and by which Iceberg skips files."""
+        known_bounds = collect_bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
+        return F.lit(False) if known_bounds is None else F.expr(write_expression(build_bounds_condition(known_bounds)))
+
+
+def register_reducers(
+    spark: SparkSession,
+    reducers: Iterable[SemiJoinReducer],
+    upstreams: Upstreams,
+    windows: Mapping[str, Window],
+    thresholds: Thresholds,
+    hold: Hold,
+) -> None:
+    """Creates the temporary views of semi-join reducers; the views that the reducers read must exist.
+
+    If there are more lookup values than an executor can hold, a reducer is its whole source.
+    """
+    pruning = thresholds.pruning
+    for part in reducers:
+        sought = tuple(_collect_lookups(spark, part.lookups, pruning, hold))
+        source, window = upstreams.states[str(part.source)], windows[str(part.source)]
+        assert source is not None
+        where = write_expression(part.condition or exp.true())
+        if sum(one.count for one in sought) <= thresholds.incremental.reducer_values:
+            fields = tuple(dict.fromkeys((*(source.key or ()), *list_columns(part.whole))))
+            select = partial(_hold_matching_rows, fields=fields, where=where, sought=sought, hold=hold)
+            rows = read_rows_at(spark, source, window.end, pruning, select)
+        else:
+            rows = read_rows_at(spark, source, window.end, pruning).where(where)
+        _register_images(spark, part, rows.select(*map(to_column, list_columns(part.whole))))
+
+
+def _collect_lookups(
+    spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
+) -> Iterator[_Sought]:
+    """The lookup values; lookups by the same columns are combined."""
+    together: dict[tuple[str, ...], list[Lookup]] = {}
+    for one in lookups:
+        together.setdefault(one.fields, []).append(one)
+    for fields, same_columns in together.items():
+        values = reduce(DataFrame.unionAll, [spark.sql(render_sql(one.values)) for one in same_columns]).distinct()
+        values = hold(values.select(*as_key(values.columns)))
+        yield _Sought(fields, any(one.null_safe for one in same_columns), values, values.count(), thresholds)
+
+
+def _hold_matching_rows(
+    rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold
+) -> DataFrame:
+    """The rows that are found, computed at once, so that Spark knows how few they are.
+
+    Otherwise it would also find them in a base after changes are laid over all of it.
+    """
+    matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
+    matching.count()
+    return matching
+
+
+def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
+    """The rows that have values of one kind at least; no row moves for that."""
+    flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
+    rows = rows.where(reduce(or_, [one.build_nearby_condition for one in flags.values()]))
+    for flag, one in flags.items():
+        values = one.values.withColumn(flag, F.lit(True)).hint("broadcast")
+        rows = rows.join(values, match_key(rows, one.fields, one.null_safe), "left").drop(*one.values.columns)
+    return rows.where(reduce(or_, [F.col(flag).isNotNull() for flag in flags])).drop(*flags)
+
+
+def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
+    """The images of a part from its rows as they are now, and from the changes of the whole source."""
+    shown: dict[Image, DataFrame] = {"new": rows}
+    if part.changes is not None:
+        assert part.whole.key is not None
+        moved = spark.sql(render_sql(part.changes))
+        gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
+        stayed = rows.join(moved.select(*as_key(part.whole.key)), match_key(rows, part.whole.key), "left_anti")
+        shown |= {"either": rows.unionAll(gone), "old": stayed.unionAll(gone)}
+    for image, view in part.images.items():
+        shown[image].createOrReplaceTempView(quote_name(view))

@@ -1,0 +1,78 @@
+"""Tables without a key: the rows that a query makes of change events are appended, each once, and never looked at."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observation.manifests import observe_specs
+from arctic_runtime.errors import CommitConflict, DataError
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.properties import RUN
+from arctic_runtime.model.run_summary import RunSummary, find_last_load
+from arctic_runtime.model.shape import INSERT
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model, Transform
+from arctic_runtime.plan.refresh.keyless import plan_preparation
+from arctic_runtime.refresh_planner import NO_ROWS
+from arctic_runtime.spark.tables.context import Appended, Context
+from arctic_runtime.spark.tables.keyless import append_rows, replace_rows
+from arctic_runtime.spark.tables.rows.frames import format_examples, to_column
+from arctic_runtime.spark.tables.steps import perform_step
+from arctic_runtime.spark.tables.table_session import TableSession
+
+
+def append_events(session: TableSession, context: Context, rows: DataFrame, summary: RunSummary) -> Appended:
+    """Appends rows in one commit, which records the run; a full refresh puts them in the place of all that are there.
+
+    The columns of `rows` are those that the table is to have. Raises DataError if rows break the contract, and
+    CommitConflict if another writer was faster.
+    """
+    _check_contract(context.model, rows)
+    table = context.state.appended
+    assert table is not None
+    assert table.head is not None
+    write = replace_rows if summary.mode == "full" else append_rows
+    write(rows, summary, context)
+    now = session.observe_state().appended
+    assert now is not None
+    own = next((row for row in now.commits if row.summary.get(RUN) == summary.run), None)
+    return Appended(table.head.snapshot, {**NO_ROWS, INSERT: own.rows if own is not None else 0})
+
+
+def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
+    """The context of a commit of rows with these columns, once the table is ready for them.
+
+    Raises CommitConflict if another writer commits meanwhile, since events were left out by the state before.
+    """
+    model, now = session.model, state
+    while steps := plan_preparation(model, now.appended, _list_partition_fields(session, now), stored):
+        for step in steps:
+            perform_step(step, session.build_context(now))
+        now = session.observe_state()
+    if find_last_load(now.log) != find_last_load(state.log):
+        raise CommitConflict(f"Another writer committed first.\n  while: bring the columns of {model.table} up to date")
+    return session.build_context(now)
+
+
+def _list_partition_fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
+    """The partition fields that rows are written under now."""
+    if state.appended is None:
+        return ()
+    specs = observe_specs(session.reader, session.model.table)
+    return specs.transforms[specs.default]
+
+
+def _check_contract(model: Model, rows: DataFrame) -> None:
+    flaws = [to_column(part).isNull() for part in model.not_null]
+    flaws += [~F.coalesce(F.expr(check), F.lit(True)) for check in model.checks]
+    broken = rows.where(reduce(or_, flaws)).limit(3).collect() if flaws else []
+    if broken:
+        promised = [*(f"{part} is not null" for part in model.not_null), *model.checks]
+        raise DataError(
+            f"{model.table}: rows of the query break the contract; nothing was written.\n{format_examples(broken)}"
+            f"  expected: {'; '.join(promised)}\n  what to do: repair or filter the rows in the query"
+        )

@@ -1,0 +1,1 @@
+"""Rewrites of a table's data files, which change no row."""

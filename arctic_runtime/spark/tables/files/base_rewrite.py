@@ -1,0 +1,183 @@
+"""The base written anew with its changes merged in, node by node and without moving it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.catalog.observation.partial_progress import observe_partial_progress
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.errors import CommitConflict
+from arctic_runtime.model.columns import ACTION, OWN_PREFIX, Column
+from arctic_runtime.model.files.compaction import BucketRange, RewriteBase
+from arctic_runtime.model.properties import ATTEMPT, REWRITTEN
+from arctic_runtime.model.shape import DELETE
+from arctic_runtime.spark.engine.java.java_errors import SPARK
+from arctic_runtime.spark.engine.settings import override_settings
+from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
+from arctic_runtime.spark.tables.commit import (
+    build_isolation_options,
+    build_merged_summary,
+    build_summary_options,
+    clear_away,
+    perform_statement,
+    publish_branch,
+)
+from arctic_runtime.spark.tables.context import Context
+from arctic_runtime.spark.tables.create import transform_value
+from arctic_runtime.spark.tables.merge import JOINED_AS_IT_LIES
+from arctic_runtime.spark.tables.rows.frames import (
+    combine_all,
+    conform_frame,
+    read_own_changes,
+    select_newest_changes,
+    to_column,
+)
+
+CHANGED = f"{OWN_PREFIX}changed"
+"""What the action of a row's change is called where both are side by side; with a number, a column of the change."""
+
+
+def rewrite_base(step: RewriteBase, context: Context) -> None:
+    """Writes the parts that remain of a step, then makes them the table; reports each part to the context.
+
+    Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
+    Raises CommitConflict if the base has moved on; what was done is lost then.
+    """
+    if len(step.ranges) == 1:
+        _write_part(
+            step,
+            step.ranges[0],
+            context,
+            step.table.parts,
+            build_isolation_options(step.expected) | build_summary_options(build_merged_summary(step.end)),
+        )
+        context.tell(_format_progress(step, step.ranges[0]))
+    else:
+        _rewrite_by_parts(step, context)
+
+
+def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
+    """A part stays done on the branch whatever comes after it.
+
+    Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
+    and what is merged already may be merged again.
+    """
+    spark, branch = context.spark, step.table.to_branch_parts(step.branch)
+    create = fill_statement(
+        "ALTER TABLE {table} CREATE BRANCH IF NOT EXISTS {branch} AS OF VERSION {v}",
+        table=quote_name(*step.table.parts),
+        branch=quote_name(step.branch),
+        v=quote_number(step.expected),
+    )
+    perform_statement("base.rewrite.branch", spark, create)
+    for part in step.remaining:
+        merged = build_merged_summary(step.end) if part == step.remaining[-1] else {}
+        _write_part(
+            step, part, context, branch, build_summary_options({ATTEMPT: step.branch, REWRITTEN: str(part), **merged})
+        )
+        context.tell(_format_progress(step, part))
+    try:
+        _check_all_done(step, context)
+        publish_branch(context.attempt, step.table, step.branch, step.expected, step.branch, is_shared=True)
+    except CommitConflict:
+        clear_away(context.attempt, step.table, step.branch)
+        raise
+    clear_away(context.attempt, step.table, step.branch)
+
+
+def _format_progress(step: RewriteBase, part: BucketRange) -> str:
+    return f"  nodes {part} of {step.table} are done, part {step.ranges.index(part) + 1} of {len(step.ranges)}"
+
+
+def _check_all_done(step: RewriteBase, context: Context) -> None:
+    """Raises CommitConflict if a part is not on the branch: it was dropped meanwhile, with what was on it."""
+    begun = observe_partial_progress(context.reader, step.table)
+    done = next((one.done for one in begun if one.branch == step.branch), frozenset())
+    lost = [str(part) for part in step.ranges if part not in done]
+    if lost:
+        raise CommitConflict(
+            f"{step.table}: the branch {step.branch} lacks the rewritten buckets {', '.join(lost)}.\n"
+            "  what to do: run `arctic compact` again"
+        )
+
+
+def _write_part(
+    step: RewriteBase, part: BucketRange, context: Context, to: Sequence[str], more: Mapping[str, str]
+) -> None:
+    """The nodes of a part in the place of what is in them, in one commit."""
+    rows, is_within = _merge_part(step, part, context, to), _build_part_condition(step, part, context)
+    options = {
+        "distribution-mode": "none",
+        "use-table-distribution-and-ordering": "false",
+        # Rows of other nodes are among those of a node only where these had no files, unless partitions lie in it too.
+        "fanout-enabled": "true" if len(step.transforms) == 1 else "false",
+        "output-spec-id": str(step.spec),
+        **more,
+    }
+    writer = rows.writeTo(quote_name(*to)).options(**options)
+    with override_settings(context.spark, JOINED_AS_IT_LIES):
+        perform_effect(
+            "base.rewrite.write", lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew", SPARK
+        )
+
+
+def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_parts: Sequence[str]) -> DataFrame:
+    """The rows of a part's nodes after the merge, each in the task of its node.
+
+    They are read where they are written, with the columns that the base has now.
+    """
+    assert context.state.base is not None
+    columns = context.state.base.columns
+    base = context.spark.table(quote_name(*base_parts)).where(_build_part_condition(step, part, context))
+    fitted = conform_frame(_read_newest_changes(step, part, context), (*columns, Column(ACTION, "string")))
+    changes = fitted.toDF(*[f"{CHANGED}{place}" for place in range(len(columns))], CHANGED)
+    joined = _join_changes(base, changes, step, columns, context)
+    alive = joined.where(F.col(CHANGED).isNull() | (F.col(CHANGED) != DELETE))
+    is_changed = F.col(CHANGED).isNotNull()
+    merged = [
+        F.when(is_changed, F.col(f"{CHANGED}{place}")).otherwise(to_column(column_kept.name)).alias(column_kept.name)
+        for place, column_kept in enumerate(columns)
+    ]
+    return _sort_by_partition(alive.select(*merged), step, context.model.table.catalog)
+
+
+def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context) -> DataFrame:
+    """The newest change of every key that belongs into a part."""
+    changes = context.state.changes
+    assert changes is not None
+    appended = read_own_changes(context.spark, context.model.table.changes, changes, step.start, step.end)
+    part_changes = appended.where(_build_part_condition(step, part, context))
+    return select_newest_changes(part_changes, context.model.config.primary_key, step.commits)
+
+
+def _join_changes(
+    base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
+) -> DataFrame:
+    """Rows and changes side by side; if they meet by hash, the side with fewer rows is the one that is held."""
+    places = {column_kept.name.lower(): place for place, column_kept in enumerate(columns)}
+    pairs = [to_column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
+    assert context.state.base is not None
+    if step.meeting == "sort":
+        return base.hint("merge").join(changes, combine_all(pairs), "full_outer")
+    if step.rows > context.state.base.rows:
+        return base.hint("shuffle_hash").join(changes, combine_all(pairs), "full_outer")
+    return base.join(changes.hint("shuffle_hash"), combine_all(pairs), "full_outer")
+
+
+def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context) -> Expression:
+    """Whether a row, of the base or of the changes, belongs into a part; true where that is all of the table."""
+    if len(step.ranges) == 1:
+        return F.lit(True)
+    bucket = transform_value(context.model.table.catalog, step.transforms[-1])
+    return (bucket >= part.first) & (bucket <= part.last)
+
+
+def _sort_by_partition(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
+    """Sorts rows by partition if partitions lie in a node, so that one file at a time is written."""
+    values = [transform_value(catalog, transform) for transform in step.transforms] if len(step.transforms) > 1 else []
+    order = [*values, *map(to_column, step.order)]
+    return rows.sortWithinPartitions(*order) if order else rows

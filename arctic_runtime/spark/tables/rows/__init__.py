@@ -1,0 +1,1 @@
+"""DataFrames over a table's relations, and conditions that prune their files."""

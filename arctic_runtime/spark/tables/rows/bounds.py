@@ -1,0 +1,144 @@
+"""Key ranges or IN-lists for file pruning, collected in one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from arctic_runtime.model.columns import BEFORE, is_same_name
+from arctic_runtime.model.files.bounds import Bound, build_bounds_condition, is_bounded
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, write_expression
+from arctic_runtime.spark.tables.rows.frames import Keys, as_key
+from arctic_runtime.thresholds import PruningThresholds
+
+EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The ranges of column values over some rows of a query, computed by aggregates.
+
+    `values` are the columns by name, each as an expression with its type; `among` is the condition for a row to count.
+    """
+
+    values: Mapping[str, tuple[Sql, str]]
+    among: Sql = EVERYWHERE
+
+    def build_aggregates(self) -> list[Sql]:
+        """The aggregate expressions to compute over the rows."""
+        aggregates = [count_where(self.among, _ROWS)]
+        for place, (value, kind) in enumerate(self.values.values()):
+            one = {"among": self.among, "value": value}
+            least = fill_statement("min(CASE WHEN {among} THEN {value} END)", **one)
+            greatest = fill_statement("max(CASE WHEN {among} THEN {value} END)", **one)
+            is_null = fill_statement("{among} AND {value} IS NULL", **one)
+            aggregates += [
+                alias_as(_write_as_text(least, kind), f"{_LEAST}{place}"),
+                alias_as(_write_as_text(greatest, kind), f"{_GREATEST}{place}"),
+                count_where(is_null, f"{_NULLS}{place}"),
+            ]
+        return aggregates
+
+    def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
+        """The ranges, from the row of aggregates; None if no row counted."""
+        if not row[_ROWS]:
+            return None
+        return tuple(
+            _build_range(column, kind, (row[f"{_LEAST}{place}"], row[f"{_GREATEST}{place}"]), row[f"{_NULLS}{place}"])
+            for place, (column, (_, kind)) in enumerate(self.values.items())
+        )
+
+
+_ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
+
+
+def build_nearby_condition(
+    rows: DataFrame,
+    count: int,
+    table_rows: int,
+    thresholds: PruningThresholds,
+    alias: str | None = None,
+    known: tuple[Bound, ...] | None = None,
+) -> Sql:
+    """A condition on a table of `table_rows` rows that is true for all its rows that equal a row of `rows`.
+
+    `rows`, about `count` of them, has the compared columns of the table; a null is an unknown value. If there are too
+    many rows for IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0.
+    Else one job runs.
+    """
+    if count == 0:
+        return NOWHERE
+    ranges = known if count > thresholds.in_list_values else None
+    is_mostly_read = ranges is None and table_rows <= thresholds.scanned_table_ratio * count
+    if is_scanned(table_rows, thresholds) or is_mostly_read:
+        return EVERYWHERE
+    known_bounds = collect_bounds(rows, count, thresholds) if ranges is None else ranges
+    if known_bounds is None:
+        return NOWHERE
+    listed = [bound for bound in known_bounds if not bound.or_null]
+    return write_expression(build_bounds_condition(listed, alias)) if listed else EVERYWHERE
+
+
+def list_location_columns(model: Model) -> dict[str, Sql]:
+    """The columns by which a replaced row is located, its key and its partition, with their values in a change row."""
+    key = model.config.primary_key
+    rest = [
+        transform.column
+        for transform in model.config.partition_by
+        if not any(is_same_name(transform.column, part) for part in key)
+    ]
+    return {part: quote_name(part) for part in key} | {part: quote_name(BEFORE, part) for part in rest}
+
+
+def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
+    """Keys for lookups in a table of `table_rows` rows; `keys`, about `count` rows, has just the columns of its key."""
+    named = keys.select(*as_key(keys.columns))
+    return Keys(named, count <= thresholds.broadcast_keys, build_nearby_condition(keys, count, table_rows, thresholds))
+
+
+def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
+    """Whether a table has so few rows that a lookup reads all of them."""
+    return table_rows <= thresholds.scanned_table_rows
+
+
+def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
+    """The IN-list or range of each column of `rows`, about `count` of them; None if there are no rows."""
+    types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
+    return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
+
+
+def _collect_value_lists(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    rows_read = rows.selectExpr(*[_write_as_text(quote_name(field), kind) for field, kind in types.items()]).collect()
+    if not rows_read:
+        return None
+    values = {field: {row[place] for row in rows_read} for place, field in enumerate(types)}
+    return tuple(
+        Bound(field, types[field], tuple(sorted(texts - {None})), is_range=False, or_null=None in texts)
+        for field, texts in values.items()
+    )
+
+
+def _collect_ranges(rows: DataFrame, types: dict[str, str]) -> tuple[Bound, ...] | None:
+    ranges = Ranges({field: (quote_name(field), kind) for field, kind in types.items()})
+    return ranges.read_bounds(rows.agg(*map(F.expr, ranges.build_aggregates())).collect()[0].asDict())
+
+
+def _build_range(column: str, kind: str, ends: tuple[str | None, str | None], nulls: int) -> Bound:
+    values = tuple(end for end in ends if end is not None)
+    return Bound(column, kind, values if len(values) == 2 else (), is_range=True, or_null=nulls > 0)
+
+
+def count_where(is_one: Sql, called: str) -> Sql:
+    """The count of rows for which a condition is true, as a column named `called`."""
+    return alias_as(fill_statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
+
+
+def _write_as_text(value: Sql, kind: str) -> Sql:
+    """A value as text, in the form that `Bound` stores."""
+    since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
+    return fill_statement("CAST({since}({value}) AS string)", since=since, value=value)

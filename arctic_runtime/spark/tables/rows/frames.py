@@ -1,0 +1,323 @@
+"""DataFrames over a table's relations: its rows at a version, its changes, the newest image of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from arctic_runtime.model.columns import ACTION, POSITION, SEQUENCE, Column, Names, strip_change_columns
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.properties import REPAIRED
+from arctic_runtime.model.state import ChangeTableState, SourceState, TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.model.version import Version
+from arctic_runtime.model.version import Window as Span
+from arctic_runtime.plan.refresh.schema import to_stored_type
+from arctic_runtime.spark.engine.statement import Sql, alias_as, fill_statement, quote_name, type_name
+from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
+from arctic_runtime.thresholds import PruningThresholds
+
+COMMIT_ORDER = "_last_updated_sequence_number"
+NO_OTHERS: Mapping[int, Names] = {}
+NULL = Sql("NULL")
+_ROWS = Sql("__arctic_rows")
+
+Hold = Callable[[DataFrame], DataFrame]
+"""Marks rows that are read more than once, so that they are computed once."""
+
+
+@dataclass(frozen=True)
+class Unmerged:
+    """Change rows that a base does not hold yet, of so many `commits`; if they are `few` their keys are held."""
+
+    rows: DataFrame
+    commits: int
+    few: bool
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys under the names of `as_key`, perhaps more than once each.
+
+    Where they are `few` every executor holds them, else they are spread as the table is. A `rebalance` in front keeps
+    Spark from spreading the table as the keys are. `near` is true for all rows of the table that they are keys of.
+    """
+
+    rows: DataFrame
+    few: bool
+    near: Sql
+
+    def select_rows(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The rows of a table under these keys; a semi join is the fastest way to stream it past them."""
+        hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
+        nearby = table.where(self.near)
+        return nearby.join(hinted, match_key(nearby, key), "left_semi")
+
+
+def to_column(column_name: str) -> Expression:
+    """A column by its plain name, whatever characters that has."""
+    return F.col(quote_name(column_name))
+
+
+def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
+    """The rows of a relation that `query` makes of the name of others; it becomes one statement."""
+    text = fill_statement("SELECT * FROM {relation}", relation=query(_ROWS))
+    template = text.replace("{", "{{").replace("}", "}}").replace(_ROWS, "{rows}")
+    # PySpark drops its view of the rows in the end, and with it the cache of rows that are the very same.
+    return rows.sparkSession.sql(template, rows=rows.select("*"))
+
+
+def list_frame_columns(frame: DataFrame) -> tuple[Column, ...]:
+    """A frame's columns with the types that an Iceberg table keeps them as."""
+    return tuple(Column(field.name, to_stored_type(type_of(field.dataType))) for field in frame.schema.fields)
+
+
+def type_of(kind: DataType) -> str:
+    """A type as `model.types` writes it; PySpark's own text does not tell where a field's name ends."""
+    match kind:
+        case StructType(fields=fields):
+            return format_struct_type((field.name, type_of(field.dataType)) for field in fields)
+        case ArrayType(elementType=element):
+            return format_array_type(type_of(element))
+        case MapType(keyType=key, valueType=value):
+            return map_text(type_of(key), type_of(value))
+        case _:
+            return kind.simpleString()
+
+
+def conform_frame(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
+    fields = {field.name.lower(): field for field in frame.schema.fields}
+    return frame.selectExpr(*[_conform_column(fields.get(wanted.name.lower()), wanted) for wanted in columns])
+
+
+def _conform_column(field: StructField | None, wanted: Column) -> Sql:
+    if field is not None and type_of(field.dataType) == wanted.type:
+        return alias_as(quote_name(field.name), wanted.name)
+    return cast_as(NULL if field is None else quote_name(field.name), wanted.type, wanted.name)
+
+
+def cast_as(value: Sql, kind: str, alias: str) -> Sql:
+    """A value as a column of a type.
+
+    Expressions for each column of a table are texts, for `selectExpr`: much of a small run's time is calls to
+    Spark, of which an expression that is put together takes three for each of its parts.
+    """
+    return fill_statement(
+        "CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=quote_name(alias)
+    )
+
+
+def hide_constant(value: Sql, text: Sql) -> Sql:
+    """A constant that differs from run to run, for rows with the column `text`, which is never null.
+
+    Spark writes numbers and times into the code that it generates, and would compile that anew for each run. What is
+    taken from an array, at a place that is not known before there are rows, it does not.
+    """
+    return fill_statement("get(array({value}), least(length({text}), 0))", value=value, text=text)
+
+
+def combine_all(conditions: Sequence[Expression]) -> Expression:
+    """True if every condition is; true for none, as for a key without columns."""
+    return reduce(and_, conditions, F.lit(True))
+
+
+def combine_any(conditions: Sequence[Expression]) -> Expression:
+    """True if a condition is; false for none.
+
+    That costs Spark less than the negation of `combine_all`, of which each round of its optimizer takes off one term: a
+    table of 150 columns would need 150 rounds.
+    """
+    return reduce(or_, conditions, F.lit(False))
+
+
+def read_table(
+    spark: SparkSession, table: TableName, snapshot: int, formerly: Mapping[int, Names] = NO_OTHERS
+) -> DataFrame:
+    """A table's rows at one snapshot, which Iceberg gives with the columns of that time.
+
+    Those of today that had other names then, as `formerly` tells by snapshot, have today's.
+    """
+    rows = spark.read.option("versionAsOf", str(snapshot)).table(quote_name(*table.parts))
+    then = formerly.get(snapshot)
+    if not then:
+        return rows
+    others = {column_name.lower() for column_name in (*then, *then.values())}
+    columns_kept = [to_column(column_name) for column_name in rows.columns if column_name.lower() not in others]
+    return rows.select(*columns_kept, *[to_column(old).alias(now) for now, old in then.items() if old])
+
+
+def read_appended(
+    spark: SparkSession,
+    table: TableName,
+    start: Version | None,
+    end: Version,
+    chain_is_whole: bool = True,
+    formerly: Mapping[int, Names] = NO_OTHERS,
+) -> DataFrame:
+    """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
+
+    Iceberg reads no range without a snapshot in it, so nothing is asked for where both are the same.
+    Where snapshots between the two are gone (`chain_is_whole` is False) the rows are recognised by their row lineage,
+    which format version 3 keeps, and which prunes no files.
+    """
+    if start is None:
+        return read_table(spark, table, end.snapshot, formerly)
+    if start == end:
+        return read_table(spark, table, end.snapshot, formerly).where(F.lit(False))
+    if not chain_is_whole:
+        return read_table(spark, table, end.snapshot, formerly).where(F.col(COMMIT_ORDER) > start.sequence)
+    reader = spark.read.option("start-snapshot-id", str(start.snapshot)).option("end-snapshot-id", str(end.snapshot))
+    return reader.table(quote_name(*table.parts))
+
+
+def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
+    """The rows that an upstream's log was appended in a window."""
+    is_snapshot_there = source.keeps_version(window.start)
+    return read_appended(spark, source.log, window.start, window.end, is_snapshot_there, source.formerly)
+
+
+def read_own_changes(
+    spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
+) -> DataFrame:
+    """The rows that a model's own change table, which is `table`, was appended after `start` and up to `end`."""
+    return read_appended(spark, table, start, end, changes.keeps_version(start), changes.formerly)
+
+
+def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
+    """The rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
+    if source.keeps_version(until):
+        return read_table(spark, source.log, until.snapshot, source.formerly)
+    rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
+    return rows.where(F.col(COMMIT_ORDER) <= until.sequence)
+
+
+def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
+    """One change row per key, the newest; within one commit there is only one."""
+    if commits <= 1:
+        return changes
+    return select_first_per_key(changes, _list_key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
+
+
+def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
+    """The first row of each key in an order.
+
+    It is the one that has none before it. Where rows are numbered, Spark sorts them once more before it moves them, to
+    leave out those that are not first: here hardly any.
+    """
+    earlier = F.lag(F.lit(True)).over(Window.partitionBy(*key).orderBy(*order))
+    return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
+
+
+def read_folded_rows(
+    spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None
+) -> DataFrame:
+    """The rows that a table's change table alone tells, at a snapshot of that or at its head; no base is read."""
+    assert changes.head is not None
+    at = changes.head.snapshot if snapshot is None else snapshot
+    commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
+    rows = read_table(spark, model.table.changes, at, changes.formerly)
+    newest = select_newest_changes(rows, model.config.primary_key, commits).where(F.col(ACTION) != "delete")
+    return conform_frame(newest, strip_change_columns(changes.columns))
+
+
+def read_current_rows(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
+) -> DataFrame | None:
+    """The table's rows at the head of its change table: the base, with what is not merged yet laid over it.
+
+    `only` leaves out rows under other keys.
+    """
+    base, pending = read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
+    if base is None or state.base is None:
+        return None
+    return base if pending is None else overlay_changes(base, pending, model.config.primary_key, state.base.columns)
+
+
+def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+    """The rows of the base, or those of them under some keys; None if there is no base yet."""
+    if state.base is None:
+        return None
+    base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
+    return only.select_rows(base, model.config.entity_key) if only else base
+
+
+def read_unmerged_changes(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
+) -> DataFrame | None:
+    """The newest change row of every key that changed after the base's version; None if none did."""
+    pending = _read_pending(spark, model, state, thresholds, only)
+    return select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
+
+
+def _read_pending(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
+) -> Unmerged | None:
+    """All change rows after the base's version; None if there are none."""
+    changes, base = state.changes, state.base
+    if changes is None or base is None or base.merged is None or changes.newest is None:
+        return None
+    if not changes.list_commits_after(base.merged):
+        return None
+    appended = read_own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
+    appended = only.select_rows(appended, model.config.entity_key) if only else appended
+    few = (only is not None and only.few) or changes.are_few_after(base.merged, thresholds.broadcast_keys)
+    return Unmerged(appended, changes.count_after(base.merged), few)
+
+
+def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did.
+
+    The keys are those of all change rows: the newest of each would be spread by key already, and Spark would spread the
+    base as they are.
+    """
+    keys = changes.rows.select(*as_key(key))
+    unchanged = base.join(keys.hint("broadcast" if changes.few else "shuffle_hash"), match_key(base, key), "left_anti")
+    alive = select_newest_changes(changes.rows, key, changes.commits).where(F.col(ACTION) != "delete")
+    return conform_frame(unchanged, columns).unionAll(conform_frame(alive, columns))
+
+
+def name_key_column(place: int) -> str:
+    """The name of a key's column, by its place in the key, in frames of keys that a table is joined with."""
+    return f"__arctic_k{place}"
+
+
+def as_key(key: Sequence[str]) -> list[Expression]:
+    """The key's columns under the names that `match_key` joins on; one constant for a key without columns."""
+    return [to_column(part).alias(name_key_column(i)) for i, part in enumerate(key)] or [
+        F.lit(True).alias("__arctic_k")
+    ]
+
+
+def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
+    """The join of a table with frames of its keys; nulls equal each other if `null_safe`."""
+    pairs = [(base[quote_name(part)], F.col(name_key_column(i))) for i, part in enumerate(key)]
+    return combine_all(
+        [own.eqNullSafe(given_column) if null_safe else own == given_column for own, given_column in pairs]
+    )
+
+
+def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
+    """Adds where a row stands in its source, a table of format version 3: the commit, and the place inside it.
+
+    In a commit that may have several rows of one key (`keeps_all`) `_seq` comes before the place of the row.
+    """
+    inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
+    place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))
+    return rows.select("*", place.alias(POSITION))
+
+
+def _list_key_columns(key: Sequence[str]) -> list[Expression]:
+    return [to_column(part) for part in key] or [F.lit(0)]
+
+
+def format_examples(rows: list[Row]) -> str:
+    """A few rows for a message, one a line."""
+    return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -1,0 +1,1 @@
+"""Spark's SQL as text and expressions: its dialect and its types."""

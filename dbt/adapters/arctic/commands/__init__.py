@@ -1,0 +1,1 @@
+"""Commands of `arctic` beside its operations: ingest, run, serve and spark."""

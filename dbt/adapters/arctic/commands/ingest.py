@@ -1,0 +1,240 @@
+"""The command `arctic ingest`: brings change data of the project's sources into arctic tables."""
+
+from __future__ import annotations
+
+import argparse
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import IngestSource, TablesWait
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.spark.engine.java.process import PROCESS
+from dbt.adapters.arctic.commands.ingest_progress import Say, format_counts, show_progress
+from dbt.adapters.arctic.commands.signals import stop_on_signals
+from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+from dbt.adapters.arctic.project.discovered_sources import build_source_at, write_source_yaml
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import BatchReport
+
+NAME = "ingest"
+DESCRIPTION = "change data from databases, Kafka or files into arctic tables, as the project's sources say"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="all where none is named")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument(
+        "--resync",
+        action="append",
+        nargs="?",
+        const="",
+        metavar="TABLE",
+        help="begin with another snapshot of a table, SOURCE.TABLE or TABLE where only one source has it, and publish "
+        "what differs; of all tables of the sources where no table is named, so after SOURCE",
+    )
+    ways.add_argument("--replay-dead", action="store_true", help="apply dead letters that fit now, and end")
+    ways.add_argument(
+        "--discover",
+        nargs="?",
+        const="",
+        metavar="SOURCE",
+        help="print the YAML of a source with the tables of its database, and ingest nothing; of a source of the "
+        "project, or of postgresql://user@host:port/database",
+    )
+    parser.add_argument(
+        "--password-env", metavar="NAME", help="the environment variable with the password of --discover"
+    )
+    parser.add_argument("--once", action="store_true", help="stop when everything that is there now is ingested")
+
+
+def perform_command(options: argparse.Namespace) -> Answer:
+    """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises.
+
+    With `--replay-dead` it applies dead letters instead, and ends.
+    """
+    from arctic_runtime.ingest.connectors import with_jars
+    from arctic_runtime.spark.engine.session_pool import get_pool
+    from dbt.adapters.arctic.commands.ingest_upkeep import IngestedUpkeep
+    from dbt.adapters.arctic.project.compiled_project import load_sources
+
+    if options.discover is not None and "://" in options.discover:
+        return _discover_tables([build_source_at(options.discover, options.password_env)])
+    PROCESS.is_lasting = not (options.once or options.replay_dead)
+    project = load_sources(options.project_dir, options.profiles_dir, options.target)
+    if options.discover is not None:
+        return _discover_tables(_to_discover(project.sources, [*options.sources, *filter(None, [options.discover])]))
+    resync = parse_resync(project.sources, options.sources, options.resync or ())
+    chosen = resync.sources
+    pool, reader = get_pool(with_jars(project.profile, chosen)), CatalogReader(project.profile)
+    session = pool.environment.new_session
+    if options.replay_dead:
+        return _replay_dead_letters(chosen, reader, session)
+    upkeep = IngestedUpkeep(chosen, project.readers, reader, pool)
+    with show_progress([source.name for source in chosen], options.json) as show:
+
+        def show_batch(source: str, batch: BatchReport) -> None:
+            upkeep.note_batch(source, batch)
+            show(source, batch)
+
+        jobs = [_build_job(source, reader, session, show_batch) for source in chosen]
+        with (
+            stop_with_spark(NAME, lambda _: _stop_jobs(jobs), reader.thresholds.engine),
+            stop_on_signals(NAME, partial(_stop_jobs, jobs), "ends after the batch under way"),
+        ):
+            with nullcontext() if options.once else upkeep.run_in_background():
+                waits = run_jobs(jobs, options.once, resync)
+            if options.once:
+                upkeep.run_once()
+    if waits:
+        raise waits[0]
+    return Answer(None, ())
+
+
+def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
+    try:
+        return _choose_sources(known, names)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}\n  what to do for a source that has no tables yet, which dbt leaves out: name its database, as "
+            "`--discover postgresql://user@host:port/database`"
+        ) from None
+
+
+def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
+    """The YAML of sources with all tables of their databases, and these as data."""
+    from arctic_runtime.ingest.connectors import list_source_tables
+
+    tables_by_source = [(source, list_source_tables(source)) for source in sources]
+    data = {
+        source.name: [{"table": table.full_name, "primary_key": table.key} for table in tables]
+        for source, tables in tables_by_source
+    }
+    return Answer(
+        data, tuple(line for source, tables in tables_by_source for line in write_source_yaml(source, tables))
+    )
+
+
+@dataclass(frozen=True)
+class Resync:
+    """The sources to ingest, and of what another snapshot is made: of all their tables, or of some, by source."""
+
+    sources: tuple[IngestSource, ...]
+    is_full: bool = False
+    tables: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Sequence[str]) -> Resync:
+    """Reads names of sources and the values of `--resync`, an empty one for all tables of the sources.
+
+    `--resync shop` is the same as `shop --resync` where shop is a source. Raises ConfigError for unknown names.
+    """
+    by_name = {source.name: source for source in known}
+    named = [*names, *(value for value in values if value in by_name)]
+    sources = _choose_sources(known, list(dict.fromkeys(named)))
+    tables_by_source: dict[str, frozenset[str]] = {}
+    for value in values:
+        if value and value not in by_name:
+            source, table = _find_table(sources, value)
+            tables_by_source[source] = tables_by_source.get(source, frozenset()) | {table}
+    return Resync(tuple(sources), any(not value or value in by_name for value in values), tables_by_source)
+
+
+def _find_table(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
+    """The source and the name of a table that is written as SOURCE.TABLE or TABLE."""
+    tables = [(source.name, table.name) for source in sources for table in source.tables]
+    matches = [candidate for candidate in tables if value in (candidate[1], ".".join(candidate))]
+    if len(matches) == 1:
+        return matches[0]
+    name, _, table = value.partition(".")
+    if not matches and any(source.name == name and source.include for source in sources):
+        return name, table
+    full = [".".join(candidate) for candidate in matches or tables]
+    if matches:
+        raise ConfigError(f"--resync {value}: {len(matches)} sources have such a table: {', '.join(full)}")
+    raise ConfigError(f"--resync {value}: no source that is ingested has this table{suggest_nearest(value, full)}")
+
+
+def _choose_sources(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
+    known = {source.name: source for source in sources}
+    if not known:
+        raise ConfigError(
+            "no source of the project is ingested.\n  expected: a source with `config: {meta: {arctic: {ingest: …}}}`\n"
+            "  what to do: describe the connection there"
+        )
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"no source {name!r} is ingested{suggest_nearest(name, known)}; there are {', '.join(known)}"
+            )
+    return [known[name] for name in names] if names else sources
+
+
+def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader, session: Callable[[], Any]) -> Answer:
+    """Applies the dead letters of sources; the answer says what became of those of each table."""
+    from arctic_runtime.ingest.connectors import connect
+    from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
+
+    outcomes = [
+        (source.name, done)
+        for source in sources
+        for done in replay_dead_letters(source, connect(source, reader, session).form, reader, session)
+    ]
+    lines = [
+        f"{source}: {done.table}: {done.read:,} dead letters: {done.applied:,} applied, "
+        f"{done.superseded:,} superseded, {done.dead:,} still dead"
+        f"{f' ({rows})' if (rows := format_counts(done.rows)) else ''}"
+        for source, done in outcomes
+    ]
+    data = [{"source": source, "read": done.read, **asdict(done)} for source, done in outcomes]
+    return Answer(data, tuple(lines) or ("no dead letters",))
+
+
+def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[], Any], say: Say) -> Ingestion:
+    from arctic_runtime.ingest.connectors import connect
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import Listeners
+
+    connection = connect(source, reader, session)
+
+    def report_batch(batch: BatchReport) -> None:
+        say(source.name, batch)
+
+    return Ingestion(source, connection, reader, session, Listeners(report_batch))
+
+
+def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
+    """Runs jobs side by side; the first that fails stops the others after their batches.
+
+    Returns the errors of those that came to their end but for tables that wait.
+    """
+    with ThreadPoolExecutor(len(jobs), "source") as pool:
+        futures = [
+            pool.submit(job.run, once, resync.is_full, resync.tables.get(job.source.name, frozenset())) for job in jobs
+        ]
+        left = set(futures)
+        while left:
+            done, left = wait(left, return_when=FIRST_EXCEPTION)
+            if any(future.exception() and not isinstance(future.exception(), TablesWait) for future in done):
+                for job in jobs:
+                    job.stop()
+    errors = [error for future in futures if (error := future.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, TablesWait):
+            raise error
+    return [error for error in errors if isinstance(error, TablesWait)]
+
+
+def _stop_jobs(jobs: Sequence[Ingestion]) -> None:
+    """Ends jobs; each may take a while, and a signal's handler must not."""
+    for job in jobs:
+        threading.Thread(target=job.stop, daemon=True).start()

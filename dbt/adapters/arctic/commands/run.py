@@ -1,0 +1,124 @@
+"""The command `arctic run`: refreshes arctic models as soon as what they read has changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.operations.refreshing import format_upkeep_warning
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.spark.engine.java.process import PROCESS
+from dbt.adapters.arctic.commands.signals import stop_on_signals
+from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+
+NAME = "run"
+DESCRIPTION = "refresh arctic models as soon as what they read has changed"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--once", action="store_true", help="stop when every model is up to date, as `dbt run` does")
+
+
+def perform_command(options: argparse.Namespace) -> Answer:
+    """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
+    from dbt.adapters.arctic.project.followed_project import FollowedProject
+    from dbt.adapters.arctic.project.loaded_project import Location
+    from dbt.adapters.arctic.project.run_results import Results, write_results
+
+    PROCESS.is_lasting = not options.once
+    began, results = datetime.now(timezone.utc), Results()
+    location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
+    project = FollowedProject(location, _print_warning)
+    say = build_reporter(options.json, options.once)
+
+    def report_refresh(finished: Report) -> None:
+        if options.once:
+            results.add_report(finished)
+        say(finished)
+
+    reader, threads = project.refresher.reader, project.loaded.threads
+    follower = Follower(
+        reader, project.refresh_model, report_refresh, threads, _print_warning, project.build_thread_starter()
+    )
+    with (
+        stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
+        follower,
+        stop_on_signals(NAME, follower.stop_following, "ends after the refreshes under way"),
+    ):
+        follower.follow_models(project.models)
+        if options.once:
+            try:
+                follower.run_once()
+            finally:
+                write_results(results, project.loaded, project.refresher.nodes, began)
+            return Answer(None, (), differs=results.have_failed or len(results.reports) < len(project.models))
+        _print_warning(f"follows {len(project.models)} models")
+        follower.run_until_stopped(project)
+    return Answer(None, ())
+
+
+def _print_warning(text: str) -> None:
+    print(f"arctic run: {text}", file=sys.stderr, flush=True)
+
+
+def build_reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
+    """Says what became of models. In a run without end only what was done, or failed, is worth a line."""
+    shown_statuses = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
+    show = _format_json if as_json else _format_text
+
+    def print_report(report: Report) -> None:
+        if report.status in shown_statuses:
+            print(show(report), flush=True)
+        _warn_of_upkeep(report)
+
+    return print_report
+
+
+def _warn_of_upkeep(report: Report) -> None:
+    for part, message in (report.done.refreshed.failures if report.done else {}).items():
+        _print_warning(format_upkeep_warning(report.followed.table, part, message))
+
+
+def _format_text(report: Report) -> str:
+    """A line as dbt prints it, with the time at which the refresh ended, and below it an error."""
+    from dbt.adapters.arctic.project.run_results import to_response
+
+    table = report.followed.table
+    head = f"{(report.began + timedelta(seconds=report.seconds)).astimezone():%H:%M:%S}  "
+    response = to_response(report)
+    if report.status == "skipped":
+        return f"{head}SKIP arctic {table.schema}.{table.name} [{report.held_by} failed]"
+    if response is None:
+        again = "" if report.retry_seconds is None else f", tried again in {report.retry_seconds:.0f} s"
+        error = "\n".join(f"  {line}" for line in report.error.splitlines())
+        return f"{head}ERROR arctic {table.schema}.{table.name} [in {report.seconds:.2f}s{again}]\n{error}"
+    return f"{head}OK arctic {table.schema}.{table.name} [{response} in {report.seconds:.2f}s]"
+
+
+_STATUS = {"refreshed": "success", "unchanged": "success", "failed": "error", "conflict": "conflict"}
+
+
+def _format_json(report: Report) -> str:
+    from dbt.adapters.arctic.project.run_results import to_response
+
+    response = to_response(report)
+    shown: dict[str, Any] = {
+        "model": report.followed.name,
+        "table": str(report.followed.table),
+        "status": _STATUS.get(report.status, report.status),
+        "began": report.began.isoformat(),
+        "seconds": round(report.seconds, 3),
+        "message": report.error or (None if response is None else str(response)),
+        "adapter_response": {} if response is None else response.to_dict(omit_none=True),
+        "retry_seconds": report.retry_seconds,
+        "held_by": None if report.held_by is None else str(report.held_by),
+    }
+    return json.dumps(shown, default=str)

@@ -1,0 +1,231 @@
+"""The command `arctic serve`: one process that ingests, refreshes models, does upkeep, and shows all of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
+from arctic_runtime.service.telemetry import logs
+from arctic_runtime.service.telemetry.tracing_config import build_traces
+from arctic_runtime.spark.engine.java.process import PROCESS
+from dbt.adapters.arctic.__version__ import version
+from dbt.adapters.arctic.commands.ingest_progress import LineWriter, Say, format_line
+from dbt.adapters.arctic.commands.run import build_reporter
+from dbt.adapters.arctic.commands.signals import stop_on_signals
+from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.job.batch_work import BatchWork
+    from arctic_runtime.ingest.job.ingestion import Ingestion
+    from arctic_runtime.ingest.job.reports import BatchReport
+    from arctic_runtime.service.refreshing.refresh_task import Report
+    from arctic_runtime.service.service import Service
+    from arctic_runtime.thresholds import Thresholds
+    from dbt.adapters.arctic.project.served_project import ServedProject
+
+NAME = "serve"
+DESCRIPTION = "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser"
+PARTS = ("ingest", "upkeep", "http")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-s", "--select", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument("--exclude", nargs="+", action="extend", default=[], metavar="MODEL", help="as for dbt")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        choices=PARTS,
+        help="leave a part to somebody else: `arctic ingest`, or the upkeep after each `dbt run`",
+    )
+    parser.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="lines for people, or JSON for programs"
+    )
+    parser.add_argument("--host", help="the address for HTTP (default: 127.0.0.1); others need a token in the profile")
+    parser.add_argument("--port", type=int, help="the port for HTTP (default: 8470); 0 takes any that is free")
+
+
+def perform_command(options: argparse.Namespace) -> Answer:
+    """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
+    from arctic_runtime.service.service import Service, Told
+    from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
+    from arctic_runtime.spark.engine.session_pool import get_pool
+    from dbt.adapters.arctic.project.loaded_project import Location
+    from dbt.adapters.arctic.project.served_project import ServedProject
+
+    PROCESS.is_lasting = True
+    location = Location(
+        options.project_dir, options.profiles_dir, options.target, options.select, options.exclude, is_served=True
+    )
+    is_json = options.log_format == "json"
+    warn = logs.log_message if is_json else _print_warning
+    project = ServedProject(location, warn)
+    credentials: Any = project.followed_project.loaded.config.credentials
+    settings = read_settings(credentials.serve)
+    reader, profile = project.followed_project.refresher.reader, project.followed_project.loaded.profile
+    pool = get_pool(profile)
+    listeners: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
+    if is_json:
+        logs.write_json_logs(sys.stderr, _list_secrets(settings, project))
+
+    show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
+
+    def list_ingestions() -> Sequence[_Source]:
+        sources = () if "ingest" in options.without else project.sources
+        return [_Source(source, reader, pool, service, show) for source in sources]
+
+    with ExitStack() as parts:
+        lineage, spans = build_lineage_emitter(reader, project.name, warn), build_traces(project.name)
+        if lineage is not None:
+            listeners.append(parts.enter_context(lineage))
+        if spans is not None:
+            project.refresh_model = parts.enter_context(spans).trace_refresh(project.refresh_model)
+
+        def report_refresh(finished: Report) -> None:
+            for tell in listeners:
+                tell(finished)
+
+        service = Service(
+            project,
+            reader,
+            pool,
+            ServiceTable(str(credentials.schema), reader),
+            settings,
+            list_ingestions,
+            Told(warn, report_refresh),
+            version,
+            with_upkeep="upkeep" not in options.without,
+        )
+        if is_json:
+            parts.enter_context(logs.EventLogger(service.live.events, reader.thresholds.service))
+        if "http" not in options.without:
+            parts.enter_context(_serve_http(service, settings, options, reader.thresholds, warn))
+        parts.enter_context(stop_on_signals(NAME, service.stop_service, "ends after the work under way"))
+        parts.enter_context(stop_with_spark(NAME, service.end_without_spark, reader.thresholds.engine))
+        warn(f"keeps {len(project.list_followed())} models fresh, {project.threads} side by side")
+        service.run_service()
+    return Answer(None, ())
+
+
+@contextmanager
+def _serve_http(
+    service: Service,
+    settings: ServeSettings,
+    options: argparse.Namespace,
+    thresholds: Thresholds,
+    warn: Callable[[str], None],
+) -> Iterator[None]:
+    """The API and the page, while this lasts; raises ConfigError if the address can't be used."""
+    _check_installed()
+    from arctic_runtime.service.http.server import HttpServer
+    from arctic_runtime.service.telemetry.metrics import Metrics
+
+    options_given = {"host": options.host, "port": options.port}
+    written = {**settings.http, **{key: value for key, value in options_given.items() if value is not None}}
+    with (
+        Metrics(service.live, thresholds.service) as metrics,
+        HttpServer(service.live, read_http(written), metrics.format_metrics, thresholds.http) as server,
+    ):
+        warn(f"shows the warehouse at {server.url}")
+        yield
+
+
+def _list_secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
+    """Secrets that must not stand in a log, wherever an error may have them from."""
+    secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
+    return [str(secret) for secret in secrets if secret]
+
+
+def _check_installed() -> None:
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"the API and the page of `arctic serve` need packages that are not installed.\n  found: no {missing[0]}\n"
+            "  what to do: pip install 'dbt-arctic[serve]', or leave them out by --without http"
+        )
+
+
+@dataclass
+class _Source:
+    """The ingestion of one source, made when it begins, since one that has ended is not used again."""
+
+    source: Any
+    reader: Any
+    pool: Any
+    service: Service
+    show: Say
+
+    def __post_init__(self) -> None:
+        self._job: Ingestion | None = None
+        self._is_stopped = False
+
+    @property
+    def name(self) -> str:
+        return str(self.source.name)
+
+    def run_ingestion(self) -> None:
+        from arctic_runtime.ingest.connectors import connect
+        from arctic_runtime.ingest.job.ingestion import Ingestion
+        from arctic_runtime.ingest.job.reports import Listeners
+
+        session: Callable[[], Any] = self.pool.environment.new_session
+        connection = connect(self.source, self.reader, session)
+        listeners = Listeners(self._report_batch, self._begin_work)
+        job = Ingestion(self.source, connection, self.reader, session, listeners)
+        self._job = job
+        if not self._is_stopped:
+            job.run(once=False)
+
+    def stop_ingestion(self) -> None:
+        self._is_stopped = True
+        if self._job is not None:
+            self._job.stop()
+
+    def _begin_work(self, work: BatchWork) -> None:
+        from arctic_runtime.ingest.connectors import describe_connection
+
+        reason = f"{work.describe_work()} from {describe_connection(self.source)}"
+        self.service.live.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
+
+    def _report_batch(self, batch: BatchReport) -> None:
+        self.show(self.name, batch)
+        rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
+        self.service.live.ingest_jobs.end_batch((self.name, batch.is_background), rows, format_line(self.name, batch))
+        failure = batch.progress.failure
+        if failure is None:
+            self.service.live.confirm_ingestion(self.name)
+        elif not batch.count:
+            self.service.live.fail_ingestion(self.name, failure.message, is_running=True)
+        if batch.count:
+            data = {
+                "events": batch.count,
+                "seconds": round(batch.seconds, 3),
+                "tables": {table_batch.table: dict(table_batch.rows) for table_batch in batch.tables},
+                "dead": sum(table_batch.dead for table_batch in batch.tables),
+                "behind": batch.behind,
+            }
+            names = {table.name: table.table for table in self.source.tables}
+            written = [names[table_batch.table] for table_batch in batch.tables if table_batch.table in names]
+            self.service.handle_batch(self.name, data, written)
+
+
+def _print_line(text: str) -> None:
+    print(text, flush=True)
+
+
+def _show_nothing(source: str, batch: BatchReport) -> None:
+    """Leaves batches to those who read JSON: events of jobs and batches, and lines of refreshes."""
+
+
+def _print_warning(text: str) -> None:
+    print(f"arctic serve: {text}", file=sys.stderr, flush=True)

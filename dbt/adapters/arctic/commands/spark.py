@@ -1,0 +1,40 @@
+"""The command `arctic spark`: starts, ends or shows the server that a target keeps, and looks at no model."""
+
+from __future__ import annotations
+
+import argparse
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.operations.operation import Answer
+from arctic_runtime.spark.engine import server
+
+NAME = "spark"
+DESCRIPTION = "a Spark server of your own that stays between runs"
+ACTIONS = ("start", "stop", "status")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=ACTIONS, help="what to do with it")
+
+
+def perform_command(options: argparse.Namespace) -> Answer:
+    """Does what `options.action` says; raises ConfigError if the target keeps no server."""
+    from dbt.adapters.arctic.project.compiled_project import load_profile
+
+    profile = load_profile(options.project_dir, options.profiles_dir, options.target)
+    if not profile.is_kept:
+        raise ConfigError(
+            "this target has no background Spark server.\n  expected: method: connect and url: local\n"
+            f"  found: method: {profile.method}\n  what to do: set both in the profile"
+        )
+    server_found = {"start": server.ensure_server, "stop": server.stop_server, "status": server.find_server}[
+        options.action
+    ](profile)
+    if server_found is None:
+        return Answer({"running": False}, ("not running",), differs=options.action == "status")
+    is_there = options.action != "stop"
+    line = (
+        f"{'running' if is_there else 'stopped'}: process {server_found.pid}, port {server_found.port}, "
+        f"since {server_found.since}"
+    )
+    return Answer({"running": is_there, **server_found.to_public_dict()}, (line,))

@@ -1,0 +1,94 @@
+"""Checks of `dbt debug` on Spark, the JARs, the catalog and the warehouse."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from dbt_common.exceptions import DbtRuntimeError
+
+from arctic_runtime.effects import perform_effect
+from arctic_runtime.profile import mask_secrets
+from arctic_runtime.spark.engine.java.jars import verify_jars
+from arctic_runtime.spark.engine.session_pool import get_pool
+from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt.adapters.arctic.impl import ArcticAdapter
+
+
+def report_debug(adapter: ArcticAdapter) -> Iterator[str]:
+    """Lines to print; the first thing that does not work raises an error."""
+    yield from _list_catalog_lines(adapter)
+    for tool, version in get_pool(adapter.profile).environment.list_versions().items():
+        yield f"{tool}: {version}"
+    yield from _list_jar_lines(adapter)
+    yield _try_write(adapter)
+
+
+def _list_catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
+    properties = mask_secrets(adapter.profile.catalog_properties)
+    kind = properties.get("type", "as the server has it")
+    yield f"iceberg catalog: {adapter.profile.catalog} ({kind}) {properties.get('uri', '')}".rstrip()
+    if "warehouse" in properties:
+        yield f"iceberg warehouse: {properties['warehouse']}"
+    reader = adapter.catalog_reader
+    yield "catalog read by: " + ("this process" if reader.reachable else "Spark alone, which is slower")
+
+
+def _list_jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
+    if adapter.profile.method != "session" and not adapter.profile.is_kept:
+        return
+    for check in verify_jars():
+        if not check.ok:
+            raise DbtRuntimeError(
+                f"{check.path} is not the JAR that dbt-arctic was tested with.\n"
+                f"  expected: SHA-256 {check.expected}\n  found: {check.found or 'no file'}\n"
+                "  what to do: delete the file and run `dbt debug` again"
+            )
+        yield f"jar: {check.path.name} has the recorded hash"
+
+
+def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> None:
+    """Removes the empty folders that a purged table leaves in an embedded warehouse."""
+    file = adapter.profile.sqlite_file
+    if file is None:
+        return
+    table = file.parent / schema / trial
+    for folder in (table / "data", table / "metadata", table, table.parent):
+        with suppress(OSError):
+            perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
+
+
+def _try_write(adapter: ArcticAdapter) -> str:
+    """Creates and drops a small table, in a schema of its own if the profile's does not exist yet; says where."""
+    from arctic_runtime.spark.tables.commit import perform_statement
+
+    catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
+    trial = f"arctic_debug_{uuid.uuid4().hex[:8]}"
+    has_schema = adapter.check_schema_exists(catalog, schema)
+    place = adapter.Relation.create(database=catalog, schema=schema if has_schema else trial)
+    table = quote_name(catalog, str(place.schema), trial)
+    spark = adapter.spark_session()
+    if not has_schema:
+        adapter.create_namespace(place)
+    try:
+        create = fill_statement("CREATE TABLE {table} USING iceberg AS SELECT 1 AS one", table=table)
+        perform_statement("debug.create", spark, create)
+        location = _find_location(spark, table)
+        perform_statement("debug.drop", spark, fill_statement("DROP TABLE {table} PURGE", table=table))
+    finally:
+        if not has_schema:
+            adapter.drop_namespace(place)
+        _remove_empty_folders(adapter, str(place.schema), trial)
+    return f"write: a table was created and dropped in {location}"
+
+
+def _find_location(spark: SparkSession, table: Sql) -> str:
+    """The place where a table keeps its files, as the catalog has it."""
+    rows = spark.sql(fill_statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
+    return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")

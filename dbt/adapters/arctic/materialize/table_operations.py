@@ -1,0 +1,93 @@
+"""Operations on one table as hooks and `dbt run-operation` ask for them, by its relation or its model's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from dbt.adapters.base import BaseRelation
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.operation import Operation, OperationContext
+from dbt.adapters.arctic.materialize import maintain
+from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog.reader import CatalogReader
+
+
+def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
+    """Name → every arctic model of a project; queries as they are written, which upkeep does not look at."""
+    arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
+    return {str(node.name): _build_model(node) for node in arctic_nodes}
+
+
+def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
+    """The model of this name, or of this relation; raises ConfigError if there is none."""
+    for name, model in models.items():
+        if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
+            return model
+    raise ConfigError(f"no arctic model is named {wanted}.\n  found in the project: {', '.join(models) or 'none'}")
+
+
+def resolve_models(
+    asked: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
+) -> tuple[Model, list[Model]]:
+    """The model that an operation is asked for, and all models of its project, with compiled queries if it needs them.
+
+    Raises ConfigError if no model has the name.
+    """
+    models = list_project_models(nodes)
+    if asked.needs_queries:
+        models = {name: with_query(model, config, manifest) for name, model in models.items()}
+    model = get_model(models, wanted)
+    return with_query(model, config, manifest) if asked.needs_query else model, list(models.values())
+
+
+def with_query(model: Model, config: Any, manifest: Any) -> Model:
+    """A model of the project with its query as dbt compiles it, which an operation has not done before."""
+    from dbt.compilation import Compiler
+
+    arctic = filter(maintain.is_arctic, manifest.nodes.values())
+    node = next(node for node in arctic if maintain.get_node_table(node) == model.table)
+    if not node.compiled:
+        node = Compiler(config).compile_node(node, manifest, write=False)
+    return build_compiled_model(node)
+
+
+def perform_on_model(
+    asked: Operation,
+    model: Model,
+    models: Iterable[Model],
+    arguments_given: Mapping[str, Any],
+    reader: CatalogReader,
+    spark: Callable[[], SparkSession],
+) -> list[str]:
+    """Performs an operation on one model with the arguments of its macro; returns lines for people.
+
+    `models` are those of the project, any of which may read it.
+    """
+    values = asked.read_values(_to_plain(arguments_given), known=asked.macro_arguments or ())
+    context = OperationContext(reader, spark, tuple(models))
+    return list(asked.run_operation(context, [model], values).lines)
+
+
+def _to_plain(arguments_given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as operations read them: relations as tables, and without those that a macro's caller left out."""
+    written = {name: value for name, value in arguments_given.items() if not isinstance(value, jinja2.Undefined)}
+    return {
+        name: maintain.get_table_name(value) if isinstance(value, BaseRelation) else value
+        for name, value in written.items()
+    }
+
+
+def _build_model(node: Any) -> Model:
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), node.raw_code)
+
+
+def _is_at(model: Model, wanted: BaseRelation | str) -> bool:
+    return not isinstance(wanted, str) and maintain.get_table_name(wanted) == model.table

@@ -1,0 +1,202 @@
+"""A dbt project as the command line needs it: its arctic models, compiled, and the profile they run with."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.profile import Profile
+from dbt.adapters.arctic.materialize import maintain, python_models
+from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+from dbt.adapters.arctic.relations.relation import ArcticRelation
+
+
+@dataclass(frozen=True)
+class Project:
+    """The models in the order of their names, the sources that are ingested, and how to reach the tables of both.
+
+    `landing` are tables of other sources that have a `retention`. `readers` tells the models that may read a table.
+    """
+
+    profile: Profile
+    models: tuple[Model, ...]
+    sources: tuple[IngestSource, ...] = ()
+    landing: tuple[Model, ...] = ()
+    readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
+
+    def with_ingested(self, reader: CatalogReader) -> Project:
+        """The project with the tables of its ingested sources, of those that there are, among its models."""
+        models = (*self.models, *list_ingested_models(self.sources, reader))
+        return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
+
+    def with_landing(self) -> Project:
+        """The project with its landing tables among its models."""
+        return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
+
+    def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
+        """The models of these names, all for none; raises ConfigError for a name that is none."""
+        return tuple(self.get_model(name) for name in names) if names else self.models
+
+    def get_model(self, name: str) -> Model:
+        """The model of this name; raises ConfigError if there is none."""
+        for model in self.models:
+            if name in (model.table.name, str(model.table)):
+                return model
+        known = ", ".join(model.table.name for model in self.models) or "none"
+        raise ConfigError(f"no arctic model is named {name}.\n  found in the project: {known}")
+
+
+def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+    """Compiles a project as dbt does, and leaves what dbt wrote about its last run alone.
+
+    Raises ConfigError if dbt can't.
+    """
+    from dbt.cli.main import dbtRunner
+
+    manifest = parse_manifest(project_dir, profiles_dir, target)
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
+        command = ["compile", "--select", "config.materialized:arctic", "--no-write-json", "--target-path", scratch]
+        outcome: Any = dbtRunner(manifest=manifest).invoke(
+            [*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)]
+        )
+    if not outcome.success:
+        raise ConfigError(
+            f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
+        )
+    nodes = [result.node for result in outcome.result]
+    models = tuple(build_compiled_model(node) for node in nodes if maintain.is_arctic(node))
+    in_order = tuple(sorted(models, key=lambda model: model.table))
+    return Project(
+        _load_credentials_profile(project_dir, target),
+        in_order,
+        ingest_sources(manifest),
+        list_landing_tables(manifest),
+    )
+
+
+def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+    """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
+    manifest = parse_manifest(project_dir, profiles_dir, target)
+    readers = Readers(manifest.nodes.values(), manifest.sources.values())
+    return Project(
+        _load_credentials_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.list_readers
+    )
+
+
+_QUIET = ("--quiet", "--log-level", "none", "--log-level-file", "none")
+
+
+def _list_dbt_options(project_dir: Path, profiles_dir: Path | None, target: str | None) -> list[str]:
+    return [
+        "--project-dir",
+        str(project_dir),
+        *_list_option("--profiles-dir", profiles_dir),
+        *_list_option("--target", target),
+        *_list_option("--partial-parse-file-path", _find_partial_parse(project_dir)),
+    ]
+
+
+def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
+    """The project as dbt parses it; nothing is written, since sources may hold secrets."""
+    from dbt.cli.main import dbtRunner
+
+    with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
+        command = ["parse", "--no-write-json", "--target-path", scratch]
+        outcome: Any = dbtRunner().invoke([*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)])
+    if not outcome.success:
+        raise ConfigError(
+            f"dbt could not parse the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
+        )
+    return outcome.result
+
+
+def build_relation(node: Any) -> ArcticRelation:
+    """Relation of a node's table."""
+    return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
+
+
+def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Profile:
+    """The profile that dbt would use for a project, of which nothing else is read; raises ConfigError without one."""
+    from dbt.cli.flags import Flags
+    from dbt.cli.types import Command
+    from dbt.flags import set_flags
+    from dbt_common.context import set_invocation_context
+    from dbt_common.exceptions import DbtBaseException
+
+    flags = {"project_dir": str(project_dir), **({"profiles_dir": str(profiles_dir)} if profiles_dir else {})}
+    set_flags(Flags.from_dict(Command.PARSE, flags))
+    set_invocation_context(os.environ)
+    try:
+        return _load_credentials_profile(project_dir, target)
+    except DbtBaseException as error:
+        raise ConfigError(with_advice(str(error))) from error
+
+
+def _find_partial_parse(project_dir: Path) -> Path | None:
+    """File in which dbt keeps the project as it last parsed it; None if it does not."""
+    file = get_target_folder(project_dir) / "partial_parse.msgpack"
+    return file if file.is_file() else None
+
+
+def get_target_folder(project_dir: Path) -> Path:
+    """Folder to which dbt writes the results of its runs."""
+    return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
+
+
+def _read_target_path(project_dir: Path) -> str:
+    file = project_dir / "dbt_project.yml"
+    written: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return str(written.get("target-path", "target")) if isinstance(written, dict) else "target"
+
+
+def _list_option(option: str, value: object | None) -> list[str]:
+    return [] if value is None else [option, str(value)]
+
+
+_UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
+
+
+def with_advice(message: str) -> str:
+    """Message of dbt, with advice if an environment variable is not set."""
+    unset = _UNSET.search(message)
+    if unset is None:
+        return message
+    return (
+        f"{message}\n  what to do: set the environment variable {unset[1]} for this process, or give it a default: "
+        f"env_var('{unset[1]}', '…')"
+    )
+
+
+def _explain_failure(outcome: Any) -> str:
+    if outcome.exception is not None:
+        return with_advice(str(outcome.exception))
+    failed = [result for result in outcome.result or () if str(result.status) == "error"]
+    return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
+
+
+def build_compiled_model(node: Any) -> Model:
+    """The model of a node that dbt has compiled."""
+    is_python = node.language == "python"
+    sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
+    return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql)
+
+
+def _load_credentials_profile(project_dir: Path, target: str | None) -> Profile:
+    from dbt.config.runtime import load_profile
+
+    credentials: Any = load_profile(str(project_dir), {}, None, target).credentials
+    profile: Profile = credentials.to_profile(project_dir)
+    return profile

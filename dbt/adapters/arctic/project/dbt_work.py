@@ -1,0 +1,114 @@
+"""Work of dbt for a service: run the models that are scheduled, and the tests of tables that were refreshed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+from typing import Any
+
+from dbt_common.exceptions import DbtBaseException
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, DataTestStatus, Scheduled
+from dbt.adapters.arctic.materialize.maintain import get_node_table
+from dbt.adapters.arctic.materialize.served_keys import read_served_keys
+from dbt.adapters.arctic.project.loaded_project import LoadedProject
+
+
+class DbtWork:
+    """Runs models and tests of a project by dbt's own runners, in the calling thread."""
+
+    def __init__(self, project: LoadedProject) -> None:
+        self.project = project
+        self.scheduled: Sequence[Scheduled] = tuple(_list_scheduled(project))
+        """Each after all that it reads."""
+
+        self._tests = _map_tests(project)
+
+    def run_model(self, name: str) -> str:
+        """Runs a scheduled model; what dbt says of it. Raises why it failed."""
+        from dbt.task.run import ModelRunner
+
+        project = self.project
+        compiled = project.compile_node(project.scheduled[name])
+        runner = ModelRunner(project.config, project.adapter, compiled, 1, 1)
+        with project.open_connection(compiled):
+            return str(runner.run(compiled, project.manifest).message)
+
+    def list_tested_tables(self) -> Collection[TableName]:
+        """The tables whose tests are run after each refresh, of those that have any."""
+        return self._tests.keys()
+
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
+        """Runs the tests of a table, one after the other."""
+        return tuple(self._run_test(node) for node in self._tests.get(table, ()))
+
+    def _run_test(self, node: Any) -> DataTestOutcome:
+        from dbt.task.test import TestRunner
+
+        project = self.project
+        try:
+            compiled = project.compile_node(node)
+            runner = TestRunner(project.config, project.adapter, compiled, 1, 1)
+            with project.open_connection(compiled):
+                result = runner.run(compiled, project.manifest)
+        except DbtBaseException as error:
+            return DataTestOutcome(str(node.name), "error", str(error))
+        return DataTestOutcome(str(node.name), _STATUS[str(result.status)], str(result.message or ""))
+
+
+_STATUS: Mapping[str, DataTestStatus] = {"pass": "pass", "warn": "warn", "fail": "fail", "error": "error"}
+
+
+def _list_scheduled(project: LoadedProject) -> Iterator[Scheduled]:
+    above = {
+        name: _list_upstream_ids(project, node) & project.scheduled.keys() for name, node in project.scheduled.items()
+    }
+    for name in TopologicalSorter({node_id: sorted(above[node_id]) for node_id in sorted(above)}).static_order():
+        node = project.scheduled[name]
+        cron = read_served_keys(node).schedule
+        assert cron is not None
+        yield Scheduled(
+            name, get_node_table(node), cron, frozenset(above[name]), frozenset(_list_tables_read(project, node))
+        )
+
+
+def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
+    """The tables that a node reads, those behind views among them."""
+    for parent in project.walk_parents(node):
+        is_source = str(parent.resource_type) == "source"
+        if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
+            yield from _list_tables_read(project, parent)
+        else:
+            name = parent.identifier if is_source else parent.alias
+            yield TableName(str(parent.database), str(parent.schema), str(name))
+
+
+def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
+    """The ids of all that a node reads, however many nodes lie in between."""
+    upstream_ids, waiting = set[str](), list(node.depends_on_nodes)
+    while waiting:
+        name = waiting.pop()
+        parent = project.manifest.nodes.get(name)
+        if name not in upstream_ids and parent is not None:
+            upstream_ids.add(name)
+            waiting.extend(parent.depends_on_nodes)
+    return upstream_ids
+
+
+def _map_tests(project: LoadedProject) -> dict[TableName, list[Any]]:
+    """Table → its tests, by their names; a test of several tables is one of each."""
+    asked = {
+        name: get_node_table(node)
+        for name, node in ({**project.nodes, **project.scheduled}).items()
+        if read_served_keys(node).test_after_refresh
+    }
+    tests_by_table: dict[TableName, list[Any]] = {}
+    nodes = project.manifest.nodes.values()
+    for node in sorted(
+        (test_node for test_node in nodes if str(test_node.resource_type) == "test"),
+        key=lambda test_node: str(test_node.unique_id),
+    ):
+        for name in asked.keys() & set(node.depends_on_nodes):
+            tests_by_table.setdefault(asked[name], []).append(node)
+    return tests_by_table

@@ -1,0 +1,171 @@
+"""A project as `dbt run` has it: its configuration, its manifest and the models that a selection names."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import with_jars
+from arctic_runtime.profile import Profile
+from dbt.adapters.arctic.materialize.maintain import is_arctic
+from dbt.adapters.arctic.materialize.served_keys import read_served_keys
+from dbt.adapters.arctic.project.compiled_project import parse_manifest
+from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tables
+
+
+@dataclass(frozen=True)
+class Location:
+    """Location of a project, and the models that are selected, as dbt's options say it.
+
+    For a service its Spark has the JARs that ingestion of the project's sources needs, and dbt runs scheduled models.
+    """
+
+    project_dir: Path
+    profiles_dir: Path | None = None
+    target: str | None = None
+    select: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    is_served: bool = False
+
+    def build_options(self, target_path: str) -> dict[str, Any]:
+        """The options of `dbt run`."""
+        all_options = {
+            "project_dir": str(self.project_dir.absolute()),
+            "profiles_dir": None if self.profiles_dir is None else str(self.profiles_dir),
+            "target": self.target,
+            "select": list(self.select),
+            "exclude": list(self.exclude),
+            "target_path": target_path,
+        }
+        return {key: value for key, value in all_options.items() if value}
+
+
+@dataclass(frozen=True)
+class LoadedProject:
+    """Project as dbt has read it; `nodes` are the arctic models that were selected, by their unique id.
+
+    `scheduled` are those of the other selected models that a service has dbt run, none without a service.
+    What dbt writes while it compiles goes into `scratch`, which ends with this.
+    """
+
+    location: Location
+    flags: Any
+    config: Any
+    adapter: Any
+    manifest: Any
+    nodes: Mapping[str, Any]
+    scheduled: Mapping[str, Any]
+    scratch: tempfile.TemporaryDirectory[str]
+    _compiling: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def profile(self) -> Profile:
+        profile: Profile = self.adapter.profile
+        return profile
+
+    @property
+    def threads(self) -> int:
+        return int(self.config.threads)
+
+    def compile_node(self, node: Any) -> Any:
+        """A node as dbt compiles it now; what was compiled before of it, and of ephemeral models in it, is left alone.
+
+        Raises dbt's errors.
+        """
+        from dbt.compilation import Compiler
+
+        manifest, fresh = self.manifest, copy_uncompiled(node)
+        with self._compiling, self.open_connection(fresh):
+            for parent in self._walk_ephemeral(fresh):
+                manifest.nodes[parent.unique_id] = copy_uncompiled(parent)
+            return Compiler(self.config).compile_node(fresh, manifest)
+
+    @contextmanager
+    def open_connection(self, node: Any) -> Iterator[None]:
+        """A connection of this thread while dbt works at a node, with the relations that there are now."""
+        self.adapter.cache.clear()
+        with self.adapter.connection_named(node.unique_id, node):
+            yield
+
+    def walk_parents(self, node: Any) -> Iterator[Any]:
+        """Yields the nodes that a node reads by `ref` and `source`, those of ephemeral models in their place."""
+        for unique_id in node.depends_on_nodes:
+            parent = self.manifest.nodes.get(unique_id) or self.manifest.sources.get(unique_id)
+            if parent is not None and getattr(parent, "is_ephemeral_model", False):
+                yield from self.walk_parents(parent)
+            elif parent is not None:
+                yield parent
+
+    def _walk_ephemeral(self, node: Any) -> Iterator[Any]:
+        for unique_id in node.depends_on_nodes:
+            parent = self.manifest.nodes.get(unique_id)
+            if parent is not None and parent.is_ephemeral_model:
+                yield parent
+                yield from self._walk_ephemeral(parent)
+
+
+def copy_uncompiled(node: Any) -> Any:
+    """A copy of a node as it was when dbt had parsed it."""
+    fresh = copy.copy(node)
+    fresh.compiled, fresh.compiled_code = False, None
+    fresh.extra_ctes_injected, fresh.extra_ctes = False, []
+    return fresh
+
+
+def load_project(location: Location) -> LoadedProject:
+    """Parses a project and selects its arctic models; raises ConfigError if dbt can't, or none is selected."""
+    from dbt.adapters.factory import get_adapter, register_adapter
+    from dbt.cli.flags import Flags
+    from dbt.cli.types import Command
+    from dbt.config.runtime import RuntimeConfig
+    from dbt.context.providers import generate_runtime_macro_context
+    from dbt.context.query_header import generate_query_header_context
+    from dbt.flags import set_flags
+    from dbt.mp_context import get_mp_context
+    from dbt_common.exceptions import DbtBaseException
+
+    manifest = parse_manifest(location.project_dir, location.profiles_dir, location.target)
+    scratch = tempfile.TemporaryDirectory(prefix="dbt-arctic-")
+    try:
+        flags = Flags.from_dict(Command.RUN, location.build_options(scratch.name))
+        set_flags(flags)
+        config: Any = RuntimeConfig.from_args(flags)
+        register_adapter(config, get_mp_context())
+        adapter: Any = get_adapter(config)
+        adapter.set_macro_context_generator(generate_runtime_macro_context)
+        adapter.set_macro_resolver(manifest)
+        adapter.connections.set_query_header(generate_query_header_context(config, manifest))
+        if location.is_served:
+            adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
+            list_landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
+        selected = _select_models(flags, config, manifest)
+    except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
+        raise ConfigError(str(error)) from error
+    nodes = {name: node for name, node in selected.items() if is_arctic(node)}
+    scheduled = {
+        name: node for name, node in selected.items() if location.is_served and read_served_keys(node).schedule
+    }
+    if not nodes:
+        asked = " ".join(location.select) or "everything"
+        raise ConfigError(
+            f"no arctic model is selected.\n  asked for: {asked}\n"
+            "  expected: a model with `materialized: arctic`\n  what to do: correct --select, or leave it out"
+        )
+    return LoadedProject(location, flags, config, adapter, manifest, nodes, scheduled, scratch)
+
+
+def _select_models(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
+    """The models that `dbt run` with these options would run, by its own selection."""
+    from dbt.task.run import RunTask
+
+    task = RunTask(flags, config, manifest)
+    task.compile_manifest()
+    selected = task.get_node_selector().get_selected(task.get_selection_spec())
+    return {unique_id: manifest.nodes[unique_id] for unique_id in sorted(selected)}

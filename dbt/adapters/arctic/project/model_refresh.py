@@ -1,0 +1,145 @@
+"""A followed model's refresh: by the runtime alone where a dbt run does no more than that, else by dbt's own runner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from dbt_common.exceptions import DbtBaseException
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ArcticError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.step import Reason
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.plan.refresh.decide import COMPUTED_EACH_TIME
+from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.refresher import Refresher, plan_task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.spark.engine.session_pool import get_pool
+from dbt.adapters.arctic.materialize import maintain
+from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
+from dbt.adapters.arctic.project.loaded_project import LoadedProject
+from dbt.adapters.arctic.project.run_features import is_persisting_docs, is_volatile, needs_dbt
+
+NOTHING_NEW = Refreshed(Outcome("unchanged", "NOTHING_NEW"))
+
+
+class ProjectRefresher:
+    """Refreshes models of a project as `dbt run` does, without what dbt does for each invocation.
+
+    Queries are compiled once, those that depend on more than the project's files before each refresh. Models with
+    hooks, in Python and the like are run by dbt's runner in this process.
+    """
+
+    def __init__(self, project: LoadedProject) -> None:
+        manifest = project.manifest
+        self._project = project
+        self.reader: CatalogReader = project.adapter.catalog_reader
+        readers = Readers(manifest.nodes.values(), manifest.sources.values())
+        self._runtime = Refresher(self.reader, get_pool(project.profile), readers.list_readers)
+        self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
+        self.nodes: dict[str, Any] = dict(project.nodes)
+        """The models as they were last compiled, by their unique id."""
+
+    def list_followed(self) -> list[FollowedModel]:
+        """The project's models, compiled; a query that can't be compiled now is compiled when it is refreshed."""
+        return [self._build_followed(name, node) for name, node in self._project.nodes.items()]
+
+    def __call__(self, task: Task) -> Done:
+        node = self._project.nodes[task.followed.name]
+        try:
+            return self._refresh_python(node, task) if node.language == "python" else self._refresh_sql(node, task)
+        except DbtBaseException as error:
+            ours = next((cause for cause in _walk_causes(error) if isinstance(cause, ArcticError)), None)
+            raise error if ours is None else ours from error
+
+    def _build_followed(self, name: str, node: Any) -> FollowedModel:
+        project = self._project
+        declared = frozenset(TableName(*map(str, _get_relation_parts(parent))) for parent in project.walk_parents(node))
+        try:
+            return FollowedModel(build_compiled_model(self._compile_model(name)), name, declared)
+        except DbtBaseException:
+            # It may ask for a table that is not built yet; else its refresh says what is wrong, as a dbt run does.
+            self._volatile.add(name)
+            return FollowedModel(
+                maintain.to_model(build_relation(node), node.to_dict(omit_none=True), ""), name, declared
+            )
+
+    def _compile_model(self, name: str) -> Any:
+        """A model compiled now, which is remembered."""
+        self.nodes[name] = self._project.compile_node(self._project.nodes[name])
+        return self.nodes[name]
+
+    def _refresh_python(self, node: Any, task: Task) -> Done:
+        return self._refresh_by_dbt(node, task) if task.has_news else Done(NOTHING_NEW)
+
+    def _refresh_sql(self, node: Any, task: Task) -> Done:
+        name, model = task.followed.name, task.followed.model
+        if name in self._volatile:
+            model = build_compiled_model(self._compile_model(name) if task.has_news else self.nodes[name])
+        planner = self._runtime.build_planner(task, model)
+        planned = plan_task(task, planner)
+        if needs_dbt(node):
+            unchanged = planner.report_unchanged(planned) if task.is_known else None
+            return self._refresh_by_dbt(node, task) if unchanged is None else Done(Refreshed(unchanged))
+        done = self._runtime.perform_plan(task, planner, planned)
+        if (done.refreshed.is_changed or not task.is_known) and self._is_missing_docs(node):
+            self._refresh_by_dbt(node, task)
+        return done
+
+    def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
+        """Runs a model as dbt does, hooks and all, with the versions of sources that its pass reads."""
+        from dbt.task.run import ModelRunner
+
+        project = self._project
+        compiled = self._compile_model(node.unique_id)
+        runner = ModelRunner(project.config, project.adapter, compiled, 1, 1)
+        with maintain.use_pinned_snapshots(task.pins), project.open_connection(compiled):
+            response = runner.run(compiled, project.manifest).adapter_response
+        outcome = _read_outcome(response)
+        return Done(Refreshed(outcome, response.get("failures", {})), outcome.reason in COMPUTED_EACH_TIME)
+
+    def _is_missing_docs(self, node: Any) -> bool:
+        """Whether the catalog has other descriptions than those that dbt would write."""
+        if not is_persisting_docs(node) or node.config.get("merge") == "on_read":
+            return False
+        wanted = node.config.persist_docs
+        description = node.description or None if wanted.get("relation") else None
+        columns = (
+            {name: column.description or "" for name, column in node.columns.items()} if wanted.get("columns") else {}
+        )
+        differing = self._project.adapter.comments_to_change(build_relation(node), description, columns)
+        return bool(differing["relation"] is not None or differing["columns"])
+
+
+def _get_relation_parts(node: Any) -> tuple[str, str, str]:
+    return (node.database, node.schema, getattr(node, "identifier", None) or node.alias)
+
+
+def _read_outcome(response: Mapping[str, Any]) -> Outcome:
+    """Outcome of a run from its response."""
+    rows = {action: int(response[f"{action}d" if action.endswith("e") else f"{action}ed"]) for action in _ACTIONS}
+    reason = response["reason"]
+    assert reason in get_args(Reason)
+    return Outcome(
+        response["mode"],
+        reason,
+        response["because"],
+        rows,
+        int(response["version"]) if response["version"] else None,
+        {upstream: int(snapshot) for upstream, snapshot in response["consumed"].items()},
+        response["timings"],
+        response["estimates"],
+    )
+
+
+_ACTIONS = ("insert", "update", "delete", "upsert")
+
+
+def _walk_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__

@@ -1,0 +1,104 @@
+"""`run_results.json` of `arctic run --once`, in dbt's schema and by dbt's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from arctic_runtime.service.refreshing.refresh_task import Report, Status
+from dbt.adapters.arctic.materialize.maintain import ArcticResponse, build_response
+from dbt.adapters.arctic.project.compiled_project import get_target_folder
+from dbt.adapters.arctic.project.loaded_project import LoadedProject
+
+
+class Results:
+    """Result of each model; of several refreshes of one the last that did something."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, Report] = {}
+
+    def add_report(self, report: Report) -> None:
+        before = self._reports.get(report.followed.name)
+        if before is None or before.status != "refreshed" or report.status != "unchanged":
+            self._reports[report.followed.name] = report
+
+    @property
+    def reports(self) -> list[Report]:
+        return [report for _, report in sorted(self._reports.items())]
+
+    @property
+    def have_failed(self) -> bool:
+        return any(report.status in ("failed", "conflict") for report in self.reports)
+
+
+def to_response(report: Report) -> ArcticResponse | None:
+    """Response that a dbt run would give for this refresh; None if it did not succeed."""
+    return (
+        None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
+    )
+
+
+def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
+    """Writes the file where dbt does; `nodes` are the compiled models by their unique id."""
+    from dbt.artifacts.schemas.run import RunExecutionResult
+    from dbt.constants import RUN_RESULTS_FILE_NAME
+
+    folder = get_target_folder(project.location.project_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    ended = datetime.now(timezone.utc)
+    execution_result: Any = RunExecutionResult(
+        results=[_build_result(report, nodes[report.followed.name]) for report in results.reports],
+        elapsed_time=(ended - began).total_seconds(),
+        generated_at=_strip_zone(ended),
+        args=_build_arguments(project),
+    )
+    execution_result.write(str(folder / RUN_RESULTS_FILE_NAME))
+
+
+_STATUS: Mapping[Status, str] = {
+    "refreshed": "success",
+    "unchanged": "success",
+    "failed": "error",
+    "conflict": "error",
+    "skipped": "skipped",
+}
+
+
+def _build_result(report: Report, node: Any) -> Any:
+    from dbt.artifacts.schemas.results import RunStatus
+    from dbt.artifacts.schemas.run import RunResult
+
+    adapter_response = to_response(report)
+    return RunResult(
+        status=RunStatus(_STATUS[report.status]),
+        timing=list(_list_timings(report)),
+        thread_id=report.thread or "main",
+        execution_time=report.seconds,
+        adapter_response={} if adapter_response is None else adapter_response.to_dict(omit_none=True),
+        message=report.error or None if adapter_response is None else str(adapter_response),
+        failures=None,
+        node=node,
+    )
+
+
+def _list_timings(report: Report) -> Iterator[Any]:
+    from dbt.artifacts.schemas.results import TimingInfo
+
+    if report.status != "skipped":
+        ended = report.began + timedelta(seconds=report.seconds)
+        yield TimingInfo("execute", _strip_zone(report.began), _strip_zone(ended))
+
+
+def _build_arguments(project: LoadedProject) -> dict[str, Any]:
+    """The options of a `dbt run` of the same models, which `dbt retry` reads; without where we have dbt write."""
+    from dbt.utils import args_to_dict
+
+    all_options: dict[str, Any] = args_to_dict(project.flags)
+    command = all_options["invocation_command"].replace("dbt", "arctic", 1)
+    return {key: value for key, value in all_options.items() if key != "target_path"} | {"invocation_command": command}
+
+
+def _strip_zone(at: datetime) -> datetime:
+    """A time as dbt writes it: in UTC, without saying so."""
+    return at.astimezone(timezone.utc).replace(tzinfo=None)

@@ -1,0 +1,118 @@
+"""The sources of a dbt project that are ingested, and their tables as models that operations take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from arctic_runtime.catalog.observation.tables import observe_key
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import (
+    PORTS,
+    DeclaredTable,
+    IngestedTable,
+    IngestSource,
+    Origin,
+    name_dead_letter_table,
+    read_source,
+    read_table_schema,
+)
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import ChangeSource, Progress
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.plan.config.maintenance_settings import read_retention
+from arctic_runtime.profile import suggest_nearest
+
+
+def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
+    """The sources with `meta.arctic.ingest`, by name; raises ConfigError if one can't be used."""
+    nodes = tuple(manifest.sources.values())
+    settings = {node.source_name: _read_arctic_settings(node.source_meta).get("ingest") for node in nodes}
+    return tuple(
+        read_source(name, settings[name] or {}, tables) for name, tables in group_tables_by_source(nodes).items()
+    )
+
+
+def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
+    """The tables of ingested sources, each with where it comes from."""
+    nodes = tuple(nodes)
+    schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
+    return {
+        TableName(table.catalog, table.schema, table.identifier): Origin(
+            name_dead_letter_table(name, tables), table.name_in_source(schemas[name])
+        )
+        for name, tables in group_tables_by_source(nodes).items()
+        for table in tables
+    }
+
+
+def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
+    settings = _read_arctic_settings(node.source_meta).get("ingest")
+    return settings if isinstance(settings, Mapping) else {}
+
+
+def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
+    """The tables of sources that are ingested, in one order whatever dbt's is."""
+    tables: dict[str, list[DeclaredTable]] = {}
+    for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
+        if "ingest" in _read_arctic_settings(node.source_meta):
+            tables.setdefault(node.source_name, []).append(_build_declared(node))
+    return tables
+
+
+def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
+    """The tables of sources with `meta.arctic.retention` that are not ingested; raises ConfigError for wrong ones."""
+    landing_models = []
+    for node in sorted(manifest.sources.values(), key=lambda node: str(node.unique_id)):
+        meta = _read_arctic_settings(node.meta)
+        if "ingest" in _read_arctic_settings(node.source_meta) or not meta:
+            continue
+        for key in meta:
+            if key != "retention":
+                raise ConfigError(
+                    f"source table {node.source_name}.{node.name}: unknown key `{key}` in `meta.arctic`"
+                    f"{suggest_nearest(key, ('retention', 'ingest'))}; a table that is not ingested takes `retention`"
+                )
+        config = ModelConfig((), retention=read_retention("retention", meta["retention"]))
+        landing_models.append(
+            Model(TableName(node.database, node.schema, node.identifier), "", config, is_landing=True)
+        )
+    return tuple(landing_models)
+
+
+def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
+    """The tables that a source ingests without their being declared, as its progress has them."""
+    ledger = source.dead_letter_table
+    if not source.include or ledger.name not in reader.list_relations(ledger.schema):
+        return ()
+    progress = Progress.decode(reader.load_table(ledger.schema, ledger.name).properties)
+    return source.list_included_tables(progress.tables or ())
+
+
+def _build_declared(node: Any) -> DeclaredTable:
+    """A table of a source. dbt gives tables without a `meta.arctic` of their own that of the source."""
+    own = {key: value for key, value in _read_arctic_settings(node.meta).items() if key != "ingest"}
+    columns = tuple((column.name, str(column.data_type)) for column in node.columns.values() if column.data_type)
+    return DeclaredTable(node.name, node.identifier, node.schema, node.database, own, columns)
+
+
+def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
+    settings = (meta or {}).get("arctic")
+    return settings if isinstance(settings, Mapping) else {}
+
+
+def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
+    """The tables of sources that are in the catalog, each with the primary key that it is kept by there."""
+    tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
+    keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
+    origins = {
+        source.name: ChangeSource(
+            source.name, source.dead_letter_table, source.trigger_seconds, source.connector in PORTS
+        )
+        for source, _ in tables
+    }
+    return tuple(
+        replace(table.to_model(key), source=origins[source.name]) for source, table, key in keyed if key is not None
+    )

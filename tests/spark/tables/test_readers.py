@@ -1,0 +1,300 @@
+"""Readers that know nothing of this project see the tables as Spark does, as far as their page says so."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
+import pandas as pd
+import polars as pl
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import GreaterThanOrEqual
+from pyspark.sql.functions import expr
+
+from arctic_runtime.spark.engine.statement import quote_name as quoted
+from arctic_runtime.spark.maintenance.compaction import compact_table
+from tests.spark.warehouse import Warehouse
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+    from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.model.names import TableName
+    from arctic_runtime.spark.engine.session import SparkEnvironment
+
+Row = dict[str, Any]
+
+COLUMNS = (
+    "id bigint, `a b.c` string, region string, at timestamp, local timestamp_ntz, day date, amount decimal(12,2), "
+    "is_ok boolean, ratio double, n int, tags array<string>, counts map<string, int>, "
+    "place struct<x: int, y: string>, raw binary"
+)
+NAMES = ("id", "a b.c", "region", "at", "local", "day", "amount", "is_ok", "ratio", "n")
+NESTED = ("tags", "counts", "place", "raw")
+REGIONS = ("eu", "it's", None)
+LAID_OUT: dict[str, Any] = {"primary_key": "id", "partition_by": ["region"], "nodes": 4}
+FIRST_READ = 100
+"""Reads with a condition ask for keys from here on."""
+
+
+def source_row(key: int, version: int) -> tuple[Any, ...]:
+    """A row with something of every type, and with nulls in most columns now and then."""
+    at = datetime.datetime(2024, 3, 1 + key % 5, 1, 2, 3, 456789)
+    return (
+        key,
+        None if key % 7 == 0 else f"n'{version}·{key}",
+        REGIONS[key % 3],
+        at,
+        at,
+        at.date(),
+        Decimal(key) / 100 + version,
+        (None, True, False)[key % 3],
+        math.nan if key % 11 == 0 else key / 3,
+        None if key % 5 == 0 else 2**31 - 1 - key,
+        None if key % 5 == 0 else ["x", None, str(version)],
+        {"k": key, "none": None},
+        (key, None if key % 2 else str(version)),
+        bytes([key % 256, 0, 255]),
+    )
+
+
+class Read(NamedTuple):
+    """A relation that readers open, and its rows as Spark reads them."""
+
+    table: TableName
+    rows: list[Row]
+
+
+class Shop:
+    """Models over one source, run three times; in the last run their query has a column more and a wider one."""
+
+    def __init__(self, lake: Warehouse) -> None:
+        self.lake = lake
+        self.rows = {key: source_row(key, 0) for key in range(240)}
+        self.configs: dict[str, dict[str, Any]] = {
+            "dwd_orders": LAID_OUT,
+            "positions": {**LAID_OUT, "format_version": 2},
+            "on_read": {**LAID_OUT, "merge": "on_read"},
+        }
+        self.run("n")
+        self.change(1)
+        self.run("n")
+        self.change(2)
+        self.run("cast(n as bigint) as n, n * 2L as twice")
+
+    def change(self, version: int) -> None:
+        self.rows |= {key: source_row(key, version) for key in [*range(version, 240, 17), 1000 + version]}
+        del self.rows[20 * version]
+
+    def run(self, selected: str) -> None:
+        self.lake.load("s", list(self.rows.values()), COLUMNS)
+        columns = ", ".join([*(quoted(c) for c in NAMES[:-1]), selected, *NESTED])
+        self.models = {
+            name: self.lake.model(name, f"select {columns} from {{s}}", **config)
+            for name, config in self.configs.items()
+        }
+        for model in self.models.values():
+            self.lake.run(model)
+
+    def relation(self, named: str) -> Read:
+        name, _, part = named.partition(" ")
+        model = self.models[name]
+        table = {"": model.table, "base": model.base, "changes": model.table.changes}[part]
+        frame = self.lake.spark.table(quoted(*table.parts))
+        return Read(table, comparable(row.asDict(recursive=True) for row in frame.collect()))
+
+
+@pytest.fixture(autouse=True)
+def planned_by_pyiceberg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polars warns where a package that plans scans faster is not installed, unless it is told to do without."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+
+
+@pytest.fixture(scope="module")
+def shop(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession) -> Shop:
+    spark.sql("create namespace dev")
+    # Compiling plans costs more than running them over a few rows.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return Shop(Warehouse(environment, reader, spark, "dev"))
+
+
+def comparable(rows: Iterator[Row] | list[Row]) -> list[Row]:
+    """Rows by key and time, with what libraries write differently written in one way."""
+    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+    return sorted(plain, key=lambda row: (row["id"], str(row.get("_ts", ""))))
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case _ if value is None or value is pd.NaT or value is pd.NA:
+            return None
+        case float() if math.isnan(value):
+            return "nan"
+        case pd.Timestamp():
+            return _plain(value.to_pydatetime())
+        case datetime.datetime():
+            return value.astimezone(datetime.timezone.utc)
+        case Mapping():
+            return {name: _plain(part) for name, part in value.items()}
+        case bytes() | str():
+            return value
+        case _ if hasattr(value, "__iter__"):
+            return _plain_list(list(value))
+    return value
+
+
+def _plain_list(parts: list[Any]) -> Any:
+    if parts and all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+        return {name: _plain(part) for name, part in parts}
+    if parts and all(isinstance(part, Mapping) and set(part) == {"key", "value"} for part in parts):
+        return {part["key"]: _plain(part["value"]) for part in parts}
+    return [_plain(part) for part in parts]
+
+
+# The readers, each as its own page says to open a table.
+
+
+def by_pyiceberg(table: Table, first: int | None) -> list[Row]:
+    scan = table.scan() if first is None else table.scan(row_filter=GreaterThanOrEqual("id", first))
+    rows: list[Row] = scan.to_arrow().to_pylist()
+    return rows
+
+
+def by_pandas(table: Table, first: int | None) -> list[Row]:
+    frame = table.scan().to_arrow().to_pandas(types_mapper=pd.ArrowDtype)
+    kept = frame if first is None else frame[frame["id"] >= first]
+    rows: list[Row] = kept.to_dict("records")
+    return rows
+
+
+def by_polars(table: Table, first: int | None) -> list[Row]:
+    frame = pl.scan_iceberg(table)
+    return (frame if first is None else frame.filter(pl.col("id") >= first)).collect().to_dicts()
+
+
+def load_extensions(connection: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB's own way to install them asks a network."""
+    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+        (file,) = Path(package.__path__[0]).glob("extensions/*/*.duckdb_extension")
+        connection.load_extension(str(file))
+
+
+def by_duckdb(table: Table, first: int | None) -> list[Row]:
+    with duckdb.connect() as connection:
+        load_extensions(connection)
+        rows = connection.execute(
+            "select * from iceberg_scan(?) where id >= ?", [table.metadata_location, -1 if first is None else first]
+        )
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
+
+
+Reader = Callable[["Table", "int | None"], list[Row]]
+READERS: tuple[Reader, ...] = (by_pyiceberg, by_pandas, by_polars, by_duckdb)
+
+readers = pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__.removeprefix("by_"))
+
+
+def opened(lake: Warehouse, table: TableName) -> Table:
+    """The table by a catalog of the reader's own, with no more than the page on readers gives it."""
+    directory = lake.environment.profile.catalog_properties["warehouse"]
+    uri = f"sqlite:///{directory}/catalog.db"
+    catalog = load_catalog("lake", type="sql", uri=uri, warehouse=directory, init_catalog_tables="false")
+    return catalog.load_table((table.schema, table.name))
+
+
+@readers
+@pytest.mark.parametrize(
+    "relation",
+    [
+        "dwd_orders",
+        "dwd_orders changes",
+        "positions",
+        "positions changes",
+        "on_read base",
+        "on_read changes",
+    ],
+)
+def test_a_reader_sees_the_rows_that_spark_sees(shop: Shop, read: Reader, relation: str) -> None:
+    table, expected = shop.relation(relation)
+    found = opened(shop.lake, table)
+    assert comparable(read(found, None)) == expected
+    assert comparable(read(found, FIRST_READ)) == [row for row in expected if row["id"] >= FIRST_READ]
+
+
+def test_the_tables_that_are_read_have_what_readers_stumble_over(shop: Shop) -> None:
+    contents = {
+        name: {(row["content"], row["file_format"]) for row in files(shop.lake, shop.models[name].base)}
+        for name in ("dwd_orders", "positions")
+    }
+    assert contents == {
+        "dwd_orders": {(0, "PARQUET"), (1, "PUFFIN")},
+        "positions": {(0, "PARQUET"), (1, "PARQUET")},
+    }
+    updates = [row for row in shop.relation("dwd_orders changes").rows if row["_action"] == "update"]
+    assert {row["_before"]["twice"] for row in updates} == {None}
+    assert {len(row["_before"]) for row in updates} == {len(NAMES) + len(NESTED)}
+
+
+def test_the_examples_of_the_page_on_readers_run(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[3] / "docs" / "readers.md"
+    examples = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    load_extensions(duckdb.default_connection())
+    monkeypatch.chdir(Path(shop.lake.environment.profile.catalog_properties["warehouse"]).parent)
+    names: dict[str, Any] = {}
+    shown = []
+    for example in examples:
+        exec(example, names)
+        shown.append(len(names["frame"]) if "frame" in names else names["rows"].num_rows)
+    _, rows = shop.relation("dwd_orders")
+    large = len([row for row in rows if row["id"] >= FIRST_READ])
+    of_one = [row for row in shop.relation("dwd_orders changes").rows if row["id"] == 3]
+    assert shown[:4] == [large, len(rows), large, len(of_one)]
+    assert names["found"] == (len(rows),)
+
+
+def files(lake: Warehouse, table: TableName) -> list[Any]:
+    return list(lake.spark.table(quoted(*table.parts, "files")).collect())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [3, 2])
+def test_a_full_compaction_and_version_2_help_where_duckdb_misreads_vectors_of_two_partition_specs(
+    lake: Warehouse, version: int
+) -> None:
+    """Whether DuckDB does depends on the order in which vectors come to lie in their file; nobody else ever may."""
+    rows = {key: (key, key) for key in range(1000)}
+    config: dict[str, Any] = {"primary_key": "id", "partition_by": ["region"], "nodes": 4, "format_version": version}
+    model = lake.model("m", "select id, v, 'r' as region from {s}", **config)
+
+    def run() -> None:
+        lake.load("s", list(rows.values()), "id bigint, v bigint")
+        lake.run(model)
+
+    def who_is_wrong() -> set[str]:
+        expected = comparable([{"id": key, "v": v, "region": "r"} for key, (_, v) in rows.items()])
+        table = opened(lake, model.base)
+        return {read.__name__ for read in READERS if comparable(read(table, None)) != expected}
+
+    run()
+    assert who_is_wrong() == set()
+    base, node = lake.sql_name("m"), "lake.system.bucket(4, id) = 3"
+    lake.spark.sql(f"alter table {base} replace partition field bucket(4, id) with bucket(8, id)")
+    lake.spark.table(base).where(node).writeTo(base).overwrite(expr(node))
+    rows |= {key: (key, -key) for key in range(3, 1000, 7)}
+    run()
+    assert {row["spec_id"] for row in files(lake, model.base) if row["content"] == 1} == {0, 1}
+    assert who_is_wrong() <= ({"by_duckdb"} if version == 3 else set())
+    compact_table(lake.session_of(model), "full")
+    assert who_is_wrong() == set()

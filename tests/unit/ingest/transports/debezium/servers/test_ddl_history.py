@@ -1,0 +1,120 @@
+"""Statements that define a table of MySQL number its columns, and say what older rows have in new ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from arctic_runtime.ingest.formats.event_format import NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS, OlderRows
+from arctic_runtime.ingest.transports.debezium.servers.ddl_history import Definition, find_definition, list_definitions
+
+NULL, UNKNOWN = NULL_IN_OLDER_ROWS, UNKNOWN_IN_OLDER_ROWS
+Columns = Mapping[str, Mapping[str, Any]]
+INT, TEXT = {"typeName": "INT"}, {"typeName": "VARCHAR"}
+FIRST: Columns = {"id": {**INT, "optional": False}, "a": TEXT, "z": TEXT}
+
+
+def line(ddl: str, columns: Columns | None, table: str = '"h"."t"') -> str:
+    defined = [
+        {"name": name, "position": place, "optional": True, "hasDefaultValue": "defaultValueExpression" in of, **of}
+        for place, (name, of) in enumerate((columns or {}).items(), 1)
+    ]
+    change = {"type": "DROP" if columns is None else "ALTER", "id": table, "table": {"columns": defined}}
+    return json.dumps({"ddl": ddl, "tableChanges": [change]})
+
+
+def after(ddl: str, columns: Columns) -> Definition:
+    return list_definitions("\n".join([line("create table t", FIRST), line(ddl, columns)]), "h", "t")[-1]
+
+
+def numbers(definition: Definition) -> dict[str, int]:
+    return {name: of.number for name, of in definition.items()}
+
+
+def default(value: str, kind: str) -> Mapping[str, Any]:
+    return {"typeName": kind, "defaultValueExpression": value}
+
+
+@pytest.mark.parametrize(
+    ("ddl", "names", "expected"),
+    [
+        ("alter table t rename column a to b", ["id", "b", "z"], {"id": 1, "b": 2, "z": 3}),
+        ("alter table t CHANGE `a` b varchar(9)", ["id", "b", "z"], {"id": 1, "b": 2, "z": 3}),
+        ("alter table t change column a z int, change z a int", ["id", "z", "a"], {"id": 1, "z": 2, "a": 3}),
+        ("alter table t rename column if exists a to b, drop z", ["id", "b"], {"id": 1, "b": 2}),
+        ("alter table t drop a, add b int", ["id", "z", "b"], {"id": 1, "z": 3, "b": 6}),
+        (
+            "alter table t add b int comment 'change a b' first",
+            ["b", "id", "a", "z"],
+            {"b": 4, "id": 1, "a": 2, "z": 3},
+        ),
+    ],
+)
+def test_a_column_keeps_its_number_through_renames(ddl: str, names: list[str], expected: dict[str, int]) -> None:
+    found = after(ddl, {name: FIRST.get(name, TEXT) for name in names})
+    assert numbers(found) == expected
+
+
+def test_a_column_that_is_made_anew_gets_another_number() -> None:
+    lines = [line("create table t", FIRST), line("drop table t", None), line("create table t", FIRST)]
+    found = list_definitions("\n".join(lines), "h", "t")
+    assert [numbers(of) for of in found] == [{"id": 1, "a": 2, "z": 3}, {}, {"id": 4, "a": 5, "z": 6}]
+    assert list_definitions("\n".join(lines), "h", "other") == []
+
+
+@pytest.mark.parametrize(
+    ("ddl", "column", "expected"),
+    [
+        ("alter table t add n int", INT, NULL),
+        ("alter table t add n int default 5", default("5", "INT"), OlderRows(True, "5")),
+        (
+            "alter table t add n int not null default -5",
+            {**default("-5", "INT"), "optional": False},
+            OlderRows(True, "-5"),
+        ),
+        ("alter table t add n varchar(9) default 'it'", default("it", "VARCHAR"), OlderRows(True, "it")),
+        ("alter table t add n decimal(5,2) default 1.5", default("1.5", "DECIMAL"), OlderRows(True, "1.5")),
+        ("alter table t add n bool default true", default("true", "BOOL"), OlderRows(True, "true")),
+        ("alter table t add n date default '2024-02-29'", default("2024-02-29", "DATE"), OlderRows(True, "2024-02-29")),
+        ("alter table t add n int not null", {**INT, "optional": False}, UNKNOWN),
+        ("alter table t add n int default 1.5", default("1.5", "INT"), UNKNOWN),
+        ("alter table t add n varchar(9) default 'it''s'", default("it''s", "VARCHAR"), UNKNOWN),
+        (
+            "alter table t add n timestamp default current_timestamp",
+            default("1970-01-01 00:00:00", "TIMESTAMP"),
+            UNKNOWN,
+        ),
+        ("alter table t add n date default (curdate())", {"typeName": "DATE"}, UNKNOWN),
+        ("alter table t add n int as (id + 1) stored", INT, UNKNOWN),
+        ("rename table t_new to t", INT, UNKNOWN),
+    ],
+)
+def test_what_older_rows_have_is_the_constant_of_the_statement_that_adds_a_column(
+    ddl: str, column: Mapping[str, Any], expected: OlderRows
+) -> None:
+    assert after(ddl, {**FIRST, "n": column})["n"].older_rows == expected
+
+
+def test_a_default_that_changes_later_is_not_that_of_older_rows() -> None:
+    lines = [
+        line("create table t", FIRST),
+        line("alter table t add n int default 5", {**FIRST, "n": default("5", "INT")}),
+        line("alter table t alter n drop default", {**FIRST, "n": INT}),
+    ]
+    assert list_definitions("\n".join(lines), "h", "t")[-1]["n"].older_rows == OlderRows(True, "5")
+
+
+def test_a_column_in_the_place_of_another_is_unknown_where_a_rename_is_not_understood() -> None:
+    found = after("alter table t change column if exists whatever", {"id": INT, "b": TEXT, "z": TEXT})
+    assert found["b"].older_rows == UNKNOWN
+
+
+def test_events_have_the_newest_definition_with_their_columns_in_order() -> None:
+    lines = [line("create table t", FIRST), line("alter table t drop a", {"id": INT, "z": TEXT})]
+    found = list_definitions("\n".join(lines), "h", "t")
+    assert find_definition(found, ["id", "a"]) == found[0]
+    assert find_definition(found, ["id", "z"]) == found[1]
+    assert find_definition(found, ["z", "id"]) == {}

@@ -1,0 +1,152 @@
+"""The fingerprint of all that makes a table what it is, and what is said of a part that is another one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from arctic_runtime.ivm.algebra.refusal import NotMaintained
+from arctic_runtime.ivm.frontend.analyse import analyse_query
+from arctic_runtime.ivm.render import render_sql
+from arctic_runtime.ivm.strategies.maintain import Facts, plan_maintenance
+from arctic_runtime.model.columns import Column
+from arctic_runtime.model.properties import QUERY, SESSION
+from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.refresh import fingerprint as fingerprints
+from arctic_runtime.plan.refresh.decide import Request, decide_refresh
+from arctic_runtime.plan.refresh.fingerprint import (
+    compute_fingerprint,
+    describe_fingerprint_change,
+    hash_session,
+    select_effective_settings,
+)
+from arctic_runtime.plan.refresh.increment import Increment, Upstreams
+from arctic_runtime.profile import Profile
+from tests.unit.plan.refresh.test_decide import READ_ONE, RUN_AGAIN, STATE, UP, a_model, a_source, built, reading
+from tests.unit.project.test_docs import CHANGED, EXAMPLES, SHOP
+
+NOTHING = Upstreams()
+
+MADE = (2, "04664beb2f9e")
+"""The version of the rules, and a digest of what they make of the examples of docs/maintenance.md."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "part"),
+    [
+        (a_model("select 2"), "query"),
+        (a_model(primary_key=("id", "x")), "key"),
+        (a_model(keep_deleted=False), "keep_deleted"),
+        (a_model(on_schema_change="fail"), "on_schema_change"),
+        (replace(STATE, not_null=("x",)), "contract"),
+        (replace(STATE, contract=(Column("id", "int"),)), "contract"),
+        (replace(STATE, checks=("id > 0",)), "checks"),
+    ],
+)
+def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model, part: str) -> None:
+    assert part in describe_fingerprint_change(
+        compute_fingerprint(STATE, NOTHING), compute_fingerprint(changed, NOTHING)
+    )
+
+
+@pytest.mark.parametrize(
+    "changed", [a_model(nodes=8), a_model(sort_key=("x",)), replace(STATE, comment="x"), a_model(merge="on_read")]
+)
+def test_the_fingerprint_does_not_look_at_layout_and_comments(changed: Model) -> None:
+    assert (
+        compute_fingerprint(changed, NOTHING)
+        == compute_fingerprint(STATE, NOTHING)
+        == compute_fingerprint(a_model(), NOTHING)
+    )
+    assert describe_fingerprint_change(compute_fingerprint(STATE, NOTHING), compute_fingerprint(changed, NOTHING)) == ""
+
+
+def moved(*columns: str) -> Upstreams:
+    source: SourceState = replace(a_source(1), moved=columns)
+    return Upstreams({str(UP): source})
+
+
+@pytest.mark.parametrize(
+    ("texts", "part"),
+    [
+        ([Upstreams(views=of) for of in ({}, {"a.v": "select 1"}, {"a.v": "select 2"}, {"a.w": "select 2"})], "view"),
+        ([moved(), moved("v=3"), moved("v=4"), moved("v:long"), moved("v=3", "v:long")], "columns of its upstreams"),
+        ([Upstreams(settings=of) for of in ({}, {"spark.sql.ansi.enabled": "false"})], "settings of the profile"),
+    ],
+    ids=["views", "columns", "settings"],
+)
+def test_the_fingerprint_changes_with_what_the_query_reads_and_how(texts: list[Upstreams], part: str) -> None:
+    first, *others = (compute_fingerprint(STATE, of) for of in texts)
+    assert len({first, *others}) == len(texts)
+    assert all(part in describe_fingerprint_change(first, other) for other in others)
+
+
+def test_other_rules_compute_tables_in_full_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = built(STATE, READ_ONE)
+    old = built(STATE, READ_ONE, **{QUERY: "0123456789abcdef"})
+    monkeypatch.setattr(fingerprints, "RULES", fingerprints.RULES + 1)
+    for state in (before, old):
+        decision = decide_refresh(STATE, state, reading(a_source(1)), RUN_AGAIN)
+        assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
+        assert (
+            decision.because
+            == "another version of dbt-arctic made the table, and this one follows changes by other rules"
+        )
+    assert decide_refresh(STATE, built(STATE, READ_ONE), reading(a_source(1)), RUN_AGAIN).mode == "unchanged"
+
+
+def test_settings_that_only_say_how_work_is_done_have_no_effect() -> None:
+    """What has is what each profile sets of zone and texts, the catalog of plain names, and settings of its own."""
+    own = {"spark.sql.timestampType": "TIMESTAMP_NTZ", "spark.sql.shuffle.partitions": "3", "spark.executor.cores": "2"}
+    profile = Profile.for_embedded("/tmp/lake", settings=own)
+    kept = {
+        "spark.sql.caseSensitive": "false",
+        "spark.sql.defaultCatalog": "lake",
+        "spark.sql.parser.escapedStringLiterals": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    }
+    assert select_effective_settings(profile.build_session_settings()) == kept
+    assert select_effective_settings(profile.build_spark_settings()) == kept
+
+
+@pytest.mark.parametrize("refresh", ["auto", "strict"])
+def test_rows_of_another_session_are_not_followed(refresh: str) -> None:
+    """A server may have settings of its own, which nobody sees before Spark is asked."""
+    model = a_model(refresh=refresh)
+    upstreams = reading(a_source(1, 2))
+    utc, berlin = (hash_session("4.1.4", {"spark.sql.session.timeZone": zone}) for zone in ("UTC", "Europe/Berlin"))
+    state = built(model, READ_ONE, **{SESSION: utc})
+    assert decide_refresh(model, state, upstreams, RUN_AGAIN).mode == "incremental"
+    assert decide_refresh(model, state, upstreams, Request(session=utc)).mode == "incremental"
+    decision = decide_refresh(model, state, upstreams, Request(session=berlin))
+    assert (decision.mode, decision.reason) == ("full", "QUERY_CHANGED")
+    assert decision.because == "SQL settings of Spark, or its version, are others than in the last run"
+
+
+def test_rules_that_make_other_plans_than_before_are_of_another_version_if_they_mend_tables() -> None:
+    assert (fingerprints.RULES, digest()) == MADE, (
+        "The rules make other plans than before, or there are other examples. If tables that the earlier ones made may "
+        "be wrong, raise RULES: each table is computed in full once then. Write the digest that they make now here."
+    )
+
+
+def digest() -> str:
+    made = [plan_text(query) for _, (query, _) in sorted(EXAMPLES.items())]
+    assert len(set(made)) > 20
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()[:12]
+
+
+def plan_text(query: str) -> str:
+    """What Spark is given to follow changes, where totals are kept if they can be; the reason where it is nothing."""
+    try:
+        analysed = analyse_query(query, SHOP, {}, "lake", "shop")
+        key = (analysed.outputs[0][1],)
+        found = plan_maintenance(analysed.tree, key, CHANGED, Facts(types=analysed.types, few_rows=True))
+    except NotMaintained as refused:
+        return refused.reason
+    increment = Increment(found, analysed.outputs, key, analysed.tree, CHANGED)
+    return "\n".join(map(render_sql, increment.trees))

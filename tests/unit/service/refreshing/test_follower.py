@@ -1,0 +1,303 @@
+"""A follower over a catalog on disk: when it refreshes whom. Refreshes are functions here; there is no Spark."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arctic_runtime.catalog.heads import observe_heads
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import CommitConflict, ConfigError, DataError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from tests.thresholds import changed
+
+
+def t(name: str) -> TableName:
+    return TableName("lake", "dwd", name)
+
+
+def model(name: str, sql: str, declared: tuple[str, ...] = (), **config: Any) -> FollowedModel:
+    return FollowedModel(
+        Model(t(name), sql, ModelConfig(("id",), **config)), f"model.shop.{name}", frozenset(map(t, declared))
+    )
+
+
+@dataclass
+class Shop:
+    """A warehouse with two sources, and a refresh that commits a row to the model's table where it has news."""
+
+    warehouse: Any
+    tasks: list[Task] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    fails: dict[str, Exception] = field(default_factory=dict)
+    meanwhile: Callable[[str], None] = lambda _: None
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def move(self, name: str) -> None:
+        self.warehouse.append(name, [(1, "x")])
+
+    def refresh(self, task: Task) -> Done:
+        name = task.followed.table.name
+        self.tasks.append(task)
+        self.meanwhile(name)
+        if name in self.fails:
+            raise self.fails[name]
+        if task.has_news:
+            self.move(name)
+        return Done(Refreshed(Outcome("incremental" if task.has_news else "unchanged", "CHANGES")))
+
+    def follower(self, *models: FollowedModel, **service: Any) -> Follower:
+        profile = self.warehouse.reader.profile
+        profile = replace(profile, thresholds=changed(profile.thresholds, service=service))
+        made = Follower(CatalogReader(profile), self.refresh, self.report, 2, self.warn)
+        made.follow_models(models)
+        return made
+
+    def report(self, report: Report) -> None:
+        with self.news:
+            self.reports.append(report)
+            self.news.notify_all()
+
+    def warn(self, text: str) -> None:
+        with self.news:
+            self.warnings.append(text)
+            self.news.notify_all()
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        with self.news:
+            assert self.news.wait_for(until, 120)
+
+    def told(self, name: str) -> list[str]:
+        return [report.status for report in self.reports if report.followed.table.name == name]
+
+    def asked(self) -> list[tuple[str, bool]]:
+        """Who was refreshed since this was last asked, and whether there were news."""
+        found = [(task.followed.table.name, task.has_news) for task in self.tasks]
+        self.tasks.clear()
+        return sorted(found)
+
+
+@pytest.fixture
+def shop(writing: Any, tmp_path: Path) -> Shop:
+    warehouse = writing.warehouse(tmp_path)
+    for name in ("a", "b", "left", "right", "both"):
+        warehouse.create(name)
+    for name in ("a", "b"):
+        warehouse.append(name, [(1, "x")])
+    return Shop(warehouse)
+
+
+LEFT = model("left", "select id, note from lake.dwd.a")
+RIGHT = model("right", "select id, note from a")
+BOTH = model("both", "select l.id, r.note from `left` l join `right` r on l.id = r.id")
+
+
+def test_a_look_tells_of_all_relations_at_once_which_exist_and_what_they_are(shop: Shop) -> None:
+    shop.warehouse.create_view("v", "select 1 as id")
+    found = observe_heads(shop.warehouse.reader, [t("a"), t("v"), t("nothing")])
+    assert set(found.heads) == {t("a"), t("v")}
+    assert found.views == {t("v")}
+    shop.move("a")
+    after = observe_heads(shop.warehouse.reader, [t("a"), t("v")])
+    assert [of for of in after.heads if after.heads[of] != found.heads[of]] == [t("a")]
+
+
+def test_models_are_refreshed_until_nothing_is_new(shop: Shop) -> None:
+    with shop.follower(LEFT, RIGHT, BOTH) as follower:
+        follower.run_once()
+        assert [task.followed.table.name for task in shop.tasks][-1] == "both"
+        assert shop.asked() == [("both", True), ("left", True), ("right", True)]
+        follower.run_once()
+        assert shop.asked() == [("both", False), ("left", False), ("right", False)]
+        follower.run_once()
+        assert shop.asked() == []
+        shop.move("b")
+        follower.run_once()
+        assert shop.asked() == []
+        shop.move("a")
+        follower.run_once()
+        assert shop.asked() == [("both", True), ("left", True), ("right", True)]
+
+
+def test_a_pass_reads_one_version_of_a_source_although_it_moves_on(shop: Shop) -> None:
+    before = shop.warehouse.version("a")
+    shop.meanwhile = lambda name: shop.move("a") if name == "left" else None
+    with shop.follower(LEFT, RIGHT, BOTH) as follower:
+        follower.run_once()
+
+    def refuse() -> None:
+        raise AssertionError("the source was read again")
+
+    versions = [task.pins.get_first(t("a"), refuse) for task in shop.tasks]
+    assert [of.version for of in versions if of is not None] == [before] * 3
+
+
+def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop: Shop) -> None:
+    shop.fails = {"right": DataError("two rows have one key")}
+    with shop.follower(LEFT, RIGHT, BOTH) as follower:
+        follower.run_once()
+    told = {report.followed.table.name: report for report in shop.reports}
+    assert {name: report.status for name, report in told.items()} == {
+        "left": "refreshed",
+        "right": "failed",
+        "both": "skipped",
+    }
+    assert (told["right"].error, told["right"].retry_seconds) == ("two rows have one key", 1.0)
+    assert told["both"].held_by == t("right")
+
+
+def test_a_lost_race_is_tried_again_within_one_run(shop: Shop) -> None:
+    shop.fails = {"left": CommitConflict("Another writer committed first")}
+    shop.meanwhile = lambda name: shop.fails.clear() if len(shop.tasks) > 3 else None
+    with shop.follower(LEFT, BOTH) as follower:
+        follower.run_once()
+    assert {report.followed.table.name: report.status for report in shop.reports} == {
+        "left": "refreshed",
+        "both": "refreshed",
+    }
+
+
+def test_views_are_looked_into_as_they_are_now(shop: Shop) -> None:
+    shop.warehouse.create_view("v", "select id, note from a")
+    with shop.follower(model("left", "select * from v")) as follower:
+        follower.run_once()
+        follower.run_once()
+        shop.asked()
+        shop.move("a")
+        follower.run_once()
+        assert ("left", True) in shop.asked()
+
+
+def test_a_query_that_nobody_can_parse_is_followed_by_what_dbt_says_of_it(shop: Shop) -> None:
+    with shop.follower(model("left", "from a |> nonsense !!", declared=("b",))) as follower:
+        follower.run_once()
+        follower.run_once()
+        shop.asked()
+        shop.move("b")
+        follower.run_once()
+        assert shop.asked() == [("left", True)]
+
+
+def test_only_a_model_that_was_edited_is_planned_anew(shop: Shop) -> None:
+    with shop.follower(LEFT, RIGHT) as follower:
+        follower.run_once()
+        follower.run_once()
+        shop.asked()
+        follower.follow_models([LEFT, model("right", "select id, upper(note) as note from a"), BOTH])
+        follower.run_once()
+        assert shop.asked() == [("both", True), ("right", True)]
+
+
+def test_models_that_read_each_other_are_refused_and_the_old_ones_stay(shop: Shop) -> None:
+    with shop.follower(LEFT) as follower:
+        with pytest.raises(ConfigError, match="in a circle"):
+            follower.follow_models([model("left", "select * from `right`"), model("right", "select * from `left`")])
+        follower.run_once()
+        assert shop.asked() == [("left", True)]
+
+
+class Edited:
+    """A project that is edited once."""
+
+    def __init__(self, *models: FollowedModel) -> None:
+        self.models: list[FollowedModel] | None = list(models)
+
+    def has_changed(self) -> bool:
+        return self.models is not None
+
+    def load_models(self) -> list[FollowedModel]:
+        models, self.models = self.models, None
+        assert models is not None
+        return models
+
+
+@contextmanager
+def running(follower: Follower, project: Any = None) -> Iterator[None]:
+    """A follower that runs in a thread of its own meanwhile."""
+    thread = threading.Thread(target=follower.run_until_stopped, args=(project,))
+    thread.start()
+    try:
+        yield
+    finally:
+        follower.stop_following()
+        thread.join(120)
+    assert not thread.is_alive()
+
+
+def test_whoever_wakes_a_follower_ends_its_pause(shop: Shop) -> None:
+    with shop.follower(LEFT, poll_seconds=1000.0) as follower, running(follower):
+        shop.wait(lambda: "refreshed" in shop.told("left"))
+        shop.move("a")
+        follower.wake_up()
+        shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+
+
+def test_a_model_that_is_added_while_it_runs_is_followed(shop: Shop) -> None:
+    with shop.follower(poll_seconds=0.05, project_poll_seconds=0.05) as follower, running(follower, Edited(LEFT, BOTH)):
+        shop.wait(lambda: "refreshed" in shop.told("both"))
+
+
+def test_a_model_that_is_removed_while_it_runs_is_refreshed_no_more(shop: Shop) -> None:
+    removed = Edited(RIGHT)
+    with shop.follower(LEFT, RIGHT, poll_seconds=0.05, project_poll_seconds=0.05) as follower:
+        with running(follower, removed):
+            shop.wait(lambda: removed.models is None and "refreshed" in shop.told("right"))
+            shop.tasks.clear()
+            shop.move("a")
+            shop.wait(lambda: shop.told("right").count("refreshed") == 2)
+        assert "left" not in [task.followed.table.name for task in shop.tasks]
+
+
+def test_a_source_that_is_dropped_and_made_again_is_read_again(shop: Shop) -> None:
+    with shop.follower(LEFT) as follower:
+        follower.run_once()
+        follower.run_once()
+        shop.asked()
+        shop.warehouse.reader.catalog.drop_table(("dwd", "a"))
+        shop.fails = {"left": DataError("there is no table a")}
+        follower.run_once()
+        assert shop.asked() == [("left", True)]
+        shop.fails = {}
+        shop.warehouse.create("a")
+        shop.move("a")
+        with running(follower):
+            shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+
+
+def test_a_failure_is_tried_again_by_itself(shop: Shop) -> None:
+    shop.fails = {"left": DataError("no")}
+    with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower, running(follower):
+        shop.wait(lambda: shop.told("left").count("failed") >= 2)
+        shop.fails.clear()
+        shop.wait(lambda: "refreshed" in shop.told("left"))
+
+
+def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> None:
+    def rename(table: str, to: str) -> None:
+        with closing(sqlite3.connect(shop.warehouse.profile.sqlite_file)) as database, database:
+            database.execute(f"alter table {table} rename to {to}")
+
+    with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower:
+        follower.run_once()
+        rename("iceberg_tables", "elsewhere")
+        with running(follower):
+            shop.wait(lambda: bool(shop.warnings))
+            rename("elsewhere", "iceberg_tables")
+            shop.move("a")
+            shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+    (warning,) = shop.warnings
+    assert "tried again in" in warning

@@ -1,0 +1,109 @@
+"""Tests of tables after their refreshes: when they are run, and what is shown of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.model.names import TableName
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
+from arctic_runtime.service.schedules.data_tests import DataTests
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.thresholds import ServiceThresholds
+
+ORDERS, SALES = TableName("lake", "dwd", "orders"), TableName("lake", "dws", "sales")
+PASSED = DataTestOutcome("not_null_orders_id", "pass")
+FAILED = DataTestOutcome("unique_orders_id", "fail", "Got 2 results")
+
+
+@dataclass
+class Shop:
+    """A project with tests, which tell what is put here."""
+
+    told: Sequence[DataTestOutcome] = (PASSED,)
+    tables: tuple[TableName, ...] = (ORDERS,)
+    ran: list[TableName] = field(default_factory=list)
+    errors: dict[str, str] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+    most: int = 100
+
+    def __post_init__(self) -> None:
+        self.board = JobBoard(EventLog(100), ServiceThresholds())
+        limits = ServiceThresholds(poll_seconds=0.01)
+        self.tests = DataTests(self, self.board, limits, self.set_error)
+
+    def list_tested_tables(self) -> tuple[TableName, ...]:
+        return self.tables
+
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
+        self.ran.append(table)
+        if len(self.ran) >= self.most:
+            self.over.set()
+        return self.told
+
+    def prepare_thread(self) -> None:
+        """Nothing to do without dbt."""
+
+    def set_error(self, part: str, message: str) -> None:
+        self.errors[part] = message
+
+
+def test_failing_tests_are_shown_until_they_pass() -> None:
+    shop = Shop((PASSED, FAILED, DataTestOutcome("accepted_values", "warn", "Got 1 result")))
+    shop.tests.perform_tests(ORDERS)
+    (job,) = shop.board.list_jobs()
+    assert (job.kind, job.state, job.tables) == ("test", "failed", (ORDERS,))
+    assert job.error == "1 of 3 tests failed\n  FAIL unique_orders_id: Got 2 results"
+    assert job.lines[-1] == "WARN accepted_values: Got 1 result"
+    assert shop.errors == {"tests of lake.dwd.orders": job.error}
+    shop.told = (PASSED,)
+    shop.tests.perform_tests(ORDERS)
+    assert shop.board.list_jobs()[0].state == "done"
+    assert shop.errors == {"tests of lake.dwd.orders": ""}
+
+
+def test_tests_that_can_not_be_run_are_shown_and_end_nothing() -> None:
+    shop = Shop()
+
+    def away(_: TableName) -> Sequence[DataTestOutcome]:
+        raise CatalogError("the catalog does not answer")
+
+    shop.test_table = away  # type: ignore[method-assign]
+    shop.tests.perform_tests(ORDERS)
+    assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer"}
+    assert shop.board.list_jobs()[0].state == "failed"
+
+
+def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_table() -> None:
+    shop = Shop(tables=(ORDERS, SALES), most=2)
+    shop.tests.run_until(shop.over)
+    assert sorted(shop.ran) == [ORDERS, SALES]
+    shop = Shop(most=2)
+    thread = threading.Thread(target=shop.tests.run_until, args=(shop.over,))
+    thread.start()
+    shop.tests.queue_tests(SALES)
+    while not shop.ran:
+        threading.Event().wait(0.01)
+    shop.tests.queue_tests(ORDERS)
+    thread.join(120)
+    assert shop.ran == [ORDERS, ORDERS]
+
+
+def test_several_refreshes_before_a_tables_turn_count_once() -> None:
+    shop = Shop(tables=(ORDERS, SALES), most=2)
+    for _ in range(3):
+        shop.tests.queue_tests(SALES)
+        shop.tests.queue_tests(ORDERS)
+    shop.tests.run_until(shop.over)
+    assert shop.ran == [SALES, ORDERS]
+
+
+def test_a_table_whose_tests_are_not_asked_for_any_more_is_shown_no_longer() -> None:
+    shop = Shop((FAILED,), tables=(ORDERS, SALES))
+    shop.tests.perform_tests(ORDERS)
+    shop.tables, shop.told = (SALES,), (PASSED,)
+    shop.tests.perform_tests(SALES)
+    assert set(shop.errors.values()) == {""}

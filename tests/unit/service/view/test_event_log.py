@@ -1,0 +1,44 @@
+import threading
+
+from arctic_runtime.service.view.event_log import EventLog
+
+
+def numbers(log: EventLog, after: int) -> tuple[list[int], int]:
+    found, missed = log.wait_after(after)
+    return [event.number for event in found], missed
+
+
+def test_a_reader_gets_what_happened_since_it_last_asked() -> None:
+    log = EventLog(capacity=10)
+    for name in "abc":
+        log.append_event("table", name)
+
+    assert numbers(log, 0) == ([1, 2, 3], 0)
+    assert numbers(log, 2) == ([3], 0)
+    assert numbers(log, 3) == ([], 0)
+
+
+def test_a_reader_that_is_too_slow_is_told_what_it_missed() -> None:
+    log = EventLog(capacity=2)
+    for name in "abcde":
+        log.append_event("table", name)
+
+    assert numbers(log, 1) == ([4, 5], 2)
+
+
+def test_the_number_of_an_earlier_service_starts_anew() -> None:
+    log = EventLog(capacity=10)
+    log.append_event("table", "a")
+
+    assert numbers(log, 99) == ([1], 0)
+
+
+def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
+    log = EventLog(capacity=10)
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.extend(event.data for event in log.wait_after(0, 30)[0]))
+    waiting.start()
+    log.append_event("job", "compaction")
+    waiting.join(60)
+
+    assert found == ["compaction"]

@@ -1,0 +1,301 @@
+"""What is shown of tables: layers, how stale they are, how far readers are behind, and their states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.freshness import Freshness, OriginStatus, TableFacts
+from arctic_runtime.model.sources.ingestion import Failure, to_millis
+from arctic_runtime.model.state import Commit
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.model.version import Version
+from arctic_runtime.operations.inspect import Ingestion, Status
+from arctic_runtime.service.schedules.cron_schedules import Scheduled
+from arctic_runtime.service.view.live_data import Lag, TableOverview
+from arctic_runtime.service.view.observed_tables import ObservedTable
+from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, Shown, build_overviews, is_news
+from tests.unit.service.late_sources import TROUBLES
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+
+
+def t(name: str) -> TableName:
+    return TableName("lake", "shop", name)
+
+
+def observed(
+    name: str, commits: int, ingestion: Ingestion | None = None, origin: OriginStatus | None = None, **read: int
+) -> ObservedTable:
+    """A table with so many commits of ten rows, one each minute up to now, and what it has read of others."""
+    made = tuple(
+        Commit(
+            version=Version(name, 100 + at, at),
+            parent=None,
+            operation="append",
+            bytes=0,
+            at_ms=to_millis(NOW - timedelta(minutes=commits - 1 - at)),
+            rows=10,
+            summary={"arctic.run": str(at)},
+        )
+        for at in range(commits)
+    )
+    offsets = {str(t(of)): Version(of, 100 + at, at) for of, at in read.items()}
+    facts = TableFacts(name, made, offsets or None, origin)
+    return ObservedTable(facts, Status(str(t(name)), True, rows=10, ingestion=ingestion))
+
+
+def model(name: str, lag: int = 0, ingested: str | None = None) -> Model:
+    return Model(t(name), "", ModelConfig(("id",), target_lag=lag), ingested_from=ingested)
+
+
+READS = {t("ods"): [], t("left"): [t("ods")], t("right"): [t("ods")], t("both"): [t("left"), t("right")]}
+
+
+def shown(**changed: Any) -> Shown:
+    """A diamond that is up to date."""
+    found = {
+        t("ods"): observed("ods", 5),
+        t("left"): observed("left", 3, ods=4),
+        t("right"): observed("right", 3, ods=4),
+        t("both"): observed("both", 2, left=2, right=2),
+    }
+    names = ("left", "right", "both")
+    base = Shown(NOW, {of: READS[of] for of in map(t, names)}, {t(of): model(of) for of in names}, found)
+    return replace(base, **changed)
+
+
+def by_name(given: Shown) -> dict[str, Any]:
+    return {of.table.name: of for of in build_overviews(given)}
+
+
+def test_layers_count_the_longest_way_from_a_source() -> None:
+    assert {name: of.layer for name, of in by_name(shown()).items()} == {"ods": 0, "left": 1, "right": 1, "both": 2}
+
+
+def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
+    found = by_name(shown())
+    assert {name: of.state for name, of in found.items()} == {
+        "ods": "unknown", "left": "fresh", "right": "fresh", "both": "fresh",
+    }  # fmt: skip
+    assert [found[name].freshness for name in ("ods", "left", "both")] == [None, *[Freshness("fresh", NOW)] * 2]
+
+
+def test_a_table_is_as_stale_as_the_oldest_change_that_it_does_not_show_however_far_above() -> None:
+    base = shown()
+    behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
+    found = by_name(replace(base, observed=behind))
+    late = NOW - timedelta(minutes=2)
+    assert [(found[name].freshness.as_of, found[name].freshness.since) for name in ("left", "both")] == [
+        (late, late)
+    ] * 2
+    assert found["right"].freshness.as_of == NOW
+    assert found["both"].freshness.reason == "lake.shop.ods has 3 commits more: lake.shop.left has yet to read them"
+    assert (found["left"].state, found["both"].state) == ("behind", "behind")
+
+
+def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
+    base = shown()
+    behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
+    assert by_name(replace(base, observed=behind))["ods"].readers == (
+        Lag("lake.shop.left", 3, 30),
+        Lag("lake.shop.right", 0, 0),
+    )
+
+
+def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
+    base = shown()
+    ods = base.observed[t("ods")]
+    renewed = {**base.observed, t("ods"): replace(ods, facts=replace(ods.facts, log="another"))}
+    found = by_name(replace(base, observed=renewed))
+    assert [lag.commits for lag in found["ods"].readers] == [0, 0]
+    assert (found["both"].state, found["both"].freshness.as_of) == ("behind", None)
+
+
+@pytest.mark.parametrize(
+    ("refreshing", "is_stale", "state"),
+    [
+        (Refreshing(is_running=True), True, "refreshing"),
+        (Refreshing(error="broken"), True, "failed"),
+        (Refreshing(held_by=t("left")), True, "held"),
+        (Refreshing(), True, "behind"),
+    ],
+)
+def test_the_state_of_a_model_is_what_keeps_it_from_being_fresh(
+    refreshing: Refreshing, is_stale: bool, state: str
+) -> None:
+    above = {t("left"): Refreshing(error="broken")} if refreshing.held_by else {}
+    base = shown(refreshing={t("both"): refreshing, **above})
+    stale = {**base.observed, t("both"): observed("both", 2, left=0, right=2)}
+    found = by_name(replace(base, observed=stale) if is_stale else base)
+    assert found["both"].state == state
+
+
+def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
+    refreshing = {t("both"): Refreshing(held_by=t("left")), t("left"): Refreshing()}
+    assert by_name(shown(refreshing=refreshing))["both"].state == "fresh"
+
+
+def test_a_paused_table_is_paused_whatever_else_holds() -> None:
+    paused = Paused(tables=frozenset({str(t("left"))}))
+    found = by_name(shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
+    assert found["left"].state == "paused"
+    assert all(of.state == "paused" for of in by_name(shown(paused=Paused(everything=True))).values())
+
+
+def test_a_model_without_a_table_is_missing_until_it_is_refreshed() -> None:
+    base = shown()
+    without = {name: of for name, of in base.observed.items() if name != t("both")}
+    assert by_name(replace(base, observed=without))["both"].state == "missing"
+    running = {t("both"): Refreshing(is_running=True)}
+    assert by_name(replace(base, observed=without, refreshing=running))["both"].state == "refreshing"
+
+
+SOURCE = OriginStatus("shop", NOW - timedelta(seconds=7), ingested_by="process 3 on a")
+DOWN = Failure("no such host.\n  what to do: correct `host`", NOW - timedelta(seconds=90))
+LATER = NOW + timedelta(seconds=20)
+LONG_AGO = NOW - timedelta(seconds=1500)
+
+
+def below_source(origin: OriginStatus, run: IngestionRun | None = None, **changed: Any) -> dict[str, TableOverview]:
+    """The diamond, below a table that is ingested."""
+    of = Ingestion("shop", "public.orders", dead_letters=2)
+    base = shown(**changed)
+    ods = observed("ods", 5, of, origin)
+    return by_name(
+        replace(
+            base,
+            models={**base.models, t("ods"): model("ods", ingested="public.orders")},
+            observed={**base.observed, t("ods"): ods},
+            ingestions={} if run is None else {"shop": run},
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("origin", "run", "states", "reason"),
+    [
+        (replace(SOURCE, ingested_until=LATER), None, ("fresh", "fresh"), ""),
+        (SOURCE, IngestionRun(True), ("fresh", "fresh"), ""),
+        (replace(SOURCE, failure=DOWN), None, ("failed", "behind"), "ingestion of source shop fails: no such host"),
+        (SOURCE, IngestionRun(True, DOWN), ("failed", "behind"), "ingestion of source shop fails: no such host"),
+        (replace(SOURCE, as_of=LONG_AGO), None, ("behind", "behind"), "no process ingests source shop"),
+        (
+            replace(SOURCE, as_of=LONG_AGO),
+            IngestionRun(True),
+            ("behind", "behind"),
+            "ingestion of source shop by this service has come no further",
+        ),
+        (replace(SOURCE, wait=DOWN), IngestionRun(True), ("held", "behind"), "lake.shop.ods waits: no such host"),
+        (OriginStatus("shop"), IngestionRun(True), ("behind", "behind"), "lake.shop.ods is not loaded in full yet"),
+    ],
+)
+def test_tables_below_a_source_are_as_its_ingestion_through_all_layers(
+    origin: OriginStatus, run: IngestionRun | None, states: tuple[str, str], reason: str
+) -> None:
+    found = below_source(origin, run)
+    assert found["ods"].kind == "ingested"
+    assert [found[name].state for name in ("ods", "left", "both")] == [states[0], states[1], states[1]]
+    for name in ("ods", "left", "both"):
+        freshness = found[name].freshness
+        assert freshness is not None
+        assert (freshness.as_of, freshness.reason) == (origin.as_of, reason)
+    assert found["ods"].ingestion is not None
+    assert found["ods"].ingestion.dead_letters == 2
+    assert found["ods"].error == (DOWN.message if states[0] == "failed" else "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "action"),
+    [
+        ({"refreshing": {t("left"): Refreshing(error="broken\n  what to do: mend")}}, "fails: broken", "mend"),
+        ({"paused": Paused(tables=frozenset({str(t("left"))}))}, "is paused", "resume lake.shop.left"),
+    ],
+)
+def test_a_table_names_the_model_above_that_fails_or_is_paused(
+    changed: dict[str, Any], reason: str, action: str
+) -> None:
+    base = shown(**changed)
+    behind = {**base.observed, t("left"): observed("left", 3, ods=3)}
+    freshness = by_name(replace(base, observed=behind))["both"].freshness
+    assert freshness.state == "behind"
+    assert freshness.reason == f"lake.shop.ods has 1 commit more: lake.shop.left {reason}"
+    assert freshness.action == action
+
+
+def test_a_change_that_may_wait_delays_a_model_and_those_below_it() -> None:
+    base = shown()
+    left = observed("left", 3, ods=3)
+    behind = {**base.observed, t("left"): replace(left, facts=replace(left.facts, target_lag_seconds=300.0))}
+    found = by_name(replace(base, observed=behind))
+    assert [found[name].state for name in ("left", "both", "right")] == ["delayed", "delayed", "fresh"]
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
+    trouble = TROUBLES[name]
+    found = trouble.overviews(NOW)
+    assert tuple(of.state for of in found) == trouble.states
+    last = found[-1].freshness
+    assert last is not None
+    assert last.reason == trouble.reason
+    late = timedelta(minutes=30 if trouble.commits > 1 else trouble.as_of_minutes or 0)
+    assert last.as_of == (None if trouble.as_of_minutes is None else NOW - late)
+    assert (last.state == "fresh") == (last.since is None and last.source == "") or trouble.as_of_minutes is None
+
+
+def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> None:
+    (first,) = (of for of in build_overviews(shown()) if of.table.name == "both")
+    assert first.freshness is not None
+
+    def later(seconds: float, **changed: Any) -> TableOverview:
+        freshness = replace(first.freshness, as_of=NOW + timedelta(seconds=seconds))
+        return replace(first, freshness=freshness, **changed)
+
+    assert is_news(None, first, 30)
+    assert not is_news(first, later(29), 30)
+    assert is_news(first, later(30), 30)
+    assert is_news(first, later(1, rows=11), 30)
+    assert is_news(first, replace(first, freshness=replace(first.freshness, as_of=None)), 30)
+
+
+def test_rows_of_the_last_minute_are_recent() -> None:
+    assert by_name(shown())["ods"].recent_rows == 20
+
+
+@pytest.mark.parametrize(
+    ("refreshing", "is_there", "state"),
+    [
+        (Refreshing(), True, "unknown"),
+        (Refreshing(), False, "missing"),
+        (Refreshing(is_running=True), True, "refreshing"),
+        (Refreshing(is_running=True), False, "refreshing"),
+        (Refreshing(error="no such column"), True, "failed"),
+    ],
+)
+def test_a_model_that_dbt_runs_at_its_times_is_no_source_and_lies_below_what_it_reads(
+    refreshing: Refreshing, is_there: bool, state: str
+) -> None:
+    mart = Scheduled("model.shop.mart", t("mart"), "0 6 * * *", reads=frozenset({t("both"), t("raw")}))
+    base = shown()
+    given = replace(
+        base,
+        reads={**base.reads, t("above"): [t("mart")]},
+        models={**base.models, t("above"): model("above")},
+        scheduled={t("mart"): mart},
+        refreshing={t("mart"): refreshing},
+        readable={t("mart")} if is_there else (),
+    )
+    found = by_name(given)
+    assert (found["mart"].kind, found["mart"].state, found["mart"].schedule) == ("scheduled", state, "0 6 * * *")
+    assert found["mart"].reads == (t("both"), t("raw"))
+    assert found["mart"].error == refreshing.error
+    assert {name: found[name].layer for name in ("raw", "both", "mart", "above")} == {
+        "raw": 0, "both": 2, "mart": 3, "above": 4,
+    }  # fmt: skip
+    assert found["raw"].kind == "source"
