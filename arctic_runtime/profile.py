@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import quote, unquote, urlsplit
 
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 
 Method = Literal["session", "connect"]
@@ -308,12 +308,6 @@ def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
         for key, value in settings.items()
         if key == "spark.sql.extensions" or not key.startswith("spark.sql.")
     }
-
-
-def suggest_nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` where one of the known names is close, else nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def _mask_value(value: str) -> str:

@@ -12,7 +12,8 @@ from arctic_runtime.ingest.transports.debezium.connectors import MARIADB, MYSQL,
 from arctic_runtime.ingest.transports.files.connector import FILES
 from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
-from arctic_runtime.profile import Profile, suggest_nearest
+from arctic_runtime.profile import Profile
+from arctic_runtime.suggestions import suggest_nearest
 
 CONNECTORS: tuple[Connector, ...] = (POSTGRESQL, MYSQL, MARIADB, KAFKA, FILES)
 

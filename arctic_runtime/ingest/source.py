@@ -13,7 +13,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, OnSchemaChange
 from arctic_runtime.plan.config.config_readers import read_names, read_text
 from arctic_runtime.plan.config.configure import read_configuration
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 
 SchemaChanges = Literal["safe", "evolve", "freeze"]
 

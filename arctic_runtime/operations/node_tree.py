@@ -13,7 +13,7 @@ from arctic_runtime.model.files.hash_tree import ROOT, HashNode
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.maintenance.hash_trees import Unit, list_units
 from arctic_runtime.plan.maintenance.split import SIDE_BY_SIDE
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import ReportThresholds
 
 ALL_ROWS = "all rows"

@@ -10,8 +10,8 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import Reader, read_text
-from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from arctic_runtime.operations.looking import CHANGES, EXPLAIN, HISTORY, LOOKUP,
 from arctic_runtime.operations.maintaining import COMPACT, EXPIRE, SPLIT
 from arctic_runtime.operations.operation import Operation
 from arctic_runtime.operations.verify import VERIFY
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 
 OPERATIONS: tuple[Operation, ...] = (
     VERIFY,

@@ -13,9 +13,9 @@ from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
-from arctic_runtime.profile import suggest_nearest
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
+from arctic_runtime.suggestions import suggest_nearest
 
 
 class Surroundings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from arctic_runtime.ingest.formats.maxwell import build_maxwell_format
 from arctic_runtime.ingest.formats.rows import build_rows_format
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config.config_readers import get_reader, read_names, read_text
+from arctic_runtime.suggestions import find_nearest
 
 Reader = Callable[[str, Any], Any]
 """Makes the value of an option from what a user wrote, or raises ConfigError that names the option."""
@@ -102,6 +102,6 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
 
 
 def _build_unknown_error(what: str, name: str, known: Mapping[str, object]) -> ConfigError:
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known) or 'none'}"
+    nearest = find_nearest(name, known)
+    hint = f"did you mean {nearest}?" if nearest else f"known: {', '.join(known) or 'none'}"
     return ConfigError(f"Unknown {what}: {name} ({hint})")

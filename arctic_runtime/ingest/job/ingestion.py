@@ -28,9 +28,10 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Conn
 from arctic_runtime.ingest.transports.transport import Batch, LoadsTables
 from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 from arctic_runtime.model.sources.ingestion import Failure, Progress
-from arctic_runtime.profile import mask_text, suggest_nearest
+from arctic_runtime.profile import mask_text
 from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

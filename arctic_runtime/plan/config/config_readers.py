@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
@@ -13,6 +12,7 @@ from arctic_runtime.model.files.layout import MAX_NODES
 from arctic_runtime.model.merge_columns import FUNCTIONS
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Transform, Unit
+from arctic_runtime.suggestions import find_nearest
 
 _SMALLEST_FILE = 2**20
 _SIZE = re.compile(r"(?P<number>[1-9]\d{0,8})\s*(?P<unit>[KMG]iB)")
@@ -75,8 +75,8 @@ def get_reader(kind: Any) -> Callable[[str, Any], Any]:
     def read(key: str, value: Any) -> Any:
         if value in values and not isinstance(value, bool):
             return value
-        close = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
+        nearest = find_nearest(str(value), names)
+        hint = f"; did you mean `{nearest}`?" if nearest else ""
         raise ConfigError(f"`{key}` must be one of {', '.join(names)}; found {value!r}{hint}")
 
     return read
@@ -175,8 +175,8 @@ def _merge_function(where: str, text: str) -> str:
     try:
         check_merge_expression(text)
     except ConfigError as error:
-        close = difflib.get_close_matches(text.lower(), FUNCTIONS, n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
+        nearest = find_nearest(text.lower(), FUNCTIONS)
+        hint = f"; did you mean `{nearest}`?" if nearest else ""
         raise ConfigError(
             f"{where} must be one of {', '.join(FUNCTIONS)}, or an SQL expression over `old.column` and `new.column`; "
             f"found: {error}{hint}"

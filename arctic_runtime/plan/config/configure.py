@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from arctic_runtime.model.files.layout import TARGET_PROPERTY
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.table import ModelConfig
 from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS
+from arctic_runtime.suggestions import find_nearest
 
 NO_KEY = "none"
 """What `primary_key` is where a user wrote that there is none."""
@@ -83,8 +83,8 @@ def _check_unknown_keys(raw: Mapping[str, Any], known: Collection[str]) -> Itera
     names = [*KEYS, *known]
     for key in raw:
         if key not in names:
-            close = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else "put keys of your own below `meta`"
+            nearest = find_nearest(key, names)
+            hint = f"did you mean `{nearest}`?" if nearest else "put keys of your own below `meta`"
             yield f"unknown key `{key}`; {hint}"
 
 

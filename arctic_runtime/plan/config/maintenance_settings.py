@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.table import VERSIONS_SECONDS, Compaction, Retention
+from arctic_runtime.suggestions import find_nearest
 
 _AGE = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[mhdw])")
 _LAG = re.compile(r"(?P<number>\d{1,6})\s*(?P<unit>[smhd])")
@@ -45,8 +45,8 @@ def read_retention(key: str, value: Any) -> Retention:
 def _read_parts(key: str, value: Mapping[Any, Any], readers: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
     for name in value:
         if name not in readers:
-            close = difflib.get_close_matches(str(name), readers, n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(readers)}"
+            nearest = find_nearest(str(name), readers)
+            hint = f"did you mean `{nearest}`?" if nearest else f"it takes {', '.join(readers)}"
             raise ConfigError(f"`{key}` has an unknown part `{name}`; {hint}")
     return {name: readers[name](f"{key}.{name}", part) for name, part in value.items()}
 

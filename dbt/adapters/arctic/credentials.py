@@ -11,8 +11,9 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_secrets, suggest_nearest
+from arctic_runtime.profile import KEPT, Profile, get_warehouse_folder, mask_secrets
 from arctic_runtime.service.settings import read_settings
+from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
 
 _OTHER_ADAPTERS_KEYS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"

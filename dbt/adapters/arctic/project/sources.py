@@ -23,7 +23,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Progress
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.plan.config.maintenance_settings import read_retention
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 
 
 def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:

@@ -9,7 +9,7 @@ from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnect
 from arctic_runtime.ingest.transports.debezium.servers.mysql import MySQL
 from arctic_runtime.ingest.transports.debezium.servers.postgresql import PostgreSQL
 from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import DebeziumThresholds
 
 SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceServer]] = {

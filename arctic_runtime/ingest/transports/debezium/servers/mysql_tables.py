@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import RightMissing, SourceDatabase
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
 """The property by which a user says, with `ignore`, that rows are never changed by foreign keys."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.servers.source_database import Row, SourceDatabase
-from arctic_runtime.profile import suggest_nearest
+from arctic_runtime.suggestions import suggest_nearest
 
 _KINDS = """
 select n.nspname || '.' || c.relname,
