@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
+from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind
+from arctic_runtime.catalog_kinds.jdbc import build_embedded_properties, find_sqlite_file
+from arctic_runtime.catalog_kinds.registry import get_catalog_kind, select_catalog_kind
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.suggestions import suggest_nearest
 from arctic_runtime.thresholds import Thresholds
@@ -17,7 +20,6 @@ from arctic_runtime.thresholds import Thresholds
 Method = Literal["session", "connect"]
 Setting = str | int | float | bool
 
-CATALOG_TYPES = ("rest", "jdbc", "hive", "glue", "hadoop", "nessie")
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 JARS_SETTING = "spark.arctic.jars"
 """A setting of our own with the groups of further JARs that a Spark is started with, comma-separated."""
@@ -25,17 +27,6 @@ JARS_SETTING = "spark.arctic.jars"
 KEPT = "local"
 """The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
 
-# pyiceberg would take Arrow's for local files too, which loads pandas: most of what a run costs that finds nothing new.
-_LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
-_SQLITE = "jdbc:sqlite:"
-_POSTGRES = "jdbc:postgresql:"
-_REQUIRED_BY_TYPE = {
-    "rest": ("uri",),
-    "jdbc": ("uri", "warehouse"),
-    "hive": ("uri",),
-    "hadoop": ("warehouse",),
-    "nessie": ("uri", "warehouse"),
-}
 # Without a shuffle of the base: joins and merges between tables whose partitions correspond.
 _STORAGE_PARTITIONED_JOINS = {
     "spark.sql.sources.v2.bucketing.enabled": "true",
@@ -70,9 +61,6 @@ _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s
 _MASK = "***"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 """What a URI begins with; a letter alone is a drive of Windows."""
-
-_READ_AND_WRITE = "2"
-"""SQLite's flag for a database that must be there: without it, one that was moved away is made anew, and empty."""
 
 
 @dataclass(frozen=True)
@@ -135,18 +123,9 @@ class Profile:
         directory = Path(os.path.abspath(get_warehouse_folder(warehouse)))
         _check_directory(directory)
         limits = cls.thresholds if thresholds is None else thresholds
-        properties = {
-            "type": "jdbc",
-            "uri": f"{_SQLITE}{directory / 'catalog.db'}",
-            "warehouse": str(directory),
-            "jdbc.schema-version": "V1",
-            "jdbc.journal_mode": "WAL",
-            "jdbc.busy_timeout": str(round(1000 * limits.commits.lock_wait_seconds)),
-            "jdbc.open_mode": _READ_AND_WRITE,
-        }
         return cls(
             catalog=catalog,
-            catalog_properties=properties,
+            catalog_properties=build_embedded_properties(directory, limits.commits.lock_wait_seconds),
             method=method,
             url=url,
             master=master,
@@ -176,17 +155,19 @@ class Profile:
         return replace(self, settings={**self.settings, JARS_SETTING: chosen})
 
     @property
+    def catalog_kind(self) -> CatalogKind:
+        """The kind of the catalog, which tells how it is opened and read."""
+        return select_catalog_kind(self.catalog_properties)
+
+    @property
     def sqlite_file(self) -> Path | None:
         """The catalog's database where that is a SQLite file, which the file's directory must exist for."""
-        uri = self.catalog_properties.get("uri", "")
-        if not uri.startswith(_SQLITE) or uri.startswith((f"{_SQLITE}:", f"{_SQLITE}file:")):
-            return None
-        return Path(uri.removeprefix(_SQLITE).split("?", 1)[0])
+        return find_sqlite_file(self.catalog_properties)
 
     def build_spark_settings(self) -> dict[str, str]:
         """All settings of a Spark that is started for this profile; its own `settings` win."""
         settings = {
-            **self._build_catalog_settings(),
+            **self.catalog_kind.build_spark_settings(self.catalog, self.catalog_properties),
             **_STORAGE_PARTITIONED_JOINS,
             "spark.master": self.master,
             "spark.app.name": "dbt-arctic",
@@ -208,7 +189,8 @@ class Profile:
 
     def build_session_settings(self) -> dict[str, str]:
         """The settings that a session of a running Spark can be given, as on a Spark Connect server."""
-        catalog = self._build_catalog_settings() if self.catalog_properties else {}
+        properties = self.catalog_properties
+        catalog = self.catalog_kind.build_spark_settings(self.catalog, properties) if properties else {}
         return {
             **catalog,
             **_STORAGE_PARTITIONED_JOINS,
@@ -223,24 +205,8 @@ class Profile:
 
         None if pyiceberg can't open this kind of catalog, so that only Spark can observe it.
         """
-        kind = self.catalog_properties.get("type", "")
-        shared = {k: v for k, v in self.catalog_properties.items() if not _is_for_java(k)}
-        if shared.get("warehouse", "").startswith(("/", "file:")):
-            shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
-        if kind == "jdbc":
-            uri = _build_sqlalchemy_uri(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
-            return None if uri is None else {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
-        return shared if kind in ("rest", "hive", "glue") else None
-
-    def _build_catalog_settings(self) -> dict[str, str]:
-        prefix = f"spark.sql.catalog.{self.catalog}"
-        return {
-            prefix: "org.apache.iceberg.spark.SparkCatalog",
-            f"{prefix}.cache-enabled": "false",
-            f"{prefix}.table-default.format-version": "3",
-            f"{prefix}.table-default.commit.retry.num-retries": "20",
-            **{f"{prefix}.{key}": value for key, value in self.catalog_properties.items()},
-        }
+        build = self.catalog_kind.build_pyiceberg_properties
+        return None if build is None else build(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
 
     def __repr__(self) -> str:
         parts = {
@@ -373,24 +339,15 @@ def _check_method(method: str, url: str | None) -> None:
 
 
 def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
-    kind = properties.get("type")
     if not properties and not required:
         return
-    if kind is None and "catalog-impl" in properties:
+    if "type" not in properties and "catalog-impl" in properties:
         return
-    if kind not in CATALOG_TYPES:
-        advice = f"choose one{suggest_nearest(kind or '', CATALOG_TYPES)}, or write warehouse: for an embedded one"
-        raise _build_refusal(
-            "The catalog's type is unknown",
-            "catalog_config.type",
-            ", ".join(CATALOG_TYPES),
-            repr(kind),
-            advice,
-        )
-    for name in _REQUIRED_BY_TYPE.get(kind, ()):
+    kind = get_catalog_kind(properties.get("type"))
+    for name in kind.required_keys:
         if not properties.get(name):
             raise _build_refusal(
-                f"A catalog of type {kind} needs '{name}'",
+                f"A catalog of type {kind.name} needs '{name}'",
                 f"catalog_config.{name}",
                 "a value",
                 "none",
@@ -474,26 +431,3 @@ def _count_cores(master: str) -> int:
     if count:
         return int(count.group(1))
     return os.cpu_count() or 1 if master.startswith("local[*") else 1
-
-
-def _is_for_java(key: str) -> bool:
-    """Properties that mean nothing, or something else, to pyiceberg."""
-    return key.startswith(("jdbc.", "table-default.", "table-override.", "cache")) or key in (
-        "io-impl",
-        "clients",
-    )
-
-
-def _build_sqlalchemy_uri(properties: Mapping[str, str], lock_wait_seconds: float) -> str | None:
-    uri = properties["uri"]
-    if uri.startswith(_SQLITE):
-        path = uri.removeprefix(_SQLITE).split("?", 1)[0]
-        return f"sqlite:///{path}?timeout={lock_wait_seconds:g}"
-    if not uri.startswith(_POSTGRES):
-        return None
-    server = uri.removeprefix(_POSTGRES)
-    user, password = properties.get("jdbc.user"), properties.get("jdbc.password")
-    if user is None or not server.startswith("//"):
-        return f"postgresql+psycopg2:{server}"
-    login = quote(user, safe="") if password is None else f"{quote(user, safe='')}:{quote(password, safe='')}"
-    return f"postgresql+psycopg2://{login}@{server.removeprefix('//')}"

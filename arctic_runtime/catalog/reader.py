@@ -89,8 +89,8 @@ class CatalogReader:
 
     @property
     def lists_views(self) -> bool:
-        """Whether views can be listed too; pyiceberg does so for SQL (JDBC) and REST catalogs only."""
-        return self.reachable and (self._is_sql or self._is_rest)
+        """Whether views can be listed too."""
+        return self.reachable and self.profile.catalog_kind.lists_views
 
     def list_namespaces(self) -> list[str]:
         return sorted(".".join(levels) for levels in self._ask_catalog("list namespaces", self.catalog.list_namespaces))
@@ -124,7 +124,7 @@ class CatalogReader:
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Name → kind of everything in the namespace, empty if it does not exist."""
-        if self._is_sql:
+        if self.profile.catalog_kind.is_database:
             return self._ask_catalog(f"list {namespace}", lambda: self._list_sql(namespace))
         if not self.has_namespace(namespace):
             return {}
@@ -187,14 +187,6 @@ class CatalogReader:
         catalog: Catalog = opened
         return catalog
 
-    @property
-    def _is_sql(self) -> bool:
-        return self.profile.catalog_properties.get("type") == "jdbc"
-
-    @property
-    def _is_rest(self) -> bool:
-        return self.profile.catalog_properties.get("type") == "rest"
-
     def _list_sql(self, namespace: str) -> dict[str, RelationKind]:
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import select
@@ -209,7 +201,7 @@ class CatalogReader:
         from pydantic import ValidationError
         from pyiceberg.exceptions import ValidationError as MetadataError
 
-        if self._is_sql:
+        if self.profile.catalog_kind.is_database:
             return self._load_table_of_sql(namespace, name)
         try:
             return self.catalog.load_table((namespace, name))
@@ -247,13 +239,13 @@ class CatalogReader:
         return metadata
 
     def _load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        if self._is_sql:
+        if self.profile.catalog_kind.is_database:
             return self._load_view_metadata_from_sql(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
         """The metadata file that a view is read from; None if there is no view, or the catalog names no file."""
-        if not self._is_sql:
+        if not self.profile.catalog_kind.is_database:
             return None
         return self._ask_catalog(
             f"look for view {namespace}.{name}", lambda: self._find_metadata_location(namespace, name, ("VIEW",))
@@ -264,7 +256,7 @@ class CatalogReader:
 
         None if the catalog tells that only of one relation after the other.
         """
-        if not self._is_sql:
+        if not self.profile.catalog_kind.is_database:
             return None
         return self._ask_catalog("look where tables stand", lambda: self._list_metadata_files_in_sql(tuple(namespaces)))
 
@@ -359,7 +351,7 @@ class CatalogReader:
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
         """Exceptions of a catalog in a database; SQLAlchemy is not loaded for those of other kinds."""
-        if not self._is_sql:
+        if not self.profile.catalog_kind.is_database:
             return ()
         from sqlalchemy.exc import DBAPIError
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.model.names import TableName
 
 _SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
@@ -38,27 +39,12 @@ def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetN
 
 
 def _build_catalog_namespace(properties: Mapping[str, str]) -> str:
-    warehouse, uri = properties.get("warehouse", ""), properties.get("uri", "")
-    match properties.get("type", ""):
-        case "rest" | "nessie":
-            return _strip_user(uri)
-        case "hive":
-            return f"hive://{urlsplit(uri).netloc.rpartition('@')[2]}"
-        case _ if warehouse:
-            dataset_name = name_by_location(warehouse)
-            return (
-                f"{dataset_name.namespace}:{dataset_name.name}"
-                if dataset_name.namespace == "file"
-                else _join_name(dataset_name)
-            )
-        case _:
-            return ""
+    location = select_catalog_kind(properties).locate_catalog(properties)
+    if not location:
+        return ""
+    name = name_by_location(location)
+    return f"{name.namespace}:{name.name}" if name.namespace == "file" else _join_name(name)
 
 
 def _join_name(name: DatasetName) -> str:
     return name.namespace if name.name == "/" else f"{name.namespace}/{name.name}"
-
-
-def _strip_user(uri: str) -> str:
-    url = urlsplit(uri)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path.rstrip('/')}"

@@ -1,0 +1,81 @@
+"""The entry of a kind of catalog, and the functions that most kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+Properties = Mapping[str, str]
+"""Iceberg's properties of a catalog, as a profile has them: `type`, `uri`, `warehouse` and others."""
+
+# pyiceberg would take Arrow's for local files too, which loads pandas: most of what a run costs that finds nothing new.
+_LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
+
+
+def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, str]:
+    """Settings by which Spark opens a catalog under a name: Iceberg's own class takes the properties as they are."""
+    prefix = f"spark.sql.catalog.{catalog}"
+    return {
+        prefix: "org.apache.iceberg.spark.SparkCatalog",
+        f"{prefix}.cache-enabled": "false",
+        f"{prefix}.table-default.format-version": "3",
+        f"{prefix}.table-default.commit.retry.num-retries": "20",
+        **{f"{prefix}.{key}": value for key, value in properties.items()},
+    }
+
+
+def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -> dict[str, str]:
+    """Properties that mean the same to pyiceberg as to Java."""
+    shared = {key: value for key, value in properties.items() if not _is_for_java(key)}
+    if shared.get("warehouse", "").startswith(("/", "file:")):
+        shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
+    return shared
+
+
+def _is_for_java(key: str) -> bool:
+    """Properties that mean nothing, or something else, to pyiceberg."""
+    return key.startswith(("jdbc.", "table-default.", "table-override.", "cache")) or key in (
+        "io-impl",
+        "clients",
+    )
+
+
+def locate_warehouse(properties: Properties) -> str:
+    """Location of the warehouse; empty without one."""
+    return properties.get("warehouse", "")
+
+
+def locate_server(properties: Properties) -> str:
+    """URL of the server, without its user."""
+    url = urlsplit(properties.get("uri", ""))
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+@dataclass(frozen=True)
+class CatalogKind:
+    """A kind of catalog: the properties that it needs, how it is opened, and how much it tells without Spark."""
+
+    name: str
+    """Value of the property `type`, by which Spark knows the kind as well."""
+
+    required_keys: tuple[str, ...] = ()
+    """Properties that must have a value."""
+
+    build_pyiceberg_properties: Callable[[Properties, float], dict[str, str] | None] | None = None
+    """Properties for pyiceberg's `load_catalog`, from the profile's and the seconds to wait for a lock.
+
+    None, or a result of None, if pyiceberg can't open the catalog, so that only Spark can read it.
+    """
+
+    build_spark_settings: Callable[[str, Properties], dict[str, str]] = build_iceberg_settings
+    """Settings by which Spark opens the catalog, from its name and its properties."""
+
+    lists_views: bool = False
+    """Whether pyiceberg lists and loads the views of the catalog."""
+
+    is_database: bool = False
+    """Whether pyiceberg has the catalog as tables of a database: one query tells the heads of all its relations."""
+
+    locate_catalog: Callable[[Properties], str] = locate_warehouse
+    """Location after which OpenLineage names the catalog: its server, or its warehouse; empty if neither is known."""

@@ -1,0 +1,70 @@
+"""Catalogs in a database, which Java reaches through JDBC and pyiceberg through SQLAlchemy: SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties, build_shared_properties
+
+_SQLITE = "jdbc:sqlite:"
+_POSTGRES = "jdbc:postgresql:"
+_READ_AND_WRITE = "2"
+"""SQLite's flag for a database that must be there: without it, one that was moved away is made anew, and empty."""
+
+
+def build_embedded_properties(directory: Path, lock_wait_seconds: float) -> dict[str, str]:
+    """Properties of an embedded warehouse's catalog, which is a SQLite file in its directory."""
+    return {
+        "type": JDBC.name,
+        "uri": f"{_SQLITE}{directory / 'catalog.db'}",
+        "warehouse": str(directory),
+        "jdbc.schema-version": "V1",
+        "jdbc.journal_mode": "WAL",
+        "jdbc.busy_timeout": str(round(1000 * lock_wait_seconds)),
+        "jdbc.open_mode": _READ_AND_WRITE,
+    }
+
+
+def find_sqlite_file(properties: Properties) -> Path | None:
+    """The catalog's database if it is a SQLite file."""
+    uri = properties.get("uri", "")
+    if not uri.startswith(_SQLITE) or uri.startswith((f"{_SQLITE}:", f"{_SQLITE}file:")):
+        return None
+    return Path(_parse_sqlite_path(uri))
+
+
+def _parse_sqlite_path(uri: str) -> str:
+    return uri.removeprefix(_SQLITE).split("?", 1)[0]
+
+
+def _build_sql_properties(properties: Properties, lock_wait_seconds: float) -> dict[str, str] | None:
+    """Properties of pyiceberg's SQL catalog; None for databases that are not supported."""
+    uri = _build_sqlalchemy_uri(properties, lock_wait_seconds)
+    if uri is None:
+        return None
+    shared = build_shared_properties(properties, lock_wait_seconds)
+    return {**shared, "type": "sql", "uri": uri, "init_catalog_tables": "false"}
+
+
+def _build_sqlalchemy_uri(properties: Properties, lock_wait_seconds: float) -> str | None:
+    uri = properties["uri"]
+    if uri.startswith(_SQLITE):
+        return f"sqlite:///{_parse_sqlite_path(uri)}?timeout={lock_wait_seconds:g}"
+    if not uri.startswith(_POSTGRES):
+        return None
+    server = uri.removeprefix(_POSTGRES)
+    user, password = properties.get("jdbc.user"), properties.get("jdbc.password")
+    if user is None or not server.startswith("//"):
+        return f"postgresql+psycopg2:{server}"
+    login = quote(user, safe="") if password is None else f"{quote(user, safe='')}:{quote(password, safe='')}"
+    return f"postgresql+psycopg2://{login}@{server.removeprefix('//')}"
+
+
+JDBC = CatalogKind(
+    name="jdbc",
+    required_keys=("uri", "warehouse"),
+    build_pyiceberg_properties=_build_sql_properties,
+    lists_views=True,
+    is_database=True,
+)

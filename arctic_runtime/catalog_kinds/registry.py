@@ -1,0 +1,30 @@
+"""All kinds of catalogs."""
+
+from __future__ import annotations
+
+from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties
+from arctic_runtime.catalog_kinds.jdbc import JDBC
+from arctic_runtime.catalog_kinds.plain_kinds import CUSTOM, GLUE, HADOOP, HIVE, NESSIE, REST
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.suggestions import suggest_nearest
+
+CATALOG_KINDS = {kind.name: kind for kind in (REST, JDBC, HIVE, GLUE, HADOOP, NESSIE)}
+"""Every kind that has a name, by it."""
+
+
+def get_catalog_kind(name: str | None) -> CatalogKind:
+    """The kind with a name; raises ConfigError if there is none."""
+    kind = CATALOG_KINDS.get(name or "")
+    if kind is None:
+        raise ConfigError(
+            "The catalog's type is unknown.\n  where: catalog_config.type\n"
+            f"  expected: {', '.join(CATALOG_KINDS)}\n  found: {name!r}\n"
+            f"  what to do: choose one{suggest_nearest(name or '', CATALOG_KINDS)}, or write warehouse: for an "
+            "embedded one"
+        )
+    return kind
+
+
+def select_catalog_kind(properties: Properties) -> CatalogKind:
+    """The kind of a catalog with these properties; `CUSTOM` if they have no `type`. Raises as `get_catalog_kind`."""
+    return get_catalog_kind(properties["type"]) if "type" in properties else CUSTOM
