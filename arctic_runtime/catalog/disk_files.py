@@ -100,12 +100,18 @@ class DiskFiles:
     def _list_folders(self) -> list[str]:
         location = self.table.location()
         data = self.table.properties.get("write.data.path", location)
-        return [location] if data.startswith(location) else [location, data]
+        is_inside = _is_inside(self._parse_path(data), self._parse_path(location))
+        return [location] if is_inside else [location, data]
 
     def _parse_path(self, path: str) -> str:
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
         return PyArrowFileIO.parse_location(path, self.table.io.properties)[2]
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether a path is that of a folder, or below it."""
+    return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def _get_millis(info: Any) -> int:

@@ -50,7 +50,7 @@ def test_rows_that_were_deleted_and_files_of_no_snapshot_are_found_until_they_ar
     table = warehouse.load("t")
     table.delete("id = 3")
     assert counted(DiskFiles(warehouse.reader, T, ("id",)), 3) == [0, 0, 1, 1]
-    folder = Path(table.location().removeprefix("file://").removeprefix("file:")) / "data"
+    folder = to_path(table.location()) / "data"
     stray = folder / "stray.parquet"
     shutil.copy2(next(iter(folder.glob("*.parquet"))), stray)
     now = DiskFiles(warehouse.reader, T, ("id",))
@@ -59,6 +59,32 @@ def test_rows_that_were_deleted_and_files_of_no_snapshot_are_found_until_they_ar
     now.remove_file(loose.path)
     now.remove_file(loose.path)
     assert not stray.exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["{folder}_data", "{folder}/more", "{folder}/more/", "{folder}/", "file://{folder}/more", "file:{folder}"]
+)
+def test_files_of_no_snapshot_are_listed_once_wherever_data_is_written(warehouse, place: str) -> None:
+    """Also beside the table's folder, in one whose name begins with the same text."""
+    table = warehouse.create("t")
+    with table.transaction() as change:
+        change.set_properties({"write.data.path": place.format(folder=to_path(table.location()))})
+    warehouse.append("t", [(1, "a")])
+    files = DiskFiles(warehouse.reader, T, ("id",))
+    (written,) = files.list_snapshot_files()
+    shutil.copy2(to_path(written), to_path(written).with_name("stray.parquet"))
+    assert [Path(of.path).name for of in files.on_disk() if not of.is_referenced] == ["stray.parquet"]
+
+
+def test_files_of_a_table_whose_name_begins_alike_are_left_out(warehouse) -> None:
+    for name in ("t", "t_data"):
+        warehouse.create(name)
+        warehouse.append(name, [(1, "a")])
+    assert [of.is_referenced for of in DiskFiles(warehouse.reader, T, ("id",)).on_disk()] == [True]
+
+
+def to_path(address: str) -> Path:
+    return Path(address.removeprefix("file://").removeprefix("file:"))
 
 
 def test_a_key_is_found_under_the_name_that_it_had_and_the_type(files: DiskFiles, warehouse) -> None:
