@@ -12,7 +12,7 @@ import arctic_runtime
 from arctic_runtime import errors
 
 ROOT = Path(arctic_runtime.__file__).parent
-ROOMS = ("catalog", "ivm", "model", "operations", "plan", "sql")
+ROOMS = ("catalog", "catalog_kinds", "ivm", "model", "operations", "plan", "sql")
 """Packages that work without Spark."""
 
 SURFACE_OF_IVM = (

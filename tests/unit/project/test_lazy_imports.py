@@ -45,6 +45,12 @@ def test_a_command_that_shows_its_help_loads_neither_spark_nor_arrow() -> None:
     assert {"jpype", "pyarrow", "pyspark"}.isdisjoint(loaded_by("dbt.adapters.arctic.cli"))
 
 
+def test_a_profile_loads_no_heavy_library() -> None:
+    """Whatever kind of catalog it has: a kind imports its library when a catalog is opened."""
+    assert HEAVY.isdisjoint(name.split(".")[0] for name in loaded_by("arctic_runtime.profile"))
+    assert "arctic_runtime.catalog_kinds.registry" in loaded_by("arctic_runtime.profile")
+
+
 def lazy_imports() -> Iterator[tuple[Path, str, str]]:
     for file in files():
         for function in ast.walk(ast.parse(file.read_text())):
