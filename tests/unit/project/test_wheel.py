@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -20,11 +21,15 @@ PACKAGES = ("arctic_runtime", "dbt/adapters/arctic", "dbt/include/arctic")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
+    return build("wheel", tmp_path_factory.mktemp("dist"))
+
+
+def build(target: str, directory: Path) -> Path:
+    """The file that is built of a target, in a directory that is empty."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    (file,) = directory.glob("*.whl")
+    (file,) = directory.iterdir()
     return file
 
 
@@ -49,10 +54,25 @@ def test_the_wheel_leaves_the_namespaces_to_dbt(wheel: Path) -> None:
     assert not {"dbt/__init__.py", "dbt/adapters/__init__.py", "dbt/include/__init__.py"} & in_wheel(wheel)
 
 
+def test_the_wheel_carries_the_licence_of_the_project_and_those_of_its_parts(wheel: Path) -> None:
+    carried = {name.split("/licenses/")[1] for name in in_wheel(wheel) if ".dist-info/licenses/" in name}
+    vendored = (ROOT / "arctic_runtime" / "service" / "page" / "vendor").glob("*/LICENSE*")
+    assert carried == {"LICENSE", *(str(file.relative_to(ROOT)) for file in vendored)}
+    with zipfile.ZipFile(wheel) as packed:
+        metadata = packed.read(f"dbt_arctic-{version}.dist-info/METADATA").decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
 def test_the_version_is_one_and_the_changelog_has_it(wheel: Path) -> None:
     assert wheel.name == f"dbt_arctic-{version}-py3-none-any.whl"
     told = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert version in told[:2]
+
+
+def test_the_source_distribution_has_the_licence_and_every_page_for_people(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as packed:
+        names = {name.split("/", 1)[1] for name in packed.getnames()}
+    assert {"LICENSE", *(page.name for page in ROOT.glob("*.md"))} <= names
 
 
 @pytest.mark.slow
