@@ -153,10 +153,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Engine:
-    """Error rules of one engine: the types of its errors, what each error means, and what to do about a lock that
-    stays.
+    """Error rules of one engine.
 
-    `failure_of` gives None for an error that means none of the three; it goes on to the caller as it is.
+    They are the types of its errors, what each error means, and what to do about a lock that stays. `failure_of` gives
+    None for an error that means none of the three; it goes on to the caller as it is.
     """
 
     errors: tuple[type[Exception], ...] = ()

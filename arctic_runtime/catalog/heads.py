@@ -82,8 +82,10 @@ class SharedHeads:
         self._newest: _Look | None = None
 
     def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
-        """Observes the heads of these relations now; others may be among those of the result. Raises as
-        `observe_heads`."""
+        """Observes the heads of these relations now; others may be among those of the result.
+
+        Raises as `observe_heads`.
+        """
         return self._look_anew(relations).found
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:

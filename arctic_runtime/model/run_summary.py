@@ -79,7 +79,7 @@ class RunSummary:
         return {key: entry for key, entry in entries.items() if entry is not None}
 
     def with_entries_from(self, other: RunSummary) -> RunSummary:
-        """This record with the entries that `other` has in the place of its own."""
+        """Record with the entries that `other` has in the place of its own."""
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 

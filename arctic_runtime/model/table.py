@@ -44,10 +44,9 @@ class Transform:
 
 @dataclass(frozen=True)
 class Compaction:
-    """Compaction thresholds: share of deleted rows and number of small files per file group, number of files of the
-    change table. a node's share of deleted rows, its small files, those of the changes.
+    """Compaction thresholds: a file group's share of deleted rows and number of small files, files of the change table.
 
-    Where it is not `automatic`, these hold for what is asked for by hand.
+    If it is not `automatic`, these hold for what is asked for by hand.
     """
 
     automatic: bool = True

@@ -24,11 +24,15 @@ class Primitive:
 
 @dataclass(frozen=True)
 class Array:
+    """A list of elements of one type."""
+
     element: Type
 
 
 @dataclass(frozen=True)
 class Map:
+    """Values by keys, each of one type."""
+
     key: Type
     value: Type
 

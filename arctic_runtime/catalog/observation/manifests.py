@@ -152,8 +152,10 @@ def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
 
 
 def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
-    """Observes which buckets a base's files lie in, by the specs of its manifests; anything else than a base lies in
-    no nodes."""
+    """Observes which buckets a base's files lie in, by the specs of its manifests.
+
+    Anything else than a base lies in no nodes.
+    """
     from pyiceberg.manifest import ManifestContent
 
     table = reader.load_table(name.schema, name.name)

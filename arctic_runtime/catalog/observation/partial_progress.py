@@ -34,8 +34,10 @@ def _read_progress(table: Table, branch: str, ref: SnapshotRef) -> PartialProgre
 
 
 def _walk_branch(table: Table, tip: int, head: int) -> Iterator[str]:
-    """Yields the range that each snapshot from the tip on has rewritten, and at last nothing if they lead to the
-    head."""
+    """Yields the range that each snapshot from the tip on has rewritten.
+
+    An empty text comes last if they lead to the head.
+    """
     at: int | None = tip
     while at is not None and at != head:
         snapshot = table.snapshot_by_id(at)

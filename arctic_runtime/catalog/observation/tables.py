@@ -312,8 +312,9 @@ def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
 
 
 def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
-    """Snapshots that a tag, other than for a view, or a branch other than main keeps; of a branch also those behind it,
-    up to main's.
+    """Snapshots that a tag, other than for a view, or a branch other than main keeps.
+
+    Of a branch also those behind it, up to main's.
     """
     parents = _map_parents(table)
     for name, ref in table.metadata.refs.items():

@@ -167,8 +167,10 @@ class Format:
 
 
 def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:
-    """The same events in a field of a larger object, as `payload` of messages that carry their schema; `schema` stays
-    as it is, since such messages tell it beside that field."""
+    """The same events in a field of a larger object, as `payload` of messages that carry their schema.
+
+    `schema` stays as it is, since such messages tell it beside that field.
+    """
 
     def prefix_path(path: Path | None) -> Path | None:
         return None if path is None else (envelope, *path)

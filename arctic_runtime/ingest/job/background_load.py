@@ -17,9 +17,11 @@ from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
 @dataclass(frozen=True)
 class LoadListeners:
-    """Functions that a load calls: `begin` for a batch before it is written, with the number of tables of the load;
-    `report` for one that was written, with the results and the seconds that it took; and `due` when it is time for the
-    stream to take the tables on, or the load failed.
+    """Functions that a load calls.
+
+    `begin` is for a batch before it is written, with the number of tables of the load; `report` for one that was
+    written, with the results and the seconds that it took; and `due` for the time when the stream takes the tables on,
+    or the load failed.
     """
 
     begin: Callable[[Batch, int], None]

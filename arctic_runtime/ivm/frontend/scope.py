@@ -50,8 +50,10 @@ class ViewText:
 
 @dataclass(frozen=True)
 class Source:
-    """Columns that a qualifier reaches. `in_order` is False if `qualifier.*` would give these columns in another
-    order."""
+    """Columns that a qualifier reaches.
+
+    `in_order` is False if `qualifier.*` would give these columns in another order.
+    """
 
     qualifier: tuple[str, ...]
     fields: tuple[Field, ...]

@@ -33,8 +33,9 @@ def list_join_columns(node: Node) -> frozenset[str]:
 
 
 def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
-    """The same rows where the sources of a restriction to the rows `keys_name`, whose columns have these bounds, are
-    read no further than these rows can be.
+    """The same rows, from sources that are read no further than a restriction needs.
+
+    The restriction is to the rows `keys_name`, whose columns have these bounds.
     """
     below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))
     if not isinstance(below, SemiJoin) or below.kind != "semi" or not isinstance(below.left, Scan):

@@ -60,8 +60,10 @@ def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:
 
 
 def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[Node]:
-    """Removes the old result of rows that may have other partners, and adds the new one; the left side is read for
-    each."""
+    """Removes the old result of rows that may have other partners, and adds the new one.
+
+    The left side is read for each.
+    """
     affected = _select_affected_left(at_new(node.left), node.right, node.on, inputs)
     before, after = _derive_partner_images(node.left, node.right, node.on, inputs)
     return [
@@ -174,8 +176,10 @@ def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
 def _select_link_conditions(
     on: exp.Expr | None, left: Node, of_left: Names, right: Node, of_right: Names
 ) -> exp.Expr | None:
-    """Part of a condition that finds partners cheaply: its equalities, and what reads no more than they and the names
-    do."""
+    """Part of a condition that finds partners cheaply.
+
+    It is the equalities, and what reads no more than they and the names do.
+    """
     equal = list_hash_links(on, list_columns(left), list_columns(right))
     if not equal:
         return on

@@ -225,8 +225,10 @@ class _Choices:
         yield from _list_own_choices(node, node.partition, answers)
 
     def _derive_join(self, node: Join) -> Iterable[Choice]:
-        """Derives the choices of a join, whose chosen partners also decide which rows have none; these have nothing
-        of the other side."""
+        """Derives the choices of a join, whose chosen partners also decide which rows have none.
+
+        These rows have nothing of the other side.
+        """
         to_right, to_left = _map_equal_columns(node)
         read = list_used_columns(node.on)
         for below in self.collect_from(node.left):

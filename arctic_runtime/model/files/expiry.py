@@ -111,10 +111,10 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """Rows and snapshots of a landing table to expire, and those that are kept; `waits_for` says what keeps rows that
-    are old enough.
+    """Rows and snapshots of a landing table to expire, and those that are kept.
 
-    `ages` are those of commits, as the table is to keep them. `unread` are readers that have not read anything yet.
+    `waits_for` says what keeps rows that are old enough. `ages` are those of commits, as the table is to keep them.
+    `unread` are readers that have not read anything yet.
     """
 
     table: TableName
@@ -138,10 +138,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """Snapshots and change rows to expire, and those that are kept; `waits_for` says what keeps change rows that are
-    old enough to go.
+    """Snapshots and change rows to expire, and those that are kept.
 
-    `ages` are those of commits, as the change table is to keep them before the snapshots that know them go.
+    `waits_for` says what keeps change rows that are old enough to go. `ages` are those of commits, as the change table
+    is to keep them before the snapshots that know them go.
     """
 
     steps: tuple[ExpireSnapshots, ...]

@@ -63,8 +63,7 @@ def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
 
 
 def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
-    """Depth that holds most bytes after these resizings, at which new files are written. so deep comes what is
-    written next."""
+    """Depth that holds most bytes after these resizings, at which new files are written."""
     goals = {id(move.unit): move.depth for move in moves}
     return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 

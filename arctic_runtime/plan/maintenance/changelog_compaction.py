@@ -1,5 +1,7 @@
-"""Choice of the change rows that may go: old ones that a newer row of their key has replaced, once all who read have
-read both."""
+"""Choice of the change rows that may go.
+
+These are old ones that a newer row of their key has replaced, once all who read have read both.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Choice of the files to write again: what every reader pays for them as they lie, against what it costs to put them
-right."""
+"""Choice of the files to write again.
+
+What every reader pays for them as they lie is held against what it costs to put them right.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Choice of the snapshots that nobody needs any more: always the oldest ones, so that what is left is a range without
-gaps."""
+"""Choice of the snapshots that nobody needs any more.
+
+These are always the oldest ones, so that what is left is a range without gaps.
+"""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ def plan_landing_expiry(
     now_ms: int,
     thresholds: ChangelogThresholds,
 ) -> LandingPlan:
-    """Plans the expiry of a landing table at the time `now_ms`; `readers` are the models that read the table, with
-    what they have read of it.
+    """Plans the expiry of a landing table at the time `now_ms`.
 
-    Files go as a whole. One that holds rows of several commits counts as old as the newest of them may be. Raises
-    ConfigError if the table is kept for ever.
+    `readers` are the models that read the table, with what they have read of it. Files go as a whole. One that holds
+    rows of several commits counts as old as the newest of them may be. Raises ConfigError if the table is kept for
+    ever.
     """
     seconds, versions = retention.changes_seconds, retention.age_seconds
     if seconds is None and versions is None:

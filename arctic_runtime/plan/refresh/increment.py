@@ -39,10 +39,10 @@ _WAYS: Mapping[type[Maintenance], str] = {
 
 @dataclass(frozen=True)
 class Upstreams:
-    """Observed sources of a model: `states` by name, None if a name is no table that can be observed; `views` by
-    name.
+    """Observed sources of a model: `states` and `views` by name.
 
-    `settings` are those of SQL that it is read with, as far as they may change a result.
+    A state is None if its name is no table that can be observed. `settings` are those of SQL that the model is read
+    with, as far as they may change a result.
     """
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)

@@ -19,8 +19,7 @@ from arctic_runtime.plan.refresh.decide import Decision
 
 @dataclass(frozen=True)
 class Rebase:
-    """Windows of each source that other runs have read since a run observed the table, and the rest of that run's
-    windows."""
+    """Windows of each source that other runs have read since a run observed the table, and the rest of its own."""
 
     theirs: Mapping[str, Window]
     left: Mapping[str, Window]
@@ -39,11 +38,11 @@ class Rebase:
 def plan_rebase(
     model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
-    """Plans how a run continues whose change rows, with `summary`, are those on top of `then`, while the table is
-    `now` by now.
+    """Plans how a run continues whose change rows are on top of another state than the table's.
 
-    None if it has to start again: events depend on each other across keys, the commits in between are others than
-    runs of the same query that applied new events, or nothing is left to apply.
+    The rows, with `summary`, are those on top of `then`, while the table is `now` by now. None if the run has to start
+    again: events depend on each other across keys, the commits in between are others than runs of the same query that
+    applied new events, or nothing is left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None

@@ -1,5 +1,7 @@
-"""Memory of a follower about a model between passes, and the decisions from it. All of it may be lost: a model that
-nothing is known of is planned once."""
+"""Memory of a follower about a model between passes, and the decisions from it.
+
+All of it may be lost: a model that nothing is known of is planned once.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,10 @@ class Record:
     retry_at: float = 0.0
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
-        """Kind of news that a refresh would find. The clock is news for a model that is recomputed, as often as its
-        lag says."""
+        """Kind of news that a refresh would find.
+
+        The clock is news for a model that is recomputed, as often as its lag says.
+        """
         if self.seen is None or _has_moved(tables.reads, self.seen, heads):
             return "reads"
         if self.is_recomputed and lag_seconds > 0 and not self.is_delayed(now, lag_seconds):

@@ -1,5 +1,4 @@
-"""Data that a live service shows of its warehouse, and the requests that it takes: the vocabulary of HTTP, page and
-metrics."""
+"""Vocabulary of HTTP, page and metrics: the data that a live service shows, and the requests that it takes."""
 
 from __future__ import annotations
 
@@ -158,11 +157,11 @@ class ServiceState:
 
 
 class LiveService(Protocol):
-    """Interface of a service for HTTP, the page and metrics. All methods answer at once, and may be called by any
-    thread.
+    """Interface of a service for HTTP, the page and metrics.
 
-    `events` has what changes: kind `table` with a TableOverview, `job` with a Job, `forgotten_job` with the number of
-    one that had nothing to do, `service` with the ServiceState, and `batch` with an ingested batch.
+    All methods answer at once, and may be called by any thread. `events` has what changes: kind `table` with a
+    TableOverview, `job` with a Job, `forgotten_job` with the number of one that had nothing to do, `service` with the
+    ServiceState, and `batch` with an ingested batch.
     """
 
     events: EventLog

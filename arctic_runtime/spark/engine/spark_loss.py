@@ -26,7 +26,7 @@ _MEMORY = ": somebody did, or the machine had no memory left"
 
 @dataclass(frozen=True)
 class End:
-    """End of Spark:"""
+    """End of Spark: the place where it ran, the way it ended, and its log."""
 
     where: str
     how: str

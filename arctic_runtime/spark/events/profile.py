@@ -20,9 +20,10 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of the events of a window. `high_watermark` and `oldest_late` are texts as `marks` writes
-    them, and so are `truncated`, the place of the newest of the `truncations`, the events that empty the table, and
-    what `earlier_events` counts of tables with history.
+    """Counts of the events of a window.
+
+    `high_watermark` and `oldest_late` are texts as `marks` writes them, and so are `truncated`, the place of the newest
+    of the `truncations`, the events that empty the table, and what `earlier_events` counts of tables with history.
 
     `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
     all. `retracted` are events that take back an earlier row of the source, and `unknown_before` changes of the source

@@ -129,8 +129,10 @@ def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
 
 
 def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
-    """Conditions for the kinds of a row: its action; if rows are looked up, one that was not there is not what is
-    deleted."""
+    """Conditions for the kinds of a row, which are those of its action.
+
+    If rows are looked up, one that was not there is not counted as deleted.
+    """
     is_one = "{action} = {kind}"
     kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
     is_looked_up = model.config.changelog == "lookup" or mode != "incremental"

@@ -186,8 +186,10 @@ def _has_been_published(
 
 
 def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
-    """Reads the heads of main and of a branch, and who wrote the table's snapshots; Spark tells it where there is no
-    `reader`."""
+    """Reads the heads of main and of a branch, and who wrote the table's snapshots.
+
+    Asks Spark if there is no `reader`.
+    """
     if reader is not None:
         return observe_branch(reader, table, branch)
     tips_found = wait_for_lock(lambda: read_tips(spark, table, "main", branch), f"look for {branch} of {table}", SPARK)

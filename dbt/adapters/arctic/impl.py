@@ -139,7 +139,7 @@ class ArcticAdapter(SparkAdapter):
     # The arctic materialization
 
     def set_macro_resolver(self, macro_resolver: Any) -> None:
-        """dbt calls this with the whole manifest when a project was parsed, so that is when models are checked."""
+        """Checks the models: dbt calls this with the whole manifest when a project was parsed."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())

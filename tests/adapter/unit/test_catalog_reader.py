@@ -1,3 +1,5 @@
+"""Reading catalogs that are new, locked or down, and the names of types."""
+
 from __future__ import annotations
 
 import sqlite3

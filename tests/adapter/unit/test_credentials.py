@@ -1,3 +1,5 @@
+"""Targets of a profile: refused with a reason, completed, and shown without secrets."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Names of relations on their way into SQL."""
+
 from __future__ import annotations
 
 import pytest

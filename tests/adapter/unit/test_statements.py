@@ -1,3 +1,5 @@
+"""Statements in a text, and those after which a session is not lent again."""
+
 from __future__ import annotations
 
 import pytest

@@ -395,7 +395,6 @@ def test_rows_are_counted_where_a_server_did_not_tell_their_numbers(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a server counts while it writes is an answer that it gives up after a tenth of a second."""
-
     original, silent = appending.count_again, []
     monkeypatch.setattr(appending, "count_again", lambda *given: silent.append(given) or original(*given))
     model = lake.model("m", "select id, v from {s}", primary_key="id")

@@ -1,3 +1,5 @@
+"""A lease: one of several processes has it, whatever their clocks say."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""The table of a service: its leader, what is paused, and when models were run."""
+
 from __future__ import annotations
 
 import threading

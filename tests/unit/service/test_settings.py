@@ -1,3 +1,5 @@
+"""Settings of a service, as a project writes them."""
+
 from __future__ import annotations
 
 from datetime import time

@@ -1,3 +1,5 @@
+"""Messages of Spark's errors, in words for people."""
+
 from __future__ import annotations
 
 import pytest

@@ -46,8 +46,11 @@ class RecordSchema:
 
 @dataclass(frozen=True)
 class SchemaEvents:
-    """Events with one schema: their JSON, and their places in the batch as bigint. `schema_id` is one for each schema
-    object of the engine, so that a schema that comes back after another is distinguished from its first time."""
+    """Events with one schema: their JSON, and their places in the batch as bigint.
+
+    `schema_id` is one for each schema object of the engine, so that a schema that comes back after another is
+    distinguished from its first time.
+    """
 
     schema_id: int
     schema: RecordSchema

@@ -39,8 +39,10 @@ class KafkaOffsets:
             raise ConfigError(f"The settings of Kafka can't be used: {_get_reason(error)}") from error
 
     def list_kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
-        """First and last offsets of every partition; raises SourceError if Kafka doesn't answer or has no such
-        topic."""
+        """First and last offsets of every partition.
+
+        Raises SourceError if Kafka doesn't answer or has no such topic.
+        """
         end = time.monotonic() + self._seconds
         while True:
             try:

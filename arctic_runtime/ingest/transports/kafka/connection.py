@@ -1,5 +1,4 @@
-"""Connection settings of Kafka: once in the words of Spark's source, once in those of the client that looks for
-offsets."""
+"""Connection settings of Kafka, in the words of Spark's source and in those of the client that looks for offsets."""
 
 from __future__ import annotations
 

@@ -103,8 +103,10 @@ def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, 
 
 
 def find_inner_side(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
-    """Expression of these rows by which a condition on the outer query groups them; nothing if it reads none of
-    these rows."""
+    """Expression of these rows by which a condition on the outer query groups them.
+
+    None if it reads none of these rows.
+    """
     if inside.isdisjoint(list_used_columns(condition)):
         return None
     sides = match_correlation(condition, inside)

@@ -39,6 +39,8 @@ def _quote_once(column: str) -> str:
 
 @dataclass
 class ArcticQuotePolicy(Policy):
+    """Parts of a name that are quoted: all, since any text may be a name."""
+
     database: bool = True
     schema: bool = True
     identifier: bool = True
@@ -46,6 +48,8 @@ class ArcticQuotePolicy(Policy):
 
 @dataclass
 class ArcticIncludePolicy(Policy):
+    """Parts of a name that are written: all, with the catalog."""
+
     database: bool = True
     schema: bool = True
     identifier: bool = True

@@ -1,3 +1,5 @@
+"""The log of events, as readers of different speed see it."""
+
 import threading
 
 from arctic_runtime.service.view.event_log import EventLog

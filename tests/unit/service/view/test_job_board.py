@@ -1,3 +1,5 @@
+"""Jobs of a service: how they begin and end, and which are remembered."""
+
 from __future__ import annotations
 
 from arctic_runtime.model.names import TableName

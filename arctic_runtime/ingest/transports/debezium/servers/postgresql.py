@@ -205,8 +205,10 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
     def get_stream_start(self, _: Source) -> Source:
-        """Position at which the stream begins after a snapshot: where its slot was made, since nothing is
-        acknowledged yet."""
+        """Position at which the stream begins after a snapshot.
+
+        It is where its slot was made, since nothing is acknowledged yet.
+        """
         slot = self._find_slot()
         if slot is None or slot[5] is None:
             raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")

@@ -136,8 +136,10 @@ class Publication:
                 raise self._build_error(*flaw, after)
 
     def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
-        """Part of a table that the publication leaves out, and the advice; None if it has all of it, or lacks the
-        table."""
+        """Part of a table that the publication leaves out, and the advice.
+
+        None if it has all of it, or lacks the table.
+        """
         name = self._name
         if table.root is not None:
             fix = f"ingest {table.root} instead, or `alter publication {name} set (publish_via_partition_root = false)`"
