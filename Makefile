@@ -23,7 +23,7 @@ help:
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
 	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
-	@echo "make lint       style, types and import contracts (make format: put the style right)"
+	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
 	@echo "make wheel      what is released, in dist/"
 	@echo "make bench      all benchmarks; one: python -m benchmarks NAME"
@@ -74,11 +74,22 @@ test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 	@$(BIN)/python -m nox -s dbt-1.12 -- $(WORKERS) $(PYTEST_ARGS)
 
-lint: $(INSTALLED)
+# Each check is a target of its own, so that one that fails hides no other: `make --keep-going lint`.
+.PHONY: lint-style lint-types lint-contracts lint-spelling
+lint: lint-style lint-types lint-contracts lint-spelling
+
+lint-style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+lint-types: $(INSTALLED)
 	$(BIN)/mypy
+
+lint-contracts: $(INSTALLED)
 	$(BIN)/lint-imports
+
+lint-spelling: $(INSTALLED)
+	$(BIN)/codespell
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
