@@ -41,7 +41,10 @@ from dbt.adapters.arctic.cli import build_parser, list_command_names
 from dbt.adapters.arctic.credentials import PROFILE_KEYS, ArcticCredentials
 
 ROOT = Path(__file__).parents[3]
-PAGES = (ROOT / "README.md", ROOT / "sample_project" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "sample_project/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+)
 MODELS = {file.stem for file in (ROOT / "sample_project" / "models").rglob("*.sql")}
 
 MACROS_IN_EXAMPLES = (
@@ -159,8 +162,16 @@ def test_make_targets_exist(page: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
-    listed = [page for entry in yaml.safe_load(read("mkdocs.yml"))["nav"] for page in entry.values()]
-    assert sorted(listed) == sorted(page.name for page in PAGES if page.parent == ROOT / "docs")
+    docs = ROOT / "docs"
+    listed = list_entries(yaml.safe_load(read("mkdocs.yml"))["nav"])
+    assert sorted(listed) == sorted(str(page.relative_to(docs)) for page in PAGES if docs in page.parents)
+
+
+def list_entries(navigation: Any) -> list[str]:
+    """Pages of a navigation, those of its sections too."""
+    if isinstance(navigation, str):
+        return [navigation]
+    return [page for entry in navigation for part in entry.values() for page in list_entries(part)]
 
 
 @pytest.mark.slow
