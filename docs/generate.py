@@ -13,12 +13,15 @@ from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
 from docs.generate_macros import MACROS, macros_text
+from docs.generate_packages import describe_layout, describe_parts
 
 PAGES = Path(__file__).parent
 PARTS: Mapping[str, Callable[[], str]] = {
     "stored names": describe_stored_names,
     "model keys": describe_configuration,
     "metrics": describe_metrics,
+    "parts": describe_parts,
+    "layout": describe_layout,
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
 

@@ -1,1 +1,1 @@
-"""The vocabulary: what a table, a version, a window, a state and a step are. Data only."""
+"""The vocabulary: tables, versions, windows, states, steps and change sets, and the names that are stored."""

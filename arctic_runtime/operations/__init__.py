@@ -1,1 +1,1 @@
-"""Operations on a table, beside its refresh."""
+"""Operations on tables beside their refresh, in one registry: commands, macros and HTTP are made from it."""

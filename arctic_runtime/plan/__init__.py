@@ -1,1 +1,1 @@
-"""Pure decisions: from what was observed to what has to be done. No Spark, no clock, no I/O."""
+"""Pure decisions, from observed states to steps: configuration, refresh, schema, cost, compaction, expiry."""

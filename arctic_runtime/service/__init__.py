@@ -1,1 +1,1 @@
-"""Following models: what has something new is refreshed, as long as the process lives."""
+"""The service that follows models: refreshes, upkeep, schedules, and what it shows of them."""

@@ -1,1 +1,1 @@
-"""The only package that imports pyspark: observing tables, executing steps, and committing."""
+"""All that Spark does to tables: sessions, steps and commits, refreshes, maintenance."""

@@ -1,4 +1,4 @@
-"""The macros that dbt runs: materializations, and operations on tables."""
+"""The macros that dbt runs: materializations and operations, each with a call of one adapter method."""
 
 from pathlib import Path
 

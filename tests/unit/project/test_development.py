@@ -18,6 +18,18 @@ MODULES = sorted(set(re.findall(rf"`python -m ((?:{'|'.join(ROOMS)})(?:\.\w+)+)"
 DEFINITIONS = sorted(set(re.findall(r"`(\w+)` in `([\w/]+\.py)`", PROSE)))
 WRITTEN_PER_VERSION = "tests/data/warehouse-VERSION.zip"
 
+PACKAGES = sorted(
+    file.parent.relative_to(ROOT)
+    for room in ("arctic_runtime", "dbt/adapters/arctic", "dbt/include/arctic")
+    for file in (ROOT / room).rglob("__init__.py")
+    if file.parent.name != "arctic_runtime"
+)
+
+
+def get_section(page: str, heading: str) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
 
 def defined(file: Path) -> set[str]:
     """The names of the classes, functions and variables at the top level of a module."""
@@ -45,6 +57,26 @@ def test_a_module_on_the_page_exists(module: str) -> None:
 @pytest.mark.parametrize(("name", "path"), DEFINITIONS)
 def test_a_name_on_the_page_is_defined_in_its_file(name: str, path: str) -> None:
     assert name in defined(ROOT / path), f"docs/development.md names {name} in {path}, which does not define it"
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=str)
+def test_every_package_is_in_the_layout_with_what_is_in_it(package: Path) -> None:
+    (content,) = re.findall(rf"^\| `{package}/` \| (.*) \|$", get_section("development.md", "Layout"), re.MULTILINE)
+    assert len(content) > 20
+
+
+def test_every_part_of_the_runtime_is_in_the_architecture() -> None:
+    parts = get_section("architecture.md", "Parts")
+    runtime = [package for package in PACKAGES if package.parent == Path("arctic_runtime")]
+    assert Path("arctic_runtime/ingest") in runtime
+    assert [str(package) for package in runtime if f"\n| `{package}/` | " not in parts] == []
+
+
+def test_the_packages_that_may_import_spark_are_those_of_the_contract() -> None:
+    contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    allowed = {name.replace(".", "/") for name in re.findall(r'"([\w.]+)\.\*\* -> pyspark"', contract)}
+    (sentence,) = re.findall(r"pyspark is imported in [^.]*\.", get_section("development.md", "Layout"))
+    assert set(re.findall(r"`(\w[\w/]+)/`", sentence)) == allowed
 
 
 def test_every_place_of_the_overview_has_a_walk_through_with_files() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import generate_packages
 from docs.generate import PAGES, PARTS, generated
 
 
@@ -28,3 +29,15 @@ def test_what_stands_around_a_generated_part_stays() -> None:
     assert made.startswith("before\n<!-- generated")
     assert made.endswith("-->\nafter\n")
     assert "nothing of the code" not in made
+
+
+def test_a_package_without_a_docstring_has_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate_packages, "ROOT", tmp_path)
+    for package, text in (("dbt/include/arctic", '"""Macros."""'), ("dbt/adapters/arctic", '"""Adapter.\n\nMore."""')):
+        (tmp_path / package).mkdir(parents=True)
+        (tmp_path / package / "__init__.py").write_text(text)
+    assert generate_packages.describe_parts().endswith("| `dbt/adapters/arctic/` | Adapter |")
+    (tmp_path / "arctic_runtime" / "new").mkdir(parents=True)
+    (tmp_path / "arctic_runtime" / "new" / "__init__.py").write_text("")
+    with pytest.raises(ValueError, match="arctic_runtime/new has no docstring"):
+        generate_packages.describe_parts()
