@@ -136,6 +136,12 @@ def targets(document: Any) -> Iterator[dict[str, Any]]:
             yield from profile["outputs"].values()
 
 
+def navigation() -> dict[str, list[str]]:
+    """Pages of each section of the site; of a group inside of a section, its first."""
+    sections = [section for entry in yaml.safe_load(read("mkdocs.yml"))["nav"] for section in entry.items()]
+    return {name: [list_entries(entry)[0] for entry in entries] for name, entries in sections}
+
+
 @pages
 def test_links_lead_to_files_and_headings(page: Path) -> None:
     broken = []
@@ -169,9 +175,19 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
 
 def list_entries(navigation: Any) -> list[str]:
     """Pages of a navigation, those of its sections too."""
-    if isinstance(navigation, str):
-        return [navigation]
-    return [page for entry in navigation for part in entry.values() for page in list_entries(part)]
+    match navigation:
+        case str():
+            return [navigation]
+        case dict():
+            return [page for part in navigation.values() for page in list_entries(part)]
+    return [page for entry in navigation for page in list_entries(entry)]
+
+
+def test_the_first_page_lists_pages_in_the_sections_of_the_navigation() -> None:
+    for name, pages in navigation().items():
+        text = section(read("docs/index.md"), f"## {name}")
+        listed = re.findall(r"^\| \[[^\]]+\]\(([\w-]+\.md)\)", text, re.MULTILINE)
+        assert ["index.md"] * (name == "Start") + listed == pages
 
 
 @pytest.mark.slow
