@@ -12,6 +12,7 @@ from pathlib import Path
 from arctic_runtime.model.properties import describe_stored_names
 from arctic_runtime.plan.config.configuration import describe_configuration
 from arctic_runtime.service.telemetry.declared_metrics import describe_metrics
+from docs.generate_commands import describe_commands
 from docs.generate_macros import MACROS, macros_text
 from docs.generate_packages import describe_layout, describe_parts
 
@@ -22,6 +23,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "metrics": describe_metrics,
     "parts": describe_parts,
     "layout": describe_layout,
+    "commands": describe_commands,
 }
 _PART = re.compile(r"<!-- generated: (?P<name>[\w ]+) -->\n.*?<!-- end of generated: (?P=name) -->", re.DOTALL)
 

@@ -180,7 +180,7 @@ STORED_NAMES: Final = (
     ),
     StoredName(RUN, (*_EVENTS, "summary of a run's commit to the aggregate state table"), "the token of the run"),
     StoredName(MODE, _EVENTS, "what the run did: `create`, `incremental`, `full`, or `schema-only` for an empty table"),
-    StoredName(REASON, _EVENTS, "why the run did that, as a [reason](maintenance.md#reasons)"),
+    StoredName(REASON, _EVENTS, "why the run did that, as a [reason](incremental.md#reasons)"),
     StoredName(
         OFFSETS, _RUN, "the offsets, as JSON: for each upstream its version: table UUID, snapshot, sequence number"
     ),
@@ -234,10 +234,10 @@ STORED_NAMES: Final = (
         JUDGED,
         _RUN,
         "a fingerprint of the query, its views and the parser that Spark was asked about; without `arctic.given-up` "
-        "Spark [reads them the same](maintenance.md#the-text-that-spark-reads)",
+        "Spark [reads them the same](incremental.md#the-text-that-spark-reads)",
     ),
     StoredName(
-        DAY_TEXTS, _RUN, "which upstream has texts that the query reads [as of the day](maintenance.md#functions)"
+        DAY_TEXTS, _RUN, "which upstream has texts that the query reads [as of the day](incremental.md#functions)"
     ),
     StoredName(STARTED, _RUN, "when the run began to compute, in milliseconds since 1970"),
     StoredName(

@@ -216,7 +216,7 @@ CONFIGURATION = (
         "renamed_columns",
         "mapping of new names to old ones",
         "none",
-        ("columns that keep their values under a new name. See [schema changes](operations.md#schema-changes)"),
+        ("columns that keep their values under a new name. See [schema changes](runs.md#schema-changes)"),
         read=read_renamed,
     ),
     ConfigKey(
@@ -296,7 +296,7 @@ CONFIGURATION = (
         "`append_new_columns`",
         (
             "what to do if the columns of the query differ from the columns of the table. See [schema "
-            "changes](operations.md#schema-changes)"
+            "changes](runs.md#schema-changes)"
         ),
         read=get_reader(OnSchemaChange),
         is_filled_by_dbt=True,
@@ -309,7 +309,7 @@ CONFIGURATION = (
         (
             "what to do if the configured layout has changed: rewrite the base, keep the old layout, or fail; and if "
             "keys have changed that say how rows follow from events: compute all rows again, apply the new values to "
-            "later events alone, or fail. See [changed configuration](operations.md#changed-configuration)"
+            "later events alone, or fail. See [changed configuration](runs.md#changed-configuration)"
         ),
         read=get_reader(OnConfigurationChange),
         is_filled_by_dbt=True,
@@ -345,7 +345,7 @@ CONFIGURATION = (
         (
             "buckets of a new base. `auto` depends on the average size of a partition in the first load: one bucket "
             "per half of `node_bytes`, and enough for all cores from 16 MiB each. Later partitions are "
-            "[split](operations.md#bucket-split-and-merge) as they grow"
+            "[split](maintenance.md#bucket-split-and-merge) as they grow"
         ),
         read=read_nodes,
         effect="layout",
@@ -365,7 +365,7 @@ CONFIGURATION = (
         "bytes, or a text such as `1 GiB`",
         "`256 MiB`",
         (
-            "size from which a bucket of a partition is [split](operations.md#bucket-split-and-merge). The buckets "
+            "size from which a bucket of a partition is [split](maintenance.md#bucket-split-and-merge). The buckets "
             "of a new base have up to half of this size"
         ),
         read=read_file_size,

@@ -268,7 +268,7 @@ def test_reserved_names_are_told() -> None:
 
 
 def test_every_mode_and_reason_is_explained() -> None:
-    told = set(rows(section(read("docs/operations.md"), "## Run line and reasons")))
+    told = set(rows(section(read("docs/runs.md"), "## Run line and reasons")))
     assert told == {*get_args(step.Mode), *get_args(step.Reason)}
 
 
@@ -281,15 +281,15 @@ def test_from_which_part_on_everything_is_computed_is_told() -> None:
     assert (SHIPPED.incremental.changed_share, SHIPPED.incremental.always_incremental_rows) == (0.3, 10_000)
     assert SHIPPED.incremental.large_source_rows == 1_000_000
     assert SHIPPED.incremental.reducer_row_ratio == 3
-    for page in ("docs/configuration.md", "docs/operations.md", "docs/maintenance.md"):
+    for page in ("docs/configuration.md", "docs/runs.md", "docs/incremental.md"):
         told = " ".join(read(page).split())
         for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
             assert re.search(part, told), (page, part)
-    assert "no more than a third of the rows" in " ".join(read("docs/maintenance.md").split())
+    assert "no more than a third of the rows" in " ".join(read("docs/incremental.md").split())
 
 
 def test_how_costs_are_estimated_is_told() -> None:
-    told = section(read("docs/maintenance.md"), "## Cost")
+    told = section(read("docs/incremental.md"), "## Cost")
     prices = SHIPPED.cost
     assert f"{prices.scan_seconds} s for each time" in told
     full, followed = (f"{1e6 * price:g}" for price in (prices.full_row_seconds, prices.incremental_row_seconds))
@@ -332,7 +332,7 @@ BY_RUN = {
 def examples() -> dict[str, tuple[str, list[str]]]:
     """First cell → the query, and the other cells, of the lines of the page's tables that have one."""
     found = {}
-    for line in read("docs/maintenance.md").splitlines():
+    for line in read("docs/incremental.md").splitlines():
         first, *cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else [""]
         queries = [cell.strip("`") for cell in cells if re.match(r"`(select|with) ", cell)]
         if queries:
@@ -367,7 +367,7 @@ def test_both_ways_of_maintenance_have_examples() -> None:
 
 
 def test_every_reason_not_to_maintain_a_query_has_its_line() -> None:
-    told = section(read("docs/maintenance.md"), "## Reasons")
+    told = section(read("docs/incremental.md"), "## Reasons")
     listed = re.findall(r"^\| `([A-Z_]+)` \|", told, re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) == reasons_in_code()
@@ -398,7 +398,7 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert {name: float(cells[0]) for name, cells in told.items()} == {
         name: getattr(defaults, name) for name in ("deleted_share", "small_files", "change_files")
     }
-    text = " ".join(read("docs/operations.md").split())
+    text = " ".join(read("docs/maintenance.md").split())
     limits, mib = Thresholds(), 1024 * 1024
     rewrite, costs, expiry = limits.base_rewrite, limits.compaction, limits.expiry
     assert f"small files (below {costs.small_file_bytes // mib} MiB)" in text
@@ -415,7 +415,7 @@ def test_thresholds_of_compaction_are_told() -> None:
 
 
 def test_limits_of_splitting_are_told() -> None:
-    text = " ".join(section(read("docs/operations.md"), "### Bucket split and merge").split())
+    text = " ".join(section(read("docs/maintenance.md"), "## Bucket split and merge").split())
     buckets = Thresholds().buckets
     assert buckets.level_split_share == 0.75
     assert "three quarters of the limit on average" in text
@@ -432,7 +432,7 @@ def test_limits_of_scale_are_told() -> None:
 
 
 def test_every_mode_of_compaction_is_explained() -> None:
-    told = section(read("docs/operations.md"), "### Compaction")
+    told = section(read("docs/maintenance.md"), "## Compaction")
     assert list(rows(told)) == [*get_args(CompactionMode)]
 
 
@@ -497,7 +497,7 @@ def test_the_example_of_status_is_what_it_prints() -> None:
         ),
         shown,
     )
-    assert "\n".join(printed) in read("docs/operations.md")
+    assert "\n".join(printed) in read("docs/commands.md")
 
 
 def test_the_example_of_a_tree_is_what_it_prints() -> None:
@@ -511,7 +511,7 @@ def test_the_example_of_a_tree_is_what_it_prints() -> None:
         (2, 3, 215_002_300, 2, 2),
     ]
     printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)), Thresholds().reports)
-    assert "\n".join(printed) in read("docs/operations.md")
+    assert "\n".join(printed) in read("docs/commands.md")
 
 
 def test_the_example_of_explain_is_what_it_prints() -> None:
@@ -544,4 +544,4 @@ def test_the_example_of_explain_is_what_it_prints() -> None:
     plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)
     model = SimpleNamespace(table=name, base=name, config=table.ModelConfig(primary_key=("flight_id",)))
     printed = describe_next_run(model, plan)  # type: ignore[arg-type]
-    assert "\n".join(printed) in read("docs/operations.md")
+    assert "\n".join(printed) in read("docs/commands.md")

@@ -31,7 +31,7 @@ from tests.unit.project.test_docs import CHANGED, EXAMPLES, SHOP
 NOTHING = Upstreams()
 
 MADE = (2, "04664beb2f9e")
-"""The version of the rules, and a digest of what they make of the examples of docs/maintenance.md."""
+"""The version of the rules, and a digest of what they make of the examples of docs/incremental.md."""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""The table of commands in docs/commands.md, as the command line declares them."""
+
+from __future__ import annotations
+
+from arctic_runtime.operations.operation import Operation
+from arctic_runtime.operations.registry import OPERATIONS
+from dbt.adapters.arctic.cli import OTHERS
+
+_PAGES = {"ingest": "ingestion.md", "run": "live.md", "serve": "service.md", "spark": "cluster.md"}
+"""Pages about the commands that are no operation on a table."""
+
+
+def describe_commands() -> str:
+    """The table, in Markdown."""
+    lines = [_describe_operation(operation) for operation in sorted(OPERATIONS, key=_get_name)]
+    lines += [
+        f"| `arctic {other.NAME}` | {other.DESCRIPTION} | see [its page]({_PAGES[other.NAME]}) | |" for other in OTHERS
+    ]
+    return "\n".join(["| command | what it does | arguments | macro |", "|---|---|---|---|", *lines])
+
+
+def _get_name(operation: Operation) -> str:
+    return operation.name
+
+
+def _describe_operation(operation: Operation) -> str:
+    flags = ["MODEL" if operation.tables == "one" else "MODEL …"]
+    flags += [argument.flag for argument in operation.arguments]
+    flags += ["--yes"] * operation.needs_confirmation + ["--plan"] * (operation.plan is not None)
+    cells = [f"`arctic {operation.name}`", operation.description, ", ".join(f"`{flag}`" for flag in flags)]
+    return f"| {' | '.join([*cells, _describe_macro(operation)])} |".replace("|  |", "| |")
+
+
+def _describe_macro(operation: Operation) -> str:
+    if operation.macro_arguments is None:
+        return ""
+    return f"`arctic_{operation.name}({', '.join(['model', *operation.macro_arguments])})`"
