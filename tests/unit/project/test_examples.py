@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import re
 import shlex
@@ -46,9 +47,12 @@ def _python(arguments: Arguments) -> None:
 
 
 def _pip(arguments: Arguments) -> None:
-    assert arguments == ["install", "-c", "constraints.txt", "."]
+    *options, package = arguments
+    assert options == ["install", "-c", "constraints.txt"]
     assert (ROOT / "constraints.txt").exists()
-    assert (ROOT / "pyproject.toml").exists()
+    extras = re.fullmatch(r"\.(?:\[([\w,]+)\])?", package)
+    assert extras is not None
+    assert all(f"\n{extra} = [" in read("pyproject.toml") for extra in (extras[1] or "").split(",") if extra)
 
 
 def _make(arguments: Arguments) -> None:
@@ -73,12 +77,26 @@ def _curl(arguments: Arguments) -> None:
         assert isinstance(json.loads(arguments[arguments.index("-d") + 1]), dict)
 
 
+def _psql(arguments: Arguments) -> None:
+    """Statements that are arguments are ones of PostgreSQL."""
+    assert {word for word in arguments if word.startswith("-")} <= {"-q", "-c", "-v"}
+    for option, statement in itertools.pairwise(arguments):
+        if option == "-c":
+            assert sqlglot.parse_one(statement, read="postgres")
+
+
+def _export(arguments: Arguments) -> None:
+    assert all(re.fullmatch(r"[A-Z_]+=.+", word) for word in arguments)
+
+
 COMMANDS: Mapping[str, Callable[[Arguments], None]] = {
     "arctic": _arctic,
     "curl": _curl,
     "dbt": _dbt,
+    "export": _export,
     "make": _make,
     "pip": _pip,
+    "psql": _psql,
     "python": _python,
 }
 """First word → what has to hold of the others."""
@@ -94,8 +112,9 @@ MACROS = {
 
 
 def unbroken(text: str) -> list[str]:
-    """The lines of a block, each command in one."""
-    return text.replace("\\\n", " ").splitlines()
+    """The lines of a block, each command in one, without the input that is written below it."""
+    without_input = re.sub(r" <<'(\w+)'\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return without_input.replace("\\\n", " ").splitlines()
 
 
 def lines() -> list[str]:
