@@ -1,9 +1,13 @@
-"""Pictures of the page for its documentation: `python -m tests.service.pictures` writes them into docs/images."""
+"""Pictures of the page for its documentation.
+
+`python -m tests.service.pictures` writes all into docs/images, and with names only these.
+"""
 
 from __future__ import annotations
 
 import random
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,11 @@ FOLDER = Path(__file__).parents[2] / "docs" / "images"
 WIDE = {"viewport": {"width": 1200, "height": 700}}
 TALL = {"viewport": {"width": 1200, "height": 1180}}
 PHONE = {"viewport": {"width": 390, "height": 760}}
+SHORT = {"viewport": {"width": 1000, "height": 520}}
 
 PICTURES: Mapping[str, tuple[int, str, str, dict[str, Any]]] = {
+    "page-layers": (16, "", "light", SHORT),
     "page-graph": (40, "", "light", WIDE),
-    "page-graph-dark": (40, "", "dark", WIDE),
     "page-table": (40, "table/lake.ods.ods_crews", "light", TALL),
     "page-tables-dark": (1000, "tables", "dark", WIDE),
     "page-all": (1000, "", "light", WIDE),
@@ -32,11 +37,13 @@ PICTURES: Mapping[str, tuple[int, str, str, dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Writes all of them."""
+    """Writes those that are named, or all."""
+    names = sys.argv[1:] or list(PICTURES)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, (tables, view, scheme, size) in PICTURES.items():
+        for name in names:
+            tables, view, scheme, size = PICTURES[name]
             fake = FakeService(overviews(tables, seed=11))
             with HttpServer(fake, HttpSettings(port=0)) as server:
                 page = browser.new_page(color_scheme=scheme, reduced_motion="reduce", locale="en-GB", **size)

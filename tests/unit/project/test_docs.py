@@ -52,6 +52,9 @@ MACROS_IN_EXAMPLES = (
     *("arctic_as_of", "arctic_valid_at", "arctic_current"),
 )
 
+LARGEST_PICTURE_BYTES = 200_000
+_DELAY = "rows of a source until DWS shows them, 95th percentile, a minute of load; `dbt run` in a loop / a service"
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -203,6 +206,23 @@ def test_pictures_are_described_and_used() -> None:
     for picture in (ROOT / "docs" / "images").glob("*.svg"):
         assert f"images/{picture.name}" in text
         assert "<title" in picture.read_text()
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.png")), ids=lambda picture: picture.name)
+def test_pictures_of_the_page_are_used_and_small(picture: Path) -> None:
+    assert any(f"images/{picture.name}" in page.read_text() for page in PAGES)
+    assert picture.stat().st_size <= LARGEST_PICTURE_BYTES
+
+
+def test_the_readmes_figures_are_measured() -> None:
+    results = [[cell.strip() for cell in line.split("|")] for line in read("docs/benchmarks.md").splitlines()]
+    measured = {cells[1]: cells[2] for cells in results if len(cells) > 2}
+    told = dict(re.findall(r"^\| \*\*([\d.]+)[^*]*\*\*.*? \| (\w+ \w+)", read("README.md"), re.MULTILINE))
+    assert told == {
+        measured["join, 1% changed: table / `on_read`"]: "a join",
+        measured["default MERGE / `on_read`, `changelog: lookup`"]: "writing 1",
+        measured[_DELAY].split(" s; ")[0]: "until a",
+    }
 
 
 @pytest.mark.parametrize("block", blocks("yaml", "yml", "json"), ids=lambda block: block.page)
