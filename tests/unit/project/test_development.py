@@ -79,6 +79,13 @@ def test_the_packages_that_may_import_spark_are_those_of_the_contract() -> None:
     assert set(re.findall(r"`(\w[\w/]+)/`", sentence)) == allowed
 
 
+def test_a_function_that_the_page_shows_is_defined_with_these_arguments() -> None:
+    shown = re.findall(r"^ +((?:async )?def \w+\(.*\) -> .*:)$", TEXT, re.MULTILINE)
+    sources = "".join((ROOT / path).read_text(encoding="utf-8") for path in PATHS if path.endswith(".py"))
+    assert len(shown) >= 6
+    assert not [line for line in shown if line not in sources]
+
+
 def test_every_place_of_the_overview_has_a_walk_through_with_files() -> None:
     overview = TEXT.split("\n## Where a change goes\n", 1)[1].split("\n### ", 1)[0]
     anchors = re.findall(r"\]\(#([\w-]+)\)", overview)

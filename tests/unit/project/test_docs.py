@@ -19,6 +19,7 @@ import jinja2
 import pytest
 import yaml
 
+from arctic_runtime.ingest.connectors import CONNECTORS
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.analyse import Relation, analyse_query
 from arctic_runtime.ivm.rewrite.join_placement import describe_joins
@@ -285,6 +286,12 @@ def test_every_profile_key_is_described() -> None:
 def test_reserved_names_are_told() -> None:
     told = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
     assert set(RESERVED) <= told
+
+
+def test_every_connector_and_its_keys_are_explained() -> None:
+    told = set(_CODE.findall(section(read("docs/ingestion.md"), "## Connectors")))
+    known = {name for connector in CONNECTORS for name in (connector.name, *connector.keys)}
+    assert known <= told, sorted(known - told)
 
 
 def test_every_mode_and_reason_is_explained() -> None:
