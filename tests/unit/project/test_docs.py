@@ -190,7 +190,7 @@ def list_entries(navigation: Any) -> list[str]:
 def test_the_first_page_lists_pages_in_the_sections_of_the_navigation() -> None:
     for name, pages in navigation().items():
         text = section(read("docs/index.md"), f"## {name}")
-        listed = re.findall(r"^\| \[[^\]]+\]\(([\w-]+\.md)\)", text, re.MULTILINE)
+        listed = re.findall(r"^\| \[[^\]]+\]\(([\w/-]+\.md)\)", text, re.MULTILINE)
         assert ["index.md"] * (name == "Start") + listed == pages
 
 
