@@ -184,6 +184,12 @@ def _merge_function(where: str, text: str) -> str:
     return text
 
 
+_PATH_PROPERTIES = frozenset(
+    {"write.data.path", "write.folder-storage.path", "write.metadata.path", "write.object-storage.path"}
+)
+"""Iceberg's properties that put files of a table into another folder than its own."""
+
+
 def read_properties(key: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
         raise ConfigError(f"`{key}` must be a mapping of Iceberg table properties; found {value!r}")
@@ -193,5 +199,11 @@ def read_properties(key: str, value: Any) -> dict[str, str]:
     if reserved:
         raise ConfigError(
             f"`{key}` can't set {reserved}: names that start with `arctic.` are reserved for the state of the table"
+        )
+    shared = [name for name in value if name in _PATH_PROPERTIES]
+    if shared:
+        raise ConfigError(
+            f"`{key}` can't set {shared}: change table and base would share a folder, in which live files of the one "
+            "look like orphans of the other; tables lie below the warehouse of the target"
         )
     return {str(name): str(text).lower() if isinstance(text, bool) else str(text) for name, text in value.items()}

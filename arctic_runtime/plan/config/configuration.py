@@ -387,7 +387,7 @@ CONFIGURATION = (
         "none",
         (
             "further Iceberg table properties of change table and base, set when the tables are created. "
-            "`format-version` and names that start with `arctic.` are refused"
+            "`format-version`, paths such as `write.data.path`, and names that start with `arctic.` are refused"
         ),
         read=read_properties,
         effect="layout",

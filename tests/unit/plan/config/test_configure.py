@@ -287,6 +287,8 @@ def test_a_contradiction_is_an_error(raw: dict[str, Any], says: str) -> None:
         ("merge_columns", {"n": "transform(new.n, old -> old + 1)"}, "names a variable `old` or `new`"),
         ("tblproperties", {"arctic.kind": "base"}, "the state of the table"),
         ("tblproperties", {"format-version": 2}, "set the key `format_version`"),
+        ("tblproperties", {"write.data.path": "/data"}, "change table and base would share a folder"),
+        ("tblproperties", {"write.metadata.path": "/meta"}, "change table and base would share a folder"),
         ("format_version", 1, "must be one of 3, 2"),
         ("format_version", "2", "did you mean `2`?"),
         ("format_version", True, "must be one of 3, 2"),
