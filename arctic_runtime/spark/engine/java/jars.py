@@ -23,7 +23,6 @@ from types import MappingProxyType
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING
-from arctic_runtime.thresholds import EngineThresholds
 
 JAVA_VERSIONS = (17, 21)
 """The versions that Spark 4.1 is made for."""
@@ -398,28 +397,3 @@ def _read_java_version(executable: Path) -> str:
     asked = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False)
     version_match = re.search(r'version "([^"]+)"', asked.stderr)
     return version_match.group(1) if version_match else ""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Prepare everything for starts without network, and as fast as they get; does nothing twice."""
-    from arctic_runtime.spark.engine.class_archive import record_archive
-
-    try:
-        if "--install-java" in arguments:
-            _ensure_java()
-        resolve_jar_paths()
-        group_paths({JARS_SETTING: ",".join(name for name in arguments if not name.startswith("-"))})
-        archive = record_archive()
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
-    prune_files(archive.parent, "*.jsa", keep=EngineThresholds().kept_archives)
-    return 0
-
-
-def _ensure_java() -> None:
-    try:
-        find_java()
-    except ConfigError:
-        install_java()
-        find_java()
