@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_common.exceptions import DbtRuntimeError
 
@@ -18,10 +18,32 @@ from arctic_runtime.spark.engine.statement import Sql, fill_statement, quote_nam
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dbt.adapters.arctic.impl import ArcticAdapter
+    from arctic_runtime.catalog.reader import CatalogReader
+    from arctic_runtime.profile import Profile
 
 
-def report_debug(adapter: ArcticAdapter) -> Iterator[str]:
+class CheckedAdapter(Protocol):
+    """The part of an adapter that `dbt debug` tries."""
+
+    config: Any
+    Relation: Any
+
+    @property
+    def profile(self) -> Profile: ...
+
+    @property
+    def catalog_reader(self) -> CatalogReader: ...
+
+    def spark_session(self) -> SparkSession: ...
+
+    def check_schema_exists(self, database: str, schema: str) -> bool: ...
+
+    def create_namespace(self, relation: Any) -> None: ...
+
+    def drop_namespace(self, relation: Any) -> None: ...
+
+
+def report_debug(adapter: CheckedAdapter) -> Iterator[str]:
     """Lines to print; the first thing that does not work raises an error."""
     yield from _list_catalog_lines(adapter)
     for tool, version in get_pool(adapter.profile).environment.list_versions().items():
@@ -30,7 +52,7 @@ def report_debug(adapter: ArcticAdapter) -> Iterator[str]:
     yield _try_write(adapter)
 
 
-def _list_catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
+def _list_catalog_lines(adapter: CheckedAdapter) -> Iterator[str]:
     properties = mask_secrets(adapter.profile.catalog_properties)
     kind = properties.get("type", "as the server has it")
     yield f"iceberg catalog: {adapter.profile.catalog} ({kind}) {properties.get('uri', '')}".rstrip()
@@ -40,7 +62,7 @@ def _list_catalog_lines(adapter: ArcticAdapter) -> Iterator[str]:
     yield "catalog read by: " + ("this process" if reader.reachable else "Spark alone, which is slower")
 
 
-def _list_jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
+def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
     if adapter.profile.method != "session" and not adapter.profile.is_kept:
         return
     for check in verify_jars():
@@ -53,7 +75,7 @@ def _list_jar_lines(adapter: ArcticAdapter) -> Iterator[str]:
         yield f"jar: {check.path.name} has the recorded hash"
 
 
-def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> None:
+def _remove_empty_folders(adapter: CheckedAdapter, schema: str, trial: str) -> None:
     """Removes the empty folders that a purged table leaves in an embedded warehouse."""
     file = adapter.profile.sqlite_file
     if file is None:
@@ -64,7 +86,7 @@ def _remove_empty_folders(adapter: ArcticAdapter, schema: str, trial: str) -> No
             perform_effect("debug.remove_folders", folder.rmdir, f"remove {folder}")
 
 
-def _try_write(adapter: ArcticAdapter) -> str:
+def _try_write(adapter: CheckedAdapter) -> str:
     """Creates and drops a small table, in a schema of its own if the profile's does not exist yet; says where."""
     from arctic_runtime.spark.tables.commit import perform_statement
 
