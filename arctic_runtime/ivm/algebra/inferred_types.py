@@ -6,35 +6,21 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.aggregate_functions import find_aggregate_function, get_first_argument
 from arctic_runtime.ivm.algebra.expressions import Form, get_form
 from arctic_runtime.ivm.algebra.numbers import (
     find_exact_type,
     get_precision_and_scale,
     infer_addition_type,
     infer_product_type,
-    infer_sum_type,
     is_whole,
 )
 
-SAME_TYPE = (
-    exp.Paren,
-    exp.Window,
-    exp.Filter,
-    exp.IgnoreNulls,
-    exp.RespectNulls,
-    exp.Min,
-    exp.Max,
-    exp.First,
-    exp.Last,
-    exp.AnyValue,
-)
-"""What has the type of the first thing that it is applied to."""
+SAME_TYPE = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+"""Parentheses and clauses that have the type of the expression that they are applied to."""
 
 ALWAYS_TYPES: dict[type[exp.Expr], str] = {
     exp.Boolean: "boolean",
-    exp.Count: "bigint",
-    exp.CountIf: "bigint",
-    exp.ApproxDistinct: "bigint",
     exp.RowNumber: "int",
     exp.Rank: "int",
     exp.DenseRank: "int",
@@ -75,13 +61,14 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
             return _infer_common_type(
                 (*(part.args["true"] for part in value.args["ifs"]), value.args.get("default")), types
             )
-        case exp.Sum():
-            added = type_of(value.this, types)
-            return "double" if added in ("float", "double") else infer_sum_type(added)
         case exp.Add() | exp.Sub() | exp.Mul():
             return _infer_arithmetic_type(value, types)
-        case exp.Anonymous():
-            return _infer_call_type(value, types)
+    function = find_aggregate_function(value)
+    if function is not None and function.infer_type is not None:
+        argument = get_first_argument(value)
+        return function.infer_type(None if argument is None else type_of(argument, types))
+    if isinstance(value, exp.Anonymous):
+        return _infer_call_type(value, types)
     if isinstance(value, SAME_TYPE):
         return type_of(value.this, types)
     return ALWAYS_TYPES.get(type(value))

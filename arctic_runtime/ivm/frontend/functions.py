@@ -16,6 +16,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from arctic_runtime.ivm.algebra.aggregate_functions import AGGREGATE_FUNCTIONS, find_aggregate_function
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.builtin_names import AGGREGATES, GENERATORS, SCALARS, WINDOW_FUNCTIONS
@@ -30,39 +31,7 @@ _TAKES_UNIT = frozenset({"DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMEDI
 
 _NOT_SUPPORTED = frozenset({"ARRAYS_ZIP", "GROUPING", "GROUPING_ID", "SESSION_WINDOW", "WINDOW", "WINDOW_TIME"})
 
-_EMPTY_IS_ZERO = (exp.Count, exp.CountIf, exp.ApproxDistinct)
-_EMPTY_IS_NULL = (
-    exp.Sum,
-    exp.Avg,
-    exp.Min,
-    exp.Max,
-    exp.Stddev,
-    exp.StddevPop,
-    exp.StddevSamp,
-    exp.Variance,
-    exp.VariancePop,
-    exp.First,
-    exp.Last,
-    exp.AnyValue,
-    exp.LogicalAnd,
-    exp.LogicalOr,
-)
-
-_LOSSY = frozenset(
-    {
-        "APPROX_PERCENTILE",
-        "APPROX_TOP_K",
-        "LISTAGG",
-        "MAX_BY",
-        "MIN_BY",
-        "PERCENTILE",
-        "PERCENTILE_APPROX",
-        "PERCENTILE_CONT",
-        "PERCENTILE_DISC",
-        "STRING_AGG",
-    }
-)
-"""Aggregates that would be written back as others, without an argument or with one more."""
+_PARSED_AGGREGATES = frozenset(function.name for function in AGGREGATE_FUNCTIONS if function.expression is not None)
 
 _OWN_SYNTAX = frozenset(
     {
@@ -95,7 +64,7 @@ class _Parser(Parser):
     FUNCTIONS: ClassVar = {
         name: build
         for name, build in Parser.FUNCTIONS.items()
-        if name in (AGGREGATES | GENERATORS | WINDOW_FUNCTIONS | {"ARRAY", "COALESCE"}) - _LOSSY
+        if name in _PARSED_AGGREGATES | GENERATORS | WINDOW_FUNCTIONS | {"ARRAY", "COALESCE"}
     }
     FUNCTION_PARSERS: ClassVar = {name: parse for name, parse in Parser.FUNCTION_PARSERS.items() if name in _OWN_SYNTAX}
 
@@ -178,9 +147,14 @@ def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
     """Value of an aggregate over no rows: 0, or null; None if that is not known."""
     while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
-    if isinstance(call, _EMPTY_IS_ZERO):
-        return exp.Literal.number(0)
-    return exp.Null() if isinstance(call, _EMPTY_IS_NULL) else None
+    function = find_aggregate_function(call)
+    match function.over_no_rows if function is not None else "unknown":
+        case "zero":
+            return exp.Literal.number(0)
+        case "null":
+            return exp.Null()
+        case "unknown":
+            return None
 
 
 def _check_function(function: exp.Func) -> None:

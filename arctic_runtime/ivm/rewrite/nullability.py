@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence, Set
 from sqlglot import exp
 from typing_extensions import assert_never
 
+from arctic_runtime.ivm.algebra.aggregate_functions import find_aggregate_function
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -27,7 +28,7 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.rewrite.join_predicates import split_conjuncts
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Like)
-_COUNTING = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank)
+_COUNTING = (exp.RowNumber, exp.Rank, exp.DenseRank)
 
 
 def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - one case per operator
@@ -76,7 +77,8 @@ def is_never_null(value: exp.Expr, known: Set[str]) -> bool:
             return value.name in known
         case exp.Coalesce():
             return any(is_never_null(part, known) for part in (value.this, *value.expressions))
-    return isinstance(value, (exp.Literal, exp.Boolean, *_COUNTING))
+    function = find_aggregate_function(value)
+    return function.is_never_null if function is not None else isinstance(value, (exp.Literal, exp.Boolean, *_COUNTING))
 
 
 def _find_never_null_values(expressions: Sequence[tuple[str, exp.Expr]], known: Set[str]) -> frozenset[str]:

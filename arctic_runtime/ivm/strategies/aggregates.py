@@ -8,6 +8,7 @@ from typing import Literal
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.aggregate_functions import State, find_aggregate_function
 from arctic_runtime.ivm.algebra.average import build_average, is_averaged
 from arctic_runtime.ivm.algebra.conditions import build_conjunction
 from arctic_runtime.ivm.algebra.exact_numbers import is_exact
@@ -70,11 +71,11 @@ def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
     condition = None
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this
-    make = _VALUES.get(type(call))
+    function = find_aggregate_function(call)
     parts = [part for part in (call.this, *call.expressions) if isinstance(part, exp.Expr)]
-    if make is None or any(isinstance(part, _MODIFIERS) for part in parts):
+    if function is None or function.state is None or any(isinstance(part, _MODIFIERS) for part in parts):
         return None
-    return make(parts, condition, state)
+    return _VALUES[function.state](parts, condition, state)
 
 
 _MODIFIERS = (exp.Distinct, exp.Order, exp.Limit, exp.HavingMax, exp.IgnoreNulls, exp.RespectNulls)
@@ -127,13 +128,13 @@ def _take_extreme(
     return exp.cast(extreme_column, of_type, dialect="spark") if of_type else extreme_column
 
 
-_VALUES: Mapping[type[exp.Expr], Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Expr | None]] = {
-    exp.Count: _count_rows,
-    exp.CountIf: _count_if,
-    exp.Sum: _sum_values,
-    exp.Avg: _average_values,
-    exp.Min: _take_min,
-    exp.Max: _take_max,
+_VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Expr | None]] = {
+    "count": _count_rows,
+    "count_if": _count_if,
+    "sum": _sum_values,
+    "average": _average_values,
+    "min": _take_min,
+    "max": _take_max,
 }
 
 _MOST_BEHIND = 35

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from typing_extensions import assert_never
 
+from arctic_runtime.ivm.algebra.aggregate_functions import Answers
 from arctic_runtime.ivm.algebra.conditions import list_equalities, map_plain_columns
 from arctic_runtime.ivm.algebra.expressions import list_used_columns
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
@@ -39,7 +40,7 @@ from arctic_runtime.ivm.algebra.tree import (
 from arctic_runtime.ivm.algebra.unique import is_unique
 from arctic_runtime.ivm.frontend.reads import list_function_names
 from arctic_runtime.ivm.rules.restrict import find_merged_columns
-from arctic_runtime.ivm.strategies.determinism import Answers, classify_aggregate, classify_window
+from arctic_runtime.ivm.strategies.determinism import classify_aggregate, classify_window
 from arctic_runtime.model.names import TableName
 
 _Unit = tuple[frozenset[str], ...]

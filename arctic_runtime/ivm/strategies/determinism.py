@@ -8,57 +8,25 @@ reason no text may be compared by a collation, if a group is shown by any one of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from sqlglot import exp
+from typing_extensions import assert_never
 
+from arctic_runtime.ivm.algebra.aggregate_functions import (
+    Answers,
+    OneAnswerIf,
+    find_aggregate_function,
+    get_first_argument,
+)
 from arctic_runtime.ivm.algebra.collations import has_collation
 from arctic_runtime.ivm.algebra.exact_numbers import is_averaged_exactly, is_exact
 from arctic_runtime.ivm.algebra.expressions import walk_parts
 from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.tree import Aggregate, Node, Window, list_columns, list_expressions, walk_tree
 from arctic_runtime.ivm.algebra.unique import is_unique
-from arctic_runtime.ivm.frontend.reads import list_function_names
 
-Answers = Literal["one", "near", "many"]
-"""How many values a call may give for the same rows: one; several that differ in their last digits, as sums of floating
-point numbers do, or in the sign of a zero; or several that have nothing in common, as the first of a group's."""
-
-_OF_ANY_TYPE = frozenset(
-    {"COUNT", "COUNT_IF", "APPROX_COUNT_DISTINCT", "REGR_COUNT", "BOOL_AND", "BOOL_OR", "EVERY", "SOME"}
-    | {"BITWISE_AND_AGG", "BITWISE_OR_AGG", "BITWISE_XOR_AGG"}
-)
-_ADDED_UP = frozenset(
-    {
-        "SUM",
-        "TRY_SUM",
-        "AVG",
-        "MEAN",
-        "TRY_AVG",
-        "MIN",
-        "MAX",
-        "CORR",
-        "COVAR_POP",
-        "COVAR_SAMP",
-        "KURTOSIS",
-        "SKEWNESS",
-    }
-    | {"STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP", "VARIANCE", "VAR_POP", "VAR_SAMP", "VARIANCE_POP"}
-    | {"REGR_AVGX", "REGR_AVGY", "REGR_INTERCEPT", "REGR_R2", "REGR_SLOPE", "REGR_SXX", "REGR_SXY", "REGR_SYY"}
-)
-_BY_ANOTHER = frozenset({"MAX_BY", "MIN_BY"})
 _RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
-_PLACES = (
-    exp.RowNumber,
-    exp.Lag,
-    exp.Lead,
-    exp.Ntile,
-    exp.First,
-    exp.Last,
-    exp.FirstValue,
-    exp.LastValue,
-    exp.NthValue,
-)
+_PLACES = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile, exp.NthValue)
 _MANY_ZEROS = ("float", "double", "real")
 
 
@@ -71,7 +39,8 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
     """Number of possible answers of an aggregate call; ties do not matter to `max_by` where there are none."""
     if isinstance(call, exp.Filter):
         return classify_aggregate(call.this, node, types)
-    if isinstance(call, exp.Anonymous) and call.name.upper() in _BY_ANOTHER and len(call.expressions) == 2:
+    function = find_aggregate_function(call)
+    if function is not None and function.one_answer_if == "unique_second_argument" and len(call.expressions) == 2:
         by = call.expressions[1].unnest()
         return "one" if isinstance(by, exp.Column) and is_unique(node.child, {*node.keys, by.name}) else "many"
     return _classify_set_aggregate(call, types)
@@ -88,9 +57,14 @@ def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> A
     names = {part.name for part in asked if isinstance(part, exp.Column)}
     has_no_ties = is_unique(node.child, {*node.partition, *names})
     call = over.this.this if isinstance(over.this, exp.IgnoreNulls | exp.RespectNulls) else over.this
-    if isinstance(call, _PLACES):
+    if isinstance(call, _PLACES) or _is_ordered_by_window(call):
         return "one" if has_no_ties else "many"
     return _classify_set_aggregate(over.this, types) if has_no_ties or over.args.get("spec") is None else "many"
+
+
+def _is_ordered_by_window(call: exp.Expr) -> bool:
+    function = find_aggregate_function(call)
+    return function is not None and function.one_answer_if == "unique_window_order"
 
 
 def _is_collated(tree: Node, types: Mapping[str, str]) -> bool:
@@ -115,13 +89,25 @@ def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers
     """The answers of an aggregate that are left if it depends on which rows there are, but not on their order."""
     if isinstance(call, exp.Filter):
         return _classify_set_aggregate(call.this, types)
-    of_type = type_of(call.this, types) if isinstance(call.this, exp.Expr) else None
-    match call:
-        case exp.Sum() if is_exact(call.this, types) is True:
-            return "one"
-        case exp.Avg() if is_averaged_exactly(of_type):
-            return "one"
-        case exp.Min() | exp.Max() if of_type is not None and not any(kind in of_type for kind in _MANY_ZEROS):
-            return "one"
-    names = set(list_function_names(call)) if isinstance(call, exp.Func) else set()
-    return "one" if names & _OF_ANY_TYPE else "near" if names & _ADDED_UP else "many"
+    function = find_aggregate_function(call)
+    if function is None:
+        return "many"
+    return "one" if _is_fulfilled(function.one_answer_if, get_first_argument(call), types) else function.answers
+
+
+def _is_fulfilled(condition: OneAnswerIf | None, argument: exp.Expr | None, types: Mapping[str, str]) -> bool:
+    """Whether an argument leaves one answer; False for conditions on the order of rows."""
+    if condition is None or argument is None:
+        return False
+    of_type = type_of(argument, types)
+    match condition:
+        case "exact_argument":
+            return is_exact(argument, types) is True
+        case "exactly_averaged_type":
+            return is_averaged_exactly(of_type)
+        case "type_with_one_zero":
+            return of_type is not None and not any(kind in of_type for kind in _MANY_ZEROS)
+        case "unique_second_argument" | "unique_window_order":
+            return False
+        case _:
+            assert_never(condition)

@@ -11,21 +11,16 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from arctic_runtime.ivm.algebra.aggregate_functions import find_aggregate_function
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
 from arctic_runtime.ivm.frontend.clauses.clause_parts import walk_outside_queries
 from arctic_runtime.ivm.frontend.functions import is_aggregate, parse_query
-from arctic_runtime.ivm.frontend.reads import list_function_names
 from arctic_runtime.ivm.frontend.scope import Context, ViewText
 
 _CLAUSES = ("order", "sort", "cluster", "distribute")
 
-_OF_ANY_ORDER = frozenset(
-    {"COUNT", "COUNT_IF", "SUM", "TRY_SUM", "AVG", "TRY_AVG", "MEAN", "MIN", "MAX", "MEDIAN", "APPROX_COUNT_DISTINCT"}
-    | {"BOOL_AND", "BOOL_OR", "EVERY", "SOME", "BITWISE_AND_AGG", "BITWISE_OR_AGG", "BITWISE_XOR_AGG"}
-    | {"CORR", "COVAR_POP", "COVAR_SAMP", "KURTOSIS", "SKEWNESS", "STD", "STDDEV", "STDDEV_POP", "STDDEV_SAMP"}
-    | {"VARIANCE", "VAR_POP", "VAR_SAMP", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST"}
-)
-"""Aggregates and window functions to which the order of rows that compare equal does not matter, rounding apart."""
+_RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
+"""Window functions to which the order of rows that compare equal does not matter."""
 
 
 def check_order(select: exp.Select, context: Context) -> None:
@@ -51,7 +46,8 @@ def _is_order_dependent(part: exp.Expr) -> bool:
     call = part
     while isinstance(call, exp.Window | exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         call = call.this
-    return not isinstance(call, exp.Func) or _OF_ANY_ORDER.isdisjoint(list_function_names(call))
+    function = find_aggregate_function(call)
+    return not isinstance(call, _RANKS) if function is None else not function.ignores_row_order
 
 
 def _is_ordered_below(select: exp.Select, context: Context) -> bool:

@@ -13,6 +13,7 @@ from typing import Literal
 from sqlglot import exp
 from typing_extensions import assert_never
 
+from arctic_runtime.ivm.algebra.aggregate_functions import find_aggregate_function
 from arctic_runtime.ivm.algebra.tree import (
     Aggregate,
     Distinct,
@@ -231,6 +232,7 @@ def _use_by(part: exp.Expr) -> Use:
     if isinstance(part, exp.Paren | exp.Alias | exp.Window | exp.Filter):
         return _AS_IT_IS
     if isinstance(part, exp.AggFunc) and not isinstance(part, _OF_ONE_ROW):
-        return Use("AGGREGATION", isinstance(part, exp.Count | exp.CountIf | exp.ApproxDistinct))
+        function = find_aggregate_function(part)
+        return Use("AGGREGATION", function is not None and function.is_masking)
     name = part.name if isinstance(part, exp.Anonymous) else part.key
     return Use("TRANSFORMATION", name.lower() in _HASHES)

@@ -12,6 +12,7 @@ import pytest
 from sqlglot import exp
 
 from arctic_runtime.ivm.algebra import inferred_types as inferred
+from arctic_runtime.ivm.algebra.aggregate_functions import AGGREGATE_FUNCTIONS, find_aggregate_function
 from arctic_runtime.ivm.algebra.conditions import Equality, list_equalities
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.refusal import NotMaintained
@@ -347,3 +348,5 @@ def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:
         exp.IgnoreNulls,
         exp.RespectNulls,
     }
+    typed = {function.name for function in AGGREGATE_FUNCTIONS if function.infer_type is not None}
+    assert {function.name for function in map(find_aggregate_function, told) if function is not None} >= typed
