@@ -205,10 +205,9 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
                 raise _explain_failure(failure, what) from error
             if time.monotonic() > deadline:
                 raise CatalogError(
-                    "The catalog could not be used.\n"
-                    f"  while: {what}\n"
-                    f"  found: another process has kept it locked for {engine.thresholds.lock_wait_seconds:.0f} s\n"
-                    f"  what to do: {engine.unlock}"
+                    f"The catalog could not be used.\n  while: {what}",
+                    actual=f"another process has kept it locked for {engine.thresholds.lock_wait_seconds:.0f} s",
+                    fix=engine.unlock,
                 ) from error
             time.sleep(engine.thresholds.lock_poll_seconds)
 
@@ -228,15 +227,17 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
     match failure.kind:
         case "locked":
             return CommitConflict(
-                f"The catalog was locked by another process.\n  while: {what}\n  found: {failure.message}\n"
-                "  what to do: run again"
+                f"The catalog was locked by another process.\n  while: {what}",
+                actual=failure.message,
+                fix="run again",
             )
         case "conflict":
-            return CommitConflict(f"Another writer committed first.\n  while: {what}\n  found: {failure.message}")
+            return CommitConflict(f"Another writer committed first.\n  while: {what}", actual=failure.message)
         case "unwritable":
             return CatalogError(
-                f"The warehouse can't be written.\n  while: {what}\n  found: {failure.message}\n"
-                "  what to do: check its permissions and the disk, then run again; nothing was published"
+                f"The warehouse can't be written.\n  while: {what}",
+                actual=failure.message,
+                fix="check its permissions and the disk, then run again; nothing was published",
             )
         case _:
             assert_never(failure.kind)
@@ -317,9 +318,10 @@ def _parse_failpoint(text: str) -> _Point:
     mode, _, time_text = rest.partition("@")
     if name not in EFFECTS or mode not in _MODES or not (time_text or "1").isdecimal():
         raise ConfigError(
-            f"{VARIABLE}: {text.strip()!r} is not a failpoint.\n"
-            f"  expected: NAME=MODE or NAME=MODE@N, with a MODE of {', '.join(_MODES)}\n"
-            f"  names: {', '.join(EFFECTS)}"
+            f"{VARIABLE}: {text.strip()!r} is not a failpoint.",
+            expected=(
+                f"NAME=MODE or NAME=MODE@N, with a MODE of {', '.join(_MODES)}, and a NAME of {', '.join(EFFECTS)}"
+            ),
         )
     return _Point(name, mode, int(time_text) if time_text else None)
 
@@ -339,7 +341,7 @@ class _Points:
         if "kill" in modes:
             os.kill(os.getpid(), signal.SIGKILL)
         if "raise" in modes:
-            raise CatalogError(f"The failpoint {name} raised in the place of its effect.")
+            raise CatalogError(f"The failpoint {name} raised instead of its effect.")
         done = action()
         if "kill-after" in modes:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -28,8 +28,42 @@ __all__ = [
 ]
 
 
+_LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "what to do"}
+"""The labels that the fields of an error have in its text."""
+
+
 class ArcticError(Exception):
-    """Base of all errors below; its text says what, where, expected, found, and what to do next."""
+    """Base of all errors below: what is wrong, and where it is, what is expected and found there, and what to do next.
+
+    `message` is what is wrong, and may have further lines, such as examples. A part that is unknown is None. The text
+    of the error has a line for each part that is known. Pickling keeps the parts.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        expected: str | None = None,
+        actual: str | None = None,
+        fix: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.expected = expected
+        self.actual = actual
+        self.fix = fix
+
+    def __str__(self) -> str:
+        parts = (f"  {_LABELS[name]}: {text}" for name, text in self.details.items())
+        return "\n".join((self.message.rstrip("\n"), *parts))
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The parts that are known, by the names of their fields."""
+        parts = {"where": self.where, "expected": self.expected, "actual": self.actual, "fix": self.fix}
+        return {name: text for name, text in parts.items() if text is not None}
 
 
 class ConfigError(ArcticError):

@@ -283,7 +283,7 @@ def _mask_value(value: str) -> str:
 
 
 def _build_refusal(what: str, where: str, expected: str, actual: str, advice: str) -> ConfigError:
-    return ConfigError(f"{what}.\n  where: {where}\n  expected: {expected}\n  found: {actual}\n  what to do: {advice}")
+    return ConfigError(f"{what}.", where=where, expected=expected, actual=actual, fix=advice)
 
 
 def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:

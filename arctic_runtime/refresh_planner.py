@@ -141,8 +141,8 @@ class RefreshPlanner:
         """The plan of the next run, without running it; raises ConfigError for a table that no run makes."""
         if self.model.ingested_from is not None:
             raise ConfigError(
-                f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.\n"
-                "  what to do: `arctic status` shows the table, and `arctic ingest` brings it up to date"
+                f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.",
+                fix="run `arctic ingest`, which brings it up to date; `arctic status` shows it",
             )
         state = self.observe_state()
         upstreams = self.observe_upstreams()

@@ -58,7 +58,9 @@ def _build_unusable_error(file: Path, error: Exception) -> CatalogError:
         else "make the directory one that this user can write, or choose another warehouse in the profile"
     )
     return CatalogError(
-        f"The embedded warehouse can't be used.\n  where: {file}\n"
-        f"  expected: a directory and an SQLite database that can be read and written\n"
-        f"  found: {error}\n  what to do: {advice}"
+        "The embedded warehouse can't be used.",
+        where=str(file),
+        expected="a directory and an SQLite database that can be read and written",
+        actual=str(error),
+        fix=advice,
     )

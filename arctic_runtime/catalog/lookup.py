@@ -139,8 +139,9 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
     is_current = model.config.has_history and len(values) == len(model.config.entity_key)
     if len(values) != len(key) and not is_current:
         raise ConfigError(
-            f"{model.table}: the number of key values is wrong.\n"
-            f"  expected: one value for each of {', '.join(key) or 'no column'}\n  found: {len(values)} value(s)"
+            f"{model.table}: the number of key values is wrong.",
+            expected=f"one value for each of {', '.join(key) or 'no column'}",
+            actual=f"{len(values)} value(s)",
         )
     state = observe_model(reader, model)
     changes, base = require_built(state, model.table)
@@ -296,6 +297,7 @@ def _build_scan(table: Table, snapshot: int, wanted: Mapping[str, str]) -> DataS
             condition = And(condition, is_equal)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise ConfigError(
-                f"{value!r} is not a valid value of the key column `{name}`.\n  expected: a value of type {kind}"
+                f"{value!r} is not a valid value of the key column `{name}`.",
+                expected=f"a value of type {kind}",
             ) from error
     return table.scan(row_filter=condition, snapshot_id=snapshot, case_sensitive=False)

@@ -207,9 +207,10 @@ class CatalogReader:
             return self.catalog.load_table((namespace, name))
         except (ValidationError, MetadataError) as error:
             raise CatalogError(
-                f"{namespace}.{name} can't be read without Spark.\n  expected: columns of types that pyiceberg knows\n"
-                f"  found: {_find_unread_part(error)}\n"
-                "  what to do: read it through a table or an Iceberg view without that column"
+                f"{namespace}.{name} can't be read without Spark.",
+                expected="columns of types that pyiceberg knows",
+                actual=_find_unread_part(error),
+                fix="read it through a table or an Iceberg view without that column",
             ) from error
 
     def _load_table_of_sql(self, namespace: str, name: str) -> Table:
@@ -258,7 +259,9 @@ class CatalogReader:
         """
         if not self.profile.catalog_kind.is_database:
             return None
-        return self._ask_catalog("look where tables stand", lambda: self._list_metadata_files_in_sql(tuple(namespaces)))
+        return self._ask_catalog(
+            "look up the metadata files of tables", lambda: self._list_metadata_files_in_sql(tuple(namespaces))
+        )
 
     def _list_metadata_files_in_sql(
         self, namespaces: tuple[str, ...]

@@ -129,7 +129,7 @@ class ServiceTable:
                 with table.transaction() as transaction:
                     transaction.set_properties(dict(properties))
             except CommitFailedException as error:
-                raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
+                raise CommitConflict(f"Another commit to {self.table} was faster.", actual=str(error)) from error
 
         self._reader.perform_change("service.commit", f"commit to {self.table}", set_properties)
 
@@ -147,7 +147,7 @@ class ServiceTable:
                 with table.transaction() as transaction, transaction.update_snapshot(summary).fast_append():
                     pass
             except CommitFailedException as error:
-                raise CommitConflict(f"Another commit to {self.table} was faster.\n  found: {error}") from error
+                raise CommitConflict(f"Another commit to {self.table} was faster.", actual=str(error)) from error
 
         self._reader.perform_change("service.commit", f"commit to {self.table}", append_empty)
 

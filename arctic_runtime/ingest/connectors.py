@@ -46,8 +46,8 @@ def list_source_tables(source: IngestSource) -> list[CatalogTable]:
     if connector.list_tables is None:
         databases = [known.name for known in CONNECTORS if known.list_tables is not None]
         raise ConfigError(
-            f"source {source.name}: a {source.connector} source has no catalog of tables.\n"
-            f"  expected: a database, connector {', '.join(databases)}"
+            f"source {source.name}: a {source.connector} source has no catalog of tables.",
+            expected=f"a database, connector {', '.join(databases)}",
         )
     return connector.list_tables(source)
 
@@ -56,8 +56,9 @@ def _find_connector(source: IngestSource) -> Connector:
     connector = _BY_NAME.get(source.connector)
     if connector is None:
         raise ConfigError(
-            f"source {source.name}: there is no connector {source.connector!r}"
-            f"{suggest_nearest(source.connector, _BY_NAME)}.\n  expected: {', '.join(_BY_NAME)}"
+            f"source {source.name}: there is no connector "
+            f"{source.connector!r}{suggest_nearest(source.connector, _BY_NAME)}.",
+            expected=", ".join(_BY_NAME),
         )
     keys, given = connector.keys, source.connection
     wrong = [f"unknown key `{key}`{suggest_nearest(key, keys)}" for key in given if key not in keys]

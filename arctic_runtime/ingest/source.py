@@ -74,9 +74,11 @@ class IngestedTable:
         key = self.key if "primary_key" in self.settings else source_key
         if not key and not self.tells_key and "primary_key" not in self.settings:
             raise ConfigError(
-                f"{self.table}: the primary key of {self.source_name} is not known, and rows are told apart by it.\n"
-                "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table; "
-                "`primary_key: null` says that there are none, and appends a row for every event"
+                f"{self.table}: the primary key of {self.source_name} is not known, and it identifies rows.",
+                fix=(
+                    "name columns that make a row unique in `primary_key` below `meta.arctic` of the table; "
+                    "`primary_key: null` says that there are none, and appends a row for every event"
+                ),
             )
         return key
 
@@ -141,8 +143,8 @@ class IngestSource:
             other = taken.setdefault(name.casefold(), full)
             if other != full:
                 raise ConfigError(
-                    f"source {self.name}: {other} and {full} would both be the table {schema}.{name}.\n"
-                    f"  what to do: declare {full} with another name and `source_table: {full}`, or narrow `include`"
+                    f"source {self.name}: {other} and {full} would both be the table {schema}.{name}.",
+                    fix=f"declare {full} with another name and `source_table: {full}`, or narrow `include`",
                 )
             declared_as = DeclaredTable(
                 name, name, self.dead_letter_table.schema, self.dead_letter_table.catalog, {"source_table": full}, ()

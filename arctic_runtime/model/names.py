@@ -37,10 +37,10 @@ class TableName:
         for part in (self.catalog, self.schema, self.name):
             if not part or _REFUSED.search(part) or part in (".", ".."):
                 raise ConfigError(
-                    f"{part!r} is not a valid part of a table name.\n"
-                    "  expected: at least one character, no slash, backslash or control character\n"
-                    f"  found in: {self.catalog!r}, {self.schema!r}, {self.name!r}\n"
-                    "  what to do: choose another name, for instance with dbt's `alias`"
+                    f"{part!r} is not a valid part of a table name.",
+                    where=f"{self.catalog!r}, {self.schema!r}, {self.name!r}",
+                    expected="at least one character, no slash, backslash or control character",
+                    fix="choose another name, for instance with dbt's `alias`",
                 )
 
     def with_name(self, name: str) -> TableName:
@@ -101,8 +101,9 @@ def parse_table_name(text: str, near: TableName) -> TableName:
     """
     if not _NAME.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is not a valid table name.\n  expected: table, schema.table or catalog.schema.table\n"
-            "  what to do: quote parts with characters other than letters, digits and underscores in backticks"
+            f"{text!r} is not a valid table name.",
+            expected="table, schema.table or catalog.schema.table",
+            fix="quote parts with characters other than letters, digits and underscores in backticks",
         )
     parts = [level[1:-1].replace("``", "`") if level[0] == "`" else level for level in _LEVEL.findall(text)]
     return TableName(*near.parts[: 3 - len(parts)], *parts)

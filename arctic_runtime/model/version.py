@@ -45,8 +45,9 @@ def decode_versions(text: str | None) -> dict[str, Version]:
         return {name: _build_version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptState(
-            f"The offsets in a snapshot summary can't be decoded.\n  found: {text!r}\n"
-            "  what to do: restore the change table's last good snapshot, or run with --full-refresh"
+            "The offsets in a snapshot summary can't be decoded.",
+            actual=repr(text),
+            fix="restore the change table's last good snapshot, or run with --full-refresh",
         ) from error
 
 

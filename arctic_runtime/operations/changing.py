@@ -60,7 +60,7 @@ def _resync_table(context: OperationContext, model: Model, _: Values) -> Answer:
     from arctic_runtime.spark.maintenance.resync import request_resync
 
     source = request_resync(context.open_table(model))
-    line = f"{model.table}: it is loaded anew by the process that ingests {source}, within a minute or when one begins"
+    line = f"{model.table}: the process that ingests {source} loads it again, within a minute or when it begins"
     return Answer({"source": source, "table": model.ingested_from}, (line,))
 
 

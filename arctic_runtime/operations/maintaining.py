@@ -112,8 +112,8 @@ def _plan_expire(context: OperationContext, model: Model, values: Values) -> Ans
 def _check_not_orphans(model: Model, values: Values) -> None:
     if values["orphans"]:
         raise ConfigError(
-            f"{model.table}: orphaned files of a landing table are left to the programs that write it.\n"
-            "  what to do: Iceberg's procedure `remove_orphan_files` removes them"
+            f"{model.table}: orphaned files of a landing table are left to the programs that write it.",
+            fix="remove them with Iceberg's procedure `remove_orphan_files`",
         )
 
 

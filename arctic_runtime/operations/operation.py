@@ -162,8 +162,8 @@ class Operation:
             if self.needs_key and model.is_appended:
                 events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
                 raise ConfigError(
-                    f"{self.name} needs a primary key, and {model.table} has none: {events} are "
-                    "appended to it.\n  what to do: read its rows by a query; its versions are Iceberg's snapshots"
+                    f"{self.name} needs a primary key, and {model.table} has none: {events} are appended to it.",
+                    fix="read its rows by a query; its versions are Iceberg's snapshots",
                 )
         if not plan:
             return self.perform(context, models, values)

@@ -79,5 +79,5 @@ def format_upkeep_warning(table: TableName, part: str, message: str) -> str:
     """Warning about failed upkeep."""
     return (
         f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"
-        "  what to do: nothing now, since a later run tries again; where it fails each time, see to the cause"
+        "  what to do: nothing now, since a later run tries again; if it fails every time, fix the cause"
     )

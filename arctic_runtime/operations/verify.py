@@ -11,8 +11,8 @@ from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext, Values
 
 _MEND = (
-    "what to do: `dbt run --full-refresh --select {model}` computes the table anew, publishes what differs and tells "
-    "readers; if it differs again afterwards, the query's own answer changes"
+    "what to do: `dbt run --full-refresh --select {model}` computes the table again, publishes what differs, and "
+    "readers follow it; if it differs again afterwards, the query's own answer changes"
 )
 
 

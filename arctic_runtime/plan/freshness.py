@@ -153,7 +153,7 @@ class FreshnessPlan:
         remade = next((source for source, at in sorted(claims.items()) if at == UNKNOWN), None)
         if remade is not None:
             action = "run the models that read it"
-            return Lateness("behind", remade, None, f"{remade} was made anew, and its rows were not read yet", action)
+            return Lateness("behind", remade, None, f"{remade} was recreated, and its rows were not read yet", action)
         return None
 
     def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.view.live_data import JobState
 
 Lane = tuple[str, bool]
 """A source, and whether it is a load beside its stream."""
@@ -33,9 +34,10 @@ class IngestJobs:
         if number is not None:
             self._board.end_job(number, "done", rows=dict(rows), lines=(line,))
 
-    def close_source(self, source: str, error: str = "") -> None:
+    def close_source(self, source: str, error: str = "", error_details: Mapping[str, str] | None = None) -> None:
         """Ingestion of a source has ended, perhaps by an error, and with it what was under way."""
+        state: JobState = "failed" if error else "cancelled"
         with self._lock:
             numbers = [self._numbers.pop(lane) for lane in list(self._numbers) if lane[0] == source]
         for number in numbers:
-            self._board.end_job(number, "failed" if error else "cancelled", error=error)
+            self._board.end_job(number, state, error=error, error_details=error_details or {})

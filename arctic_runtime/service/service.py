@@ -32,7 +32,7 @@ from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.service.view.overviews import to_part_name
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -304,14 +304,14 @@ class Service:
                 break
             except Exception as error:
                 if (end := to_spark_ended(error)) is not None:
-                    self.live.fail_ingestion(name, str(end), is_running=False)
+                    self.live.fail_ingestion(name, str(end), is_running=False, details=end.details)
                     self.end_without_spark(end)
                     return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
                 message = get_message(error)
-                self.live.fail_ingestion(name, message, is_running=False)
+                self.live.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
                 self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 term.over.wait(pause)
             finally:

@@ -94,8 +94,8 @@ def _read_hours(text: Any) -> Hours:
         return Hours(_parse_time(match["begin"]), _parse_time(match["end"]), days)
     except ValueError:
         raise ConfigError(
-            f"`serve.upkeep.quiet_hours`: {text!r} can't be read.\n"
-            "  expected: hours of the service's own clock, such as 08:00-18:00 or mon-fri 22:00-06:00"
+            f"`serve.upkeep.quiet_hours`: {text!r} can't be read.",
+            expected="hours of the service's own clock, such as 08:00-18:00 or mon-fri 22:00-06:00",
         ) from None
 
 

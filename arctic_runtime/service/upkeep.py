@@ -30,7 +30,7 @@ from arctic_runtime.service.refreshing.repeated_warnings import Repeats
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import Upkeep
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -225,10 +225,14 @@ class UpkeepRunner:
                 self._board.discard_job(job.number)
         except CommitConflict as conflict:
             self._failed(due)
-            self._board.end_job(job.number, "failed", error=f"writers were faster: {conflict}")
+            self._board.end_job(
+                job.number, "failed", error=f"writers were faster: {conflict}", error_details=conflict.details
+            )
         except Exception as error:
             self._failed(due)
-            self._board.end_job(job.number, "failed", error=get_message(to_spark_ended(error) or error))
+            cause = to_spark_ended(error) or error
+            details = get_error_details(cause)
+            self._board.end_job(job.number, "failed", error=get_message(cause), error_details=details)
         else:
             self._succeeded(due)
         finally:

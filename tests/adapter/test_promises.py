@@ -222,7 +222,7 @@ class TestSourceFreshness:
 
     def test_a_table_that_does_not_exist_is_named(self, project: Any) -> None:
         result = self.freshness("raw.nothing", expect_pass=False)
-        assert "`nothing` can't be told" in result.message
+        assert "`nothing` is unknown" in result.message
         assert "what to do: create it" in result.message
 
     def test_a_source_without_changes_is_as_fresh_as_its_last_ingestion(self, project: Any, landing: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_topic_that_was_made_anew_is_an_error(spark: SparkSession, kafka: Kafk
     with pytest.raises(SourceError, match=f"no topic {topic}"):
         source.check_source(batch.position)
     kafka.create(topic)
-    with pytest.raises(SourceError, match="made anew"):
+    with pytest.raises(SourceError, match="created again"):
         source.check_source(batch.position)
 
 

@@ -407,7 +407,7 @@ def test_a_slot_that_was_made_anew_is_an_error(postgresql: PostgreSQLServer, con
         f"insert into {connection.slot}.a values (1, 'lost')",
         f"select pg_create_logical_replication_slot('{connection.slot}', 'pgoutput')",
     )
-    with pytest.raises(SourceError, match=r"made anew, or another reader moved it[\s\S]*arctic ingest --resync"):
+    with pytest.raises(SourceError, match=r"recreated, or another reader moved it[\s\S]*arctic ingest --resync"):
         DebeziumTransport(connection).open_at(position)
 
 

@@ -307,7 +307,7 @@ class FakeService:
         found = self.find_table(name)
         if found is None:
             raise ConfigError(
-                f"there is no table {name!r}.\n  expected: one of the project, such as {next(iter(self._by_name))}"
+                f"there is no table {name!r}.", expected=f"one of the project, such as {next(iter(self._by_name))}"
             )
         return found
 

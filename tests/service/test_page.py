@@ -199,13 +199,14 @@ def test_savepoints_overwrites_and_resets_are_asked_for_as_the_registry_has_them
 def test_a_refusal_of_the_service_stays_below_what_was_filled_in(page: Shown, fake: FakeService) -> None:
     shown = page.open(view_of(FLIGHTS))
     dialog = shown.get_by_role("dialog")
-    fake.failure = ConfigError("no version is named 12")
+    fake.failure = ConfigError("no version is named 12", fix="give a savepoint")
     shown.get_by_role("button", name="Change…").click()
     dialog.get_by_label("What").select_option("Restore")
     dialog.get_by_label("version").fill("12")
     dialog.get_by_label(f"Do this to {FLIGHTS}").check()
     dialog.get_by_role("button", name="Restore").click()
-    expect(shown.get_by_role("alert")).to_contain_text("no version is named 12")
+    expect(dialog.get_by_role("alert").locator("pre")).to_have_text("no version is named 12")
+    expect(dialog.get_by_role("alert").locator("p")).to_have_text("What to do: give a savepoint")
     expect(dialog.get_by_label("version")).to_have_value("12")
 
 

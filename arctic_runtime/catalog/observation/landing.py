@@ -26,8 +26,9 @@ def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
     if KIND in table.properties or table.format_version < 2:
         kind_found = f"a table of arctic ({table.properties[KIND]})" if KIND in table.properties else "format version 1"
         raise ConfigError(
-            f"{name}: its rows can't expire as those of a landing table.\n  found: {kind_found}\n"
-            "  expected: a table of format version 2 or newer that other programs append to"
+            f"{name}: its rows can't expire as those of a landing table.",
+            expected="a table of format version 2 or newer that other programs append to",
+            actual=kind_found,
         )
     snapshots, head = observe_snapshots(reader, name), table.current_snapshot()
     assert snapshots is not None

@@ -385,8 +385,10 @@ def _build_base_state(table: Table) -> BaseState:
     lineage = list(_walk_lineage(table))
     if not lineage:
         raise CorruptState(
-            f"{'.'.join(table.name())}: the base has no snapshot.\n  expected: at least one snapshot\n  found: none\n"
-            "  what to do: drop the base; the next run rebuilds it from the change table"
+            f"{'.'.join(table.name())}: the base has no snapshot.",
+            expected="at least one snapshot",
+            actual="none",
+            fix="drop the base; the next run rebuilds it from the change table",
         )
     merged = next((text for snapshot in lineage if (text := _get_summary(snapshot).get(MERGED))), None)
     return BaseState(

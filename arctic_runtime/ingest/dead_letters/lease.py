@@ -117,6 +117,7 @@ class _LeaseCommits:
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:
     """Returns the error of a process whose source is ingested by another one."""
     return ConfigError(
-        f"another process ingests this source.\n  found: {by.process}, by its lease in {table}\n"
-        "  what to do: let that process do it, or end it; without a sign of life its lease runs out after a minute"
+        "another process ingests this source.",
+        actual=f"{by.process}, by its lease in {table}",
+        fix="let that process do it, or end it; without a sign of life its lease runs out after a minute",
     )

@@ -92,12 +92,14 @@ class DeadLetterTable:
         count = 0 if most is None else self.count_dead_letters()
         if most is not None and count > most:
             raise DataError(
-                f"source {source}: events can't be applied, and ingestion stopped; sound events before are "
-                f"applied.\n  expected: no more than {most} dead letters (`dead_letters`)\n"
-                f"  found: {count} in {self.table}: {'; '.join(self.list_reasons(shown))}\n"
-                "  what to do: mend the source or the declared columns and apply them with `arctic ingest "
-                f"{source} --replay-dead`, delete the rows from that table, or set `dead_letters: any` to go "
-                "on whatever comes"
+                f"source {source}: events can't be applied, and ingestion stopped; the events before them are applied.",
+                expected=f"no more than {most} dead letters (`dead_letters`)",
+                actual=f"{count} in {self.table}: {'; '.join(self.list_reasons(shown))}",
+                fix=(
+                    "correct the source or the declared columns and apply them with "
+                    f"`arctic ingest {source} --replay-dead`, delete the rows from that table, or set "
+                    "`dead_letters: any` to keep any number of them"
+                ),
             )
 
     def find_newest_number(self) -> int:

@@ -49,9 +49,8 @@ def build_source_schema(
     columns = tuple(chosen.get(field["field"]) or _build_column(field, decimals, wrong) for field in fields)
     if wrong:
         raise ConfigError(
-            f"table {table} has columns that can't be ingested:\n"
-            + "\n".join(f"  - {refusal}" for refusal in wrong)
-            + "\n  what to do: exclude these columns, with the Debezium property `column.exclude.list`"
+            f"table {table} has columns that can't be ingested:\n" + "\n".join(f"  - {refusal}" for refusal in wrong),
+            fix="exclude these columns, with the Debezium property `column.exclude.list`",
         )
     return SourceSchema(columns, tuple(field["field"] for field in key["fields"]) if key else ())
 
@@ -64,8 +63,8 @@ def _get_row_schema(table: str, value: ConnectSchema) -> ConnectSchema:
             return row
     raise ConfigError(
         f"table {table}: the schema {value.get('name') or value.get('type')} has no row `after` or `before`, and a "
-        "Debezium envelope has both.\n"
-        "  what to do: take transformations that unwrap events (ExtractNewRecordState) out of the connector"
+        "Debezium envelope has both.",
+        fix="take transformations that unwrap events (ExtractNewRecordState) out of the connector",
     )
 
 

@@ -91,18 +91,20 @@ def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> 
     lower = [name.lower() for name in names]
     twice = sorted(name for name in names if lower.count(name.lower()) > 1)
     if twice:
-        raise ConfigError(f"Columns whose names differ in case alone can't be in one table: {', '.join(twice)}")
+        raise ConfigError(f"Columns whose names differ only in case can't be in one table: {', '.join(twice)}")
     missing = [name for name in schema.key if name not in names]
     if missing:
         raise ConfigError(
-            f"The primary key names columns that the table doesn't have: {', '.join(missing)}\n"
-            f"  expected: some of {', '.join(names) or '(no columns)'}"
+            f"The primary key names columns that the table doesn't have: {', '.join(missing)}",
+            expected=f"some of {', '.join(names) or '(no columns)'}",
         )
     return schema
 
 
 def _build_refusal(name: str, text: str, expected: str) -> ConfigError:
     return ConfigError(
-        f"The declared type of column {name} can't be used.\n  expected: {expected}\n  found: {text!r}\n"
-        "  what to do: correct it, or declare `string`, which keeps the text of the events"
+        f"The declared type of column {name} can't be used.",
+        expected=expected,
+        actual=repr(text),
+        fix="correct it, or declare `string`, which keeps the text of the events",
     )

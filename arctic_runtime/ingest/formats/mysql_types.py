@@ -133,9 +133,10 @@ def build_mysql_column(name: str, text: str, rendering: Rendering) -> SourceColu
         return replace(column(kind, rendering), name=name)
     except _Inexact as inexact:
         raise ConfigError(
-            f"Column {name} can't be read exactly from the events of {rendering.tool}.\n"
-            f"  where: its type {text.strip() or '(none)'}\n  expected: {inexact.expected}\n"
-            f"  what to do: {inexact.what_to_do}"
+            f"Column {name} can't be read exactly from the events of {rendering.tool}.",
+            where=f"its type {text.strip() or '(none)'}",
+            expected=inexact.expected,
+            fix=inexact.fix,
         ) from None
 
 
@@ -143,11 +144,11 @@ class _Inexact(Exception):
     def __init__(
         self,
         expected: str,
-        what_to_do: str = "declare the column as `string`, which keeps the text of the events, or leave it out",
+        fix: str = "declare the column as `string`, which keeps the text of the events, or leave it out",
     ) -> None:
         super().__init__(expected)
         self.expected = expected
-        self.what_to_do = what_to_do
+        self.fix = fix
 
 
 _Column = Callable[[MysqlType, Rendering], SourceColumn]

@@ -74,9 +74,9 @@ class BatchWriter:
                 continue
             if events.table not in self.tables:
                 raise SourceError(
-                    f"source {self.name}: events of {events.table} came, which is none of its tables.\n"
-                    f"  expected: {', '.join(sorted(self.tables))}\n"
-                    "  what to do: declare the table in the source's YAML, or narrow what the connector sends"
+                    f"source {self.name}: events of {events.table} came, which is none of its tables.",
+                    expected=", ".join(sorted(self.tables)),
+                    fix="declare the table in the source's YAML, or narrow what the connector sends",
                 )
             groups.setdefault(events.table, []).append(events)
         return groups

@@ -55,8 +55,8 @@ def read_password(source: IngestSource) -> str:
     password = os.environ.get(str(variable))
     if password is None:
         raise ConfigError(
-            f"source {source.name}: the environment variable {variable} of `password_env` is not set.\n"
-            "  what to do: set it where `arctic ingest` runs"
+            f"source {source.name}: the environment variable {variable} of `password_env` is not set.",
+            fix="set it where `arctic ingest` runs",
         )
     return password
 

@@ -150,8 +150,9 @@ class KeyedTable:
         position = read_position(state)
         if position != expected:
             raise CommitConflict(
-                f"Another writer committed first.\n  while: publish events to {self.session.model.table}\n"
-                f"  expected: {expected}\n  found: {position}"
+                f"Another writer committed first.\n  while: publish events to {self.session.model.table}",
+                expected=str(expected),
+                actual=str(position),
             )
 
 
@@ -162,6 +163,7 @@ def _check_key(model: Model, state: TableState) -> None:
     if stored_key != key:
         raise UnfollowedKey(
             f"{model.table}: its primary key is another one now, and can't be changed in place.\n"
-            f"  in the table: {stored_key}\n  in {model.ingested_from}: {key}\n"
-            f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+            f"  in the table: {stored_key}\n"
+            f"  in {model.ingested_from}: {key}",
+            fix=f"run `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`",
         )

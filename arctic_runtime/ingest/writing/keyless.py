@@ -48,20 +48,23 @@ def _check_keyless(model: Model, state: TableState) -> None:
     relation, table = state.conflicting, state.appended
     if relation is not None and relation.name == model.table.changes:
         raise ConfigError(
-            f"{model.table}: its rows are kept by a primary key, and {model.ingested_from} has none now.\n"
-            "  what to do: name columns that make a row unique in `primary_key` below `meta.arctic` of the table; or "
-            f"let its rows be appended: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+            f"{model.table}: its rows are kept by a primary key, and {model.ingested_from} has none now.",
+            fix=(
+                "name columns that make a row unique in `primary_key` below `meta.arctic` of the table; or let its "
+                f"rows be appended: `arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+            ),
         )
     if relation is not None:
         raise ConfigError(
-            f"{model.table}: another relation has its name.\n  found: the {relation.kind} {relation.name}, which "
-            "ingestion did not create\n"
-            "  what to do: drop or rename it, or give the table of the source another `identifier`"
+            f"{model.table}: another relation has its name.",
+            actual=f"the {relation.kind} {relation.name}, which ingestion did not create",
+            fix="drop or rename it, or give the table of the source another `identifier`",
         )
     if table is not None and not table.begins and find_last_run(table) is None:
         raise CorruptState(
-            f"{model.table}: it is not known which events the table has, since its snapshots with "
-            f"`arctic.position` have expired.\n  what to do: `arctic ingest --resync` reads the table again"
+            f"{model.table}: it is not known which events the table has, since its snapshots with `arctic.position` "
+            "have expired.",
+            fix="`arctic ingest --resync` reads the table again",
         )
 
 
@@ -69,9 +72,11 @@ def unfollowed_key_error(model: Model) -> UnfollowedKey:
     """Returns the error for a table whose source got a primary key when rows were appended already."""
     key = ", ".join(model.config.primary_key)
     return UnfollowedKey(
-        f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.\n"
-        f"  what to do: `primary_key: null` below `meta.arctic` of the table goes on like that; to keep rows by {key}: "
-        f"`arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+        f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.",
+        fix=(
+            f"`primary_key: null` below `meta.arctic` of the table goes on like that; to keep rows by {key}: "
+            f"`arctic reset {model.table.name} --yes`, then `arctic ingest --resync`"
+        ),
     )
 
 

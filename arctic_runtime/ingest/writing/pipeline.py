@@ -65,9 +65,10 @@ class EventPipeline:
         spark = storage.session.spark()
         if storage.session.model.is_appended and self.mode.is_load and start != (self.known or SourcePosition()):
             raise CommitConflict(
-                f"Another process committed first.\n  while: load {self.target.table.table}\n"
-                f"  expected: {self.known}\n  found: {start}\n"
-                "  what to do: run again, when the other process has ended"
+                f"Another process committed first.\n  while: load {self.target.table.table}",
+                expected=str(self.known),
+                actual=str(start),
+                fix="run again, when the other process has ended",
             )
         if start == self.known:
             return take_all_events(spark, self.part, start)

@@ -31,13 +31,13 @@ def _parse_check(check: str) -> exp.Expr:
     try:
         predicate, *others = read_sql(check)
     except (SqlglotError, NotMaintained) as error:
-        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {error}") from error
+        raise ConfigError(f"the check constraint {check!r} is not a predicate.", actual=str(error)) from error
     if not isinstance(predicate, exp.Condition) or others:
-        raise ConfigError(f"the check constraint {check!r} is not a predicate.\n  found: {type(predicate).__name__}")
+        raise ConfigError(f"the check constraint {check!r} is not a predicate.", actual=type(predicate).__name__)
     if predicate.find(exp.Query):
         raise ConfigError(
-            f"the check constraint {check!r} has a subquery.\n"
-            "  what to do: use only columns of the same row, or write a dbt test"
+            f"the check constraint {check!r} has a subquery.",
+            fix="use only columns of the same row, or write a dbt test",
         )
     return predicate
 
@@ -47,6 +47,7 @@ def _get_other_name(name: str, names: Mapping[str, str], check: str) -> str:
         if is_same_name(own, name):
             return other
     raise ConfigError(
-        f"the check constraint {check!r} names a column that the query does not have.\n  found: {name}\n"
-        f"  expected: one of {', '.join(names)}"
+        f"the check constraint {check!r} names a column that the query does not have.",
+        expected=f"one of {', '.join(names)}",
+        actual=name,
     )

@@ -55,8 +55,8 @@ def bind_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> e
         field = next((field for name, field in fields.items() if is_same_name(name, own.name)), None)
         if field is None:
             raise ConfigError(
-                f"the expression {text!r} uses `{row.name}.{own.name}`, and there is no such column.\n"
-                f"  expected: one of {', '.join(fields)}"
+                f"the expression {text!r} uses `{row.name}.{own.name}`, and there is no such column.",
+                expected=f"one of {', '.join(fields)}",
             )
         row.replace(exp.to_identifier(struct, quoted=True))
         own.replace(exp.to_identifier(field, quoted=True))

@@ -54,10 +54,12 @@ def read_part(model: Model, values: Mapping[str, str]) -> Part:
     ]
     if values and (len(matches) != len(columns) or len(values) != len(columns)):
         raise ConfigError(
-            f"{model.table}: {', '.join(values)} does not identify a partition.\n"
-            "  expected: a value for each of "
-            f"{', '.join(columns) or 'no column, since the table has no identity partition'}\n"
-            "  what to do: give a value for each column of `partition_by` that has no transform, or declare all "
-            "rows of the table"
+            f"{model.table}: {', '.join(values)} does not identify a partition.",
+            expected=(
+                f"a value for each of {', '.join(columns) or 'no column, since the table has no identity partition'}"
+            ),
+            fix=(
+                "give a value for each column of `partition_by` that has no transform, or declare all rows of the table"
+            ),
         )
     return tuple(matches)

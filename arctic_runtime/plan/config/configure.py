@@ -235,7 +235,7 @@ def _check_partial_events(config: ModelConfig, values: Mapping[str, Any]) -> Ite
     for name, function in config.merge_columns.items():
         if function == "first":
             yield (
-                f"`merge_columns: {name}: first` needs events with whole rows: a null does not tell whether an earlier "
+                f"`merge_columns: {name}: first` needs events with whole rows: a null does not show whether an earlier "
                 f"event had the column; leave out {_quote_keys(keys)}"
             )
     orders = (*filter(None, (config.sequence_by,)), *config.sequence_groups)
@@ -283,7 +283,7 @@ def _check_history_rules(config: ModelConfig, values: Mapping[str, Any]) -> Iter
     if config.keep == "all":
         yield "`history: scd2` keeps every version of a row already; leave out `keep: all`"
     if config.truncate_when is not None:
-        yield "`history: scd2` closes versions one by one; write deletes to the source in the place of `truncate_when`"
+        yield "`history: scd2` closes versions one by one; write deletes to the source instead of `truncate_when`"
 
 
 def _check_history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:

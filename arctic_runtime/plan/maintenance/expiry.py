@@ -38,8 +38,9 @@ def plan_snapshot_expiry(
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
         raise ConfigError(
-            f"{model.table}: nothing can expire.\n  found: `retention: off`\n"
-            "  what to do: set `retention: {changes: '7d', versions: '5d'}` in the model's configuration"
+            f"{model.table}: nothing can expire.",
+            actual="`retention: off`",
+            fix="set `retention: {changes: '7d', versions: '5d'}` in the model's configuration",
         )
     read = _list_consumer_versions(state, consumers)
     trim_step, waits = plan_changelog_trim(model, state, read, now_ms)

@@ -31,8 +31,9 @@ def plan_landing_expiry(
     seconds, versions = retention.changes_seconds, retention.age_seconds
     if seconds is None and versions is None:
         raise ConfigError(
-            f"{state.table}: nothing can expire.\n  found: no `retention`, or `retention: off`\n"
-            "  what to do: set `meta: {arctic: {retention: {changes: 7d}}}` for the table in the source's YAML"
+            f"{state.table}: nothing can expire.",
+            actual="no `retention`, or `retention: off`",
+            fix="set `meta: {arctic: {retention: {changes: 7d}}}` for the table in the source's YAML",
         )
     read = {name: offset for name, offset in readers.items() if offset is not None and offset.table == state.uuid}
     delete, waits = (None, ()) if seconds is None else _plan_deletion(state, read, now_ms - 1000 * seconds)

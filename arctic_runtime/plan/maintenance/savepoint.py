@@ -25,10 +25,10 @@ def plan_savepoint(
     taken = next((tag for tag in known if tag.name == name), None)
     if taken is not None and taken.commit.version != commit.version:
         raise ConfigError(
-            f"{model.table}: the savepoint {name} exists already.\n  expected: a new name\n"
-            f"  found: {name} at version {taken.commit.version.snapshot}\n"
-            "  what to do: choose another name, or drop the savepoint first: arctic savepoint "
-            f"{model.table.name} {name} --drop"
+            f"{model.table}: the savepoint {name} exists already.",
+            expected="a new name",
+            actual=f"{name} at version {taken.commit.version.snapshot}",
+            fix=f"choose another name, or drop the savepoint first: arctic savepoint {model.table.name} {name} --drop",
         )
     snapshots = [tag for tag in base.lineage if tag.merged and tag.merged.sequence <= commit.version.sequence]
     rows = (SetTag(base.table, name, snapshots[-1].id),) if snapshots else ()
@@ -47,15 +47,16 @@ def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savep
         if savepoint.name == name:
             return savepoint
     raise ConfigError(
-        f"{model.table} has no savepoint {name}.\n  found: {', '.join(tag.name for tag in known) or 'none'}\n"
-        f"  what to do: give the name of a savepoint, or a number that `arctic history {model.table.name}` shows"
+        f"{model.table} has no savepoint {name}.",
+        actual=", ".join(tag.name for tag in known) or "none",
+        fix=f"give the name of a savepoint, or a number that `arctic history {model.table.name}` shows",
     )
 
 
 def _check_name(model: Model, name: str) -> None:
     if not name.strip() or name.isdecimal() or name == "main" or name.startswith(BRANCH_PREFIX):
         raise ConfigError(
-            f"{model.table}: {name!r} is not a valid name of a savepoint.\n"
-            f"  expected: a name that is not a number, is not main, and does not begin with {BRANCH_PREFIX}\n"
-            "  what to do: choose another name"
+            f"{model.table}: {name!r} is not a valid name of a savepoint.",
+            expected=f"a name that is not a number, is not main, and does not begin with {BRANCH_PREFIX}",
+            fix="choose another name",
         )

@@ -131,17 +131,21 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     if conflicting is not None and not may_go:
         refresh = ", or run with --full-refresh to replace it" if conflicting.name == model.table else ""
         raise ConfigError(
-            f"{model.table}: another relation has its name.\n  found: the {conflicting.kind} {conflicting.name}, "
-            "which was not "
-            f"created by this model with `merge: {model.config.merge}`\n  expected: no relation of that name\n"
-            f"  what to do: drop or rename that relation, or give the model another alias{refresh}"
+            f"{model.table}: another relation has its name.",
+            expected="no relation of that name",
+            actual=(
+                f"the {conflicting.kind} {conflicting.name}, which was not created by this model with "
+                f"`merge: {model.config.merge}`"
+            ),
+            fix=f"drop or rename that relation, or give the model another alias{refresh}",
         )
     _check_current_view(model, state)
     if state.changes is None and state.base is not None:
         raise CorruptState(
-            f"{model.table}: its change table is missing.\n  expected: the change table {model.table.changes} "
-            f"and the base {model.base}\n  found: only the base\n"
-            "  what to do: restore the change table, or drop the base; the next run then creates both"
+            f"{model.table}: its change table is missing.",
+            expected=f"the change table {model.table.changes} and the base {model.base}",
+            actual="only the base",
+            fix="restore the change table, or drop the base; the next run then creates both",
         )
     if state.changes is None:
         return
@@ -150,10 +154,13 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
     _check_history(model, key)
     if key != format_key(model.config.primary_key):
         raise ConfigError(
-            f"{model.table}: its primary key can't be changed in place.\n  in the table: {key}\n"
-            f"  in the model: {format_key(model.config.primary_key)}\n"
-            "  what to do: restore the old key in the model; for a new key, give the model another alias, or "
-            f"delete the tables with `arctic reset {model.table.name} --yes`"
+            f"{model.table}: its primary key can't be changed in place.\n"
+            f"  in the table: {key}\n"
+            f"  in the model: {format_key(model.config.primary_key)}",
+            fix=(
+                "restore the old key in the model; for a new key, give the model another alias, or delete the tables "
+                f"with `arctic reset {model.table.name} --yes`"
+            ),
         )
 
 
@@ -162,16 +169,16 @@ def _check_current_view(model: Model, state: TableState) -> None:
     table = model.table
     if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
         raise ConfigError(
-            f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.\n"
-            "  what to do: give the view another name, or set `current_view: true`"
+            f"{table}: `current_view: {model.config.current_view}` is the name of one of the model's own tables.",
+            fix="give the view another name, or set `current_view: true`",
         )
     for relation in state.current_views:
         if relation.name == model.current_view and not relation.is_own:
             raise ConfigError(
-                f"{model.table}: another relation has the name of its view of current versions.\n"
-                f"  found: the {relation.kind} {relation.name}, which was not created by this model\n"
-                "  expected: no relation of that name\n"
-                "  what to do: drop or rename that relation, or give the view another name with `current_view`"
+                f"{model.table}: another relation has the name of its view of current versions.",
+                expected="no relation of that name",
+                actual=f"the {relation.kind} {relation.name}, which was not created by this model",
+                fix="drop or rename that relation, or give the view another name with `current_view`",
             )
 
 
@@ -182,10 +189,13 @@ def _check_history(model: Model, key: str) -> None:
         return
     stored_kind = "keeps the versions of each row" if is_kept else "keeps one row per key"
     raise ConfigError(
-        f"{model.table}: `history` can't be changed in place.\n  found: a table that {stored_kind}\n"
-        f"  in the model: history: {config.history}\n"
-        f"  what to do: set the old value; for the new one, give the model another alias, or delete the tables with "
-        f"`arctic reset {model.table.name} --yes`"
+        f"{model.table}: `history` can't be changed in place.",
+        expected=f"a table for `history: {config.history}`, as the model has it",
+        actual=f"a table that {stored_kind}",
+        fix=(
+            "set the old value; for the new one, give the model another alias, or delete the tables with "
+            f"`arctic reset {model.table.name} --yes`"
+        ),
     )
 
 
@@ -196,9 +206,12 @@ def _check_layout(model: Model, state: TableState) -> None:
     if not is_laid_out(model.config, state.base.properties):
         raise ConfigError(
             f"{model.table}: the layout of the table differs from the model's configuration.\n"
-            f"  in the table: {state.base.properties[LAYOUT]}\n  in the model: {format_layout(model.config)}\n"
-            "  what to do: set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which "
-            "readers see in one step; or set `continue` to keep the old layout"
+            f"  in the table: {state.base.properties[LAYOUT]}\n"
+            f"  in the model: {format_layout(model.config)}",
+            fix=(
+                "set `on_configuration_change: apply` or run with --full-refresh to rewrite the table, which readers "
+                "see in one step; or set `continue` to keep the old layout"
+            ),
         )
 
 
@@ -206,9 +219,9 @@ def _decide_changes(model: Model, last: RunSummary | None, upstreams: Upstreams,
     sources = list_changes_read(model.sql)
     if not sources:
         raise ConfigError(
-            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.\n"
-            "  found: no changes(…) in the query\n"
-            "  what to do: read the events with changes(ref(…)) or changes(source(…)), or set `input: state`"
+            f"{model.table}: `input: changes` needs a query that reads `{{{{ changes(…) }}}}`.",
+            actual="no changes(…) in the query",
+            fix="read the events with changes(ref(…)) or changes(source(…)), or set `input: state`",
         )
     afresh = request.full_refresh or last is None
     offsets = {} if afresh else get_offsets(last)
@@ -231,9 +244,10 @@ def _plan_window(model: Model, name: TableName, upstreams: Upstreams, start: Ver
     source = upstreams.states.get(str(name))
     if source is None:
         raise SourceError(
-            f"{model.table}: the changes of {name} can't be read.\n"
-            "  expected: an Iceberg table with at least one snapshot\n  found: none\n"
-            "  what to do: write to the table first, or correct the name in changes(…)"
+            f"{model.table}: the changes of {name} can't be read.",
+            expected="an Iceberg table with at least one snapshot",
+            actual="none",
+            fix="write to the table first, or correct the name in changes(…)",
         )
     if start is not None:
         _check_continues(model, name, source, start)
@@ -244,53 +258,56 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
     refresh = f"run `dbt run --full-refresh` for {model.table.name} to compare with everything that is there now"
     if source.version.table != start.table:
         raise SourceError(
-            f"{model.table}: upstream {name} was dropped and created again since the last run.\n"
-            f"  expected: table {start.table}\n  found: table {source.version.table}\n  what to do: {refresh}"
+            f"{model.table}: upstream {name} was dropped and created again since the last run.",
+            expected=f"table {start.table}",
+            actual=f"table {source.version.table}",
+            fix=refresh,
         )
     snapshots = [commit.version.snapshot for commit in source.commits]
     is_kept = start.snapshot in snapshots
     if not is_kept and source.commits[0].version.sequence < start.sequence:
         raise SourceError(
-            f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.\n"
-            f"  expected: snapshot {start.snapshot}, or a descendant of it\n"
-            f"  found: snapshot {source.version.snapshot}, which is not a descendant\n  what to do: {refresh}"
+            f"{model.table}: upstream {name} was rolled back to a version before the one that the last run read.",
+            expected=f"snapshot {start.snapshot}, or a descendant of it",
+            actual=f"snapshot {source.version.snapshot}, which is not a descendant",
+            fix=refresh,
         )
     if not is_kept and source.commits[0].parent is None:
         raise SourceError(
-            f"{model.table}: upstream {name} was replaced since the last run.\n"
-            f"  expected: snapshot {start.snapshot} among the ancestors of its current snapshot\n"
-            f"  found: a new history that begins with snapshot {source.commits[0].version.snapshot}\n"
-            f"  what to do: {refresh}; or read it with `input: state`"
+            f"{model.table}: upstream {name} was replaced since the last run.",
+            expected=f"snapshot {start.snapshot} among the ancestors of its current snapshot",
+            actual=f"a new history that begins with snapshot {source.commits[0].version.snapshot}",
+            fix=f"{refresh}; or read it with `input: state`",
         )
     new = source.commits[snapshots.index(start.snapshot) + 1 :] if is_kept else source.commits
     rewritten = next((commit for commit in new if not _keeps_new_rows(commit, start)), None)
     if rewritten is not None:
         raise SourceError(
-            f"{model.table}: upstream {name} had commits other than appends since the last run.\n"
-            "  expected: only appends, and deletions of rows that were read\n"
-            f"  found: {_describe_rewritten(rewritten, start)}\n"
-            f"  what to do: {refresh}; or read it with `input: state`"
+            f"{model.table}: upstream {name} had commits other than appends since the last run.",
+            expected="only appends, and deletions of rows that were read",
+            actual=_describe_rewritten(rewritten, start),
+            fix=f"{refresh}; or read it with `input: state`",
         )
     if source.format_version < 3 and not is_kept:
         raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).\n"
-            f"  expected: snapshot {start.snapshot}\n"
-            f"  found: snapshot {source.commits[0].version.snapshot} as the oldest\n"
-            f"  what to do: {refresh}; keep its snapshots longer, or upgrade it to format version 3"
+            f"{model.table}: upstream {name} no longer keeps the snapshot that the last run read (UPSTREAM_EXPIRED).",
+            expected=f"snapshot {start.snapshot}",
+            actual=f"snapshot {source.commits[0].version.snapshot} as the oldest",
+            fix=f"{refresh}; keep its snapshots longer, or upgrade it to format version 3",
         )
     if not source.can_read_all_after(start) and source.kind != "changes":
         raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).\n"
-            f"  expected: rows after sequence number {start.sequence}\n"
-            f"  found: those up to sequence number {source.trimmed} may have been deleted by `arctic expire`\n"
-            f"  what to do: {refresh}; expire the table where all models that read it are known"
+            f"{model.table}: upstream {name} no longer keeps all rows since the last run (UPSTREAM_EXPIRED).",
+            expected=f"rows after sequence number {start.sequence}",
+            actual=f"those up to sequence number {source.trimmed} may have been deleted by `arctic expire`",
+            fix=f"{refresh}; expire the table where all models that read it are known",
         )
     if not source.can_read_all_after(start):
         raise SourceError(
-            f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).\n"
-            f"  expected: change rows after sequence number {start.sequence}\n"
-            f"  found: up to sequence number {source.trimmed}, only the newest change row of each key\n"
-            f"  what to do: {refresh}; set `retention: changes` of {name} to more than the time between runs"
+            f"{model.table}: upstream {name} no longer keeps all changes since the last run (UPSTREAM_EXPIRED).",
+            expected=f"change rows after sequence number {start.sequence}",
+            actual=f"up to sequence number {source.trimmed}, only the newest change row of each key",
+            fix=f"{refresh}; set `retention: changes` of {name} to more than the time between runs",
         )
 
 
@@ -319,8 +336,9 @@ def _decide_state(
 ) -> Decision:
     if list_changes_read(model.sql):
         raise ConfigError(
-            f"{model.table}: a query that reads `changes(…)` needs `input: changes`.\n  found: `input: state`\n"
-            "  what to do: set `input: changes`, or read the table with ref(…)"
+            f"{model.table}: a query that reads `changes(…)` needs `input: changes`.",
+            actual="`input: state`",
+            fix="set `input: changes`, or read the table with ref(…)",
         )
     offsets = get_offsets(last)
     windows = {
@@ -449,7 +467,8 @@ def _decide_to_recompute(model: Model, reason: Reason, because: str, windows: Ma
 def _build_strict_error(model: Model, reason: Reason, because: str, when: str, otherwise: str = "") -> PlanError:
     return PlanError(
         f"{model.table}: `refresh: strict`, but the table can't be maintained incrementally {when}.\n"
-        f"  why: {because} ({reason})\n  what to do: change the query, or set `refresh: auto`{otherwise}"
+        f"  why: {because} ({reason})",
+        fix=f"change the query, or set `refresh: auto`{otherwise}",
     )
 
 

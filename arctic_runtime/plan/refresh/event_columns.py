@@ -36,8 +36,9 @@ def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -
     column = find_column(query, sequence)
     if column is None or not _ORDERABLE.fullmatch(column.type):
         raise ConfigError(
-            f"{model.table}: `sequence_by: {sequence}` must be a number, a date, a timestamp or a string.\n"
-            f"  found: {column.type if column else 'no such column'}\n  what to do: cast it in the query"
+            f"{model.table}: `sequence_by: {sequence}` must be a number, a date, a timestamp or a string.",
+            actual=column.type if column else "no such column",
+            fix="cast it in the query",
         )
     return column.type
 
@@ -59,8 +60,9 @@ def _check_merge_columns(model: Model, query: tuple[Column, ...], stored: tuple[
         assert column is not None
         if function in FUNCTIONS and not _accepts_type(function, column.type):
             raise ConfigError(
-                f"{model.table}: `merge_columns: {name}: {function}` needs {_TAKEN[function]}.\n"
-                f"  found: {column.type}\n  what to do: cast the column in the query, or choose another function"
+                f"{model.table}: `merge_columns: {name}: {function}` needs {_TAKEN[function]}.",
+                actual=column.type,
+                fix="cast the column in the query, or choose another function",
             )
     for text in select_expressions(model.config.merge_columns).values():
         for row, columns in ((OLD, stored), (NEW, query)):
@@ -77,9 +79,11 @@ def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
     others = [column.name for column in stored if not any(is_same_name(column.name, name) for name in known)]
     if groups and others:
         raise ConfigError(
-            f"{model.table}: {', '.join(others)} belongs to no flow, so the order of its values is unknown.\n"
-            f"  expected: each column in the primary key, in `merge_columns`, or in one of {', '.join(groups)} of "
-            "`sequence_by`\n  what to do: add it to the columns of its flow, or to `exclude_columns`"
+            f"{model.table}: {', '.join(others)} belongs to no flow, so the order of its values is unknown.",
+            expected=(
+                f"each column in the primary key, in `merge_columns`, or in one of {', '.join(groups)} of `sequence_by`"
+            ),
+            fix="add it to the columns of its flow, or to `exclude_columns`",
         )
 
 
@@ -104,10 +108,13 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
             _check_mask(model, [name for name, _ in fields], query, stored)
         case _:
             raise ConfigError(
-                f"{model.table}: `columns_to_update: {own}` can't say which columns an event has.\n"
-                "  expected: array<string>, the names of the columns; or a mask: map<string,boolean>, or a struct of "
-                f"booleans with a field for each column\n  found: {column.type}\n"
-                "  what to do: make an array of names in the query, for example with `filter` or `split`"
+                f"{model.table}: `columns_to_update: {own}` can't say which columns an event has.",
+                expected=(
+                    "array<string>, the names of the columns; or a mask: map<string,boolean>, or a struct of booleans "
+                    "with a field for each column"
+                ),
+                actual=column.type,
+                fix="make an array of names in the query, for example with `filter` or `split`",
             )
 
 
@@ -120,8 +127,8 @@ def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stor
         raise ConfigError(
             f"{model.table}: the mask `columns_to_update: {model.config.columns_to_update}` does not fit the query.\n"
             f"  columns without a field: {', '.join(lacking) or 'none'}\n"
-            f"  fields without a column: {', '.join(strange) or 'none'}\n"
-            "  what to do: give the mask a boolean field for each stored column outside the key"
+            f"  fields without a column: {', '.join(strange) or 'none'}",
+            fix="give the mask a boolean field for each stored column outside the key",
         )
 
 

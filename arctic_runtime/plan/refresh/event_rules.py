@@ -65,9 +65,9 @@ def check_recomputable(
     """Raises ConfigError if rows can't, or should not, be computed anew from all events by the changed rules."""
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
-            f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.\n"
-            "  expected: the values that the rows in the table were computed with\n"
-            f"  what to do: set the old value; {_describe_alternatives(changed, 'apply')}"
+            f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.",
+            expected="the values that the rows in the table were computed with",
+            fix=f"set the old value; {_describe_alternatives(changed, 'apply')}",
         )
     lost = [name for name, state in sources.items() if state and (state.trimmed or state.may_have_deleted_rows)]
     declared = last.declared or Declared()
@@ -79,19 +79,18 @@ def check_recomputable(
     reasons_found = [reason for reason, is_so in reasons.items() if is_so]
     if reasons_found:
         raise ConfigError(
-            f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed "
-            "again from their "
-            "events; nothing was written.\n"
-            "  expected: upstreams that have all events since the first, and no other origin of rows\n"
-            f"  found: {'; '.join(reasons_found)}\n"
-            f"  what to do: set the old value; {_describe_alternatives(changed)}"
+            f"{model.table}: {_quote_rules(changed)} changed, and the rows in the table can't be computed again from "
+            "their events; nothing was written.",
+            expected="upstreams that have all events since the first, and no other origin of rows",
+            actual="; ".join(reasons_found),
+            fix=f"set the old value; {_describe_alternatives(changed)}",
         )
 
 
 def _describe_alternatives(changed: tuple[str, ...], apply: str = "") -> str:
     ways = [f"set `on_configuration_change: {apply}` to compute all rows again from their events"] if apply else []
     if not _changes_order(changed):
-        ways.append("set `on_configuration_change: continue` to apply the new one to later events alone")
+        ways.append("set `on_configuration_change: continue` to apply the new one to later events only")
     ways.append("run with --full-refresh to rebuild the table from the events that the upstreams still have")
     return "; or ".join(ways)
 

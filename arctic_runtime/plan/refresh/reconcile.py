@@ -123,9 +123,10 @@ def _plan_merge(
 ) -> MergeBase | None:
     if base.merged is None or base.merged.table != changes.uuid:
         raise CorruptState(
-            f"{model.base}: the base does not record which version of {model.table.changes} it contains.\n"
-            f"  expected: a version of table {changes.uuid}\n  found: {base.merged}\n"
-            "  what to do: drop the base; the next run rebuilds it from the change table"
+            f"{model.base}: the base does not record which version of {model.table.changes} it contains.",
+            expected=f"a version of table {changes.uuid}",
+            actual=str(base.merged),
+            fix="drop the base; the next run rebuilds it from the change table",
         )
     pending = changes.list_commits_after(base.merged)
     may_wait = model.config.merge == "on_read" and not fold

@@ -141,8 +141,9 @@ def _refuse_columns(
     if new or gone:
         raise ConfigError(
             f"{model.table}: query and table have different columns, and `on_schema_change` is `fail`.\n"
-            f"  new in the query: {[column.name for column in new]}\n  no longer in the query: {list(gone)}\n"
-            "  what to do: change the query, or set on_schema_change to append_new_columns or sync_all_columns"
+            f"  new in the query: {[column.name for column in new]}\n"
+            f"  no longer in the query: {list(gone)}",
+            fix="change the query, or set on_schema_change to append_new_columns or sync_all_columns",
         )
     return SchemaChange(widen=widened)
 
@@ -164,14 +165,16 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
         if not _fits_into(current.type, column.type):
             raise TypeConflict(
                 f"{model.table}: the type of column `{current.name}` changed in a way that the table can't follow.\n"
-                f"  in the table: {current.type}\n  in the query: {column.type}\n"
-                f"  what to do: {_advise_on_type(model, current.name)}"
+                f"  in the table: {current.type}\n"
+                f"  in the query: {column.type}",
+                fix=_advise_on_type(model, current.name),
             )
         if any(is_same_name(transform.column, current.name) for transform in model.config.partition_by):
             raise TypeConflict(
                 f"{model.table}: column `{current.name}` is in partition_by, so its type can't change.\n"
-                f"  in the table: {current.type}\n  in the query: {column.type}\n"
-                f"  what to do: {_advise_on_type(model, current.name)}"
+                f"  in the table: {current.type}\n"
+                f"  in the query: {column.type}",
+                fix=_advise_on_type(model, current.name),
             )
         widened.append(Column(current.name, column.type))
     return widened
@@ -190,9 +193,11 @@ def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
     raise TypeConflict(
         f"{model.table}: the order of events has another type than in the change table.\n"
         f"  in the table: `{SEQUENCE}` is a {current}\n"
-        f"  in the model: {f'`sequence_by: {by}` is a {wanted}' if by else f'no `sequence_by`, so a {wanted}'}\n"
-        "  what to do: order by a column of the old type, cast it in the query, or delete the tables with "
-        f"`arctic reset {model.table.name} --yes`"
+        f"  in the model: {f'`sequence_by: {by}` is a {wanted}' if by else f'no `sequence_by`, so a {wanted}'}",
+        fix=(
+            "order by a column of the old type, cast it in the query, or delete the tables with "
+            f"`arctic reset {model.table.name} --yes`"
+        ),
     )
 
 
@@ -223,20 +228,22 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
     if hidden:
         raise ConfigError(
             f"{model.table}: the query uses column names that are reserved for Iceberg and dbt-arctic: "
-            f"{', '.join(hidden)}.\n"
-            "  what to do: give these columns other names"
+            f"{', '.join(hidden)}.",
+            fix="give these columns other names",
         )
     taken = sorted(seen & set(RESERVED))
     if taken and model.config.input == "state":
         raise ConfigError(
-            f"{model.table}: these column names are reserved for change rows: {', '.join(RESERVED)}.\n"
-            f"  found in the query: {', '.join(taken)}\n  what to do: give these columns other names"
+            f"{model.table}: these column names are reserved for change rows: {', '.join(RESERVED)}.",
+            actual=", ".join(taken),
+            fix="give these columns other names",
         )
     added = sorted(seen & set(HISTORY_COLUMNS))
     if added and model.config.has_history:
         raise ConfigError(
-            f"{model.table}: `history: {model.config.history}` reserves the columns {', '.join(HISTORY_COLUMNS)}.\n"
-            f"  found in the query: {', '.join(added)}\n  what to do: give these columns other names"
+            f"{model.table}: `history: {model.config.history}` reserves the columns {', '.join(HISTORY_COLUMNS)}.",
+            actual=", ".join(added),
+            fix="give these columns other names",
         )
 
 
@@ -244,9 +251,9 @@ def require_column(model: Model, columns: tuple[Column, ...], key: str, name: st
     """Raises ConfigError if a column that a key of the configuration names is not among those of the query."""
     if find_column(columns, name) is None:
         raise ConfigError(
-            f"{model.table}: `{key}` names column `{name}`, which the query does not have.\n"
-            f"  found: {', '.join(column.name for column in columns)}\n"
-            f"  what to do: select it, or correct `{key}`"
+            f"{model.table}: `{key}` names column `{name}`, which the query does not have.",
+            actual=", ".join(column.name for column in columns),
+            fix=f"select it, or correct `{key}`",
         )
 
 
@@ -254,8 +261,8 @@ def _check_type(model: Model, columns: tuple[Column, ...], name: str, refused: t
     column = find_column(columns, name)
     if column and column.type.startswith(refused):
         raise ConfigError(
-            f"{model.table}: column `{name}` is of type {column.type} and {reason}.\n"
-            f"  what to do: cast it in the query, or name another column"
+            f"{model.table}: column `{name}` is of type {column.type} and {reason}.",
+            fix="cast it in the query, or name another column",
         )
 
 
@@ -273,8 +280,8 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
     ]
     if differ:
         raise ConfigError(
-            f"{model.table}: This model has an enforced contract that failed.\n{''.join(differ)}"
-            "  what to do: make the names and data types of the contract and of the query agree"
+            f"{model.table}: This model has an enforced contract that failed.\n{''.join(differ)}",
+            fix="make the names and data types of the contract and of the query agree",
         )
 
 
@@ -303,18 +310,23 @@ def _check_nested(model: Model, column: Column) -> None:
     kind = read_type(column.type)
     if any("collate" in leaf.text for leaf in list_primitives(kind)):
         raise ConfigError(
-            f"{model.table}: column `{column.name}` has a collation, which an Iceberg table does not keep.\n"
-            f"  found: {column.type}\n  what to do: write `{column.name} collate utf8_binary` in the query, and the "
-            "collation where the column is compared"
+            f"{model.table}: column `{column.name}` has a collation, which an Iceberg table does not keep.",
+            actual=column.type,
+            fix=(
+                f"write `{column.name} collate utf8_binary` in the query, and the collation where the column is "
+                "compared"
+            ),
         )
     for field in list_field_names(kind):
         if not field or "\x00" in field or "${" in field:
             raise ConfigError(
-                f"{model.table}: column `{column.name}` has a field named {field!r}, which can't be written in SQL.\n"
-                f"  found: {column.type}\n  what to do: rename the field in the query"
+                f"{model.table}: column `{column.name}` has a field named {field!r}, which can't be written in SQL.",
+                actual=column.type,
+                fix="rename the field in the query",
             )
     if not isinstance(kind, Primitive) and any(has_map(part) for part in list_parts(kind)):
         raise ConfigError(
-            f"{model.table}: column `{column.name}` has a map inside another type, which can't be compared.\n"
-            f"  found: {column.type}\n  what to do: turn the map into an array with map_entries()"
+            f"{model.table}: column `{column.name}` has a map inside another type, which can't be compared.",
+            actual=column.type,
+            fix="turn the map into an array with map_entries()",
         )

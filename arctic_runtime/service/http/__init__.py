@@ -12,8 +12,8 @@ try:
     import uvicorn
 except ImportError as error:
     raise ConfigError(
-        f"Serving HTTP needs FastAPI and uvicorn; `import {error.name}` failed.\n"
-        "  what to do: pip install 'dbt-arctic[serve]'"
+        f"Serving HTTP needs FastAPI and uvicorn; `import {error.name}` failed.",
+        fix="pip install 'dbt-arctic[serve]'",
     ) from error
 
 __all__ = ["fastapi", "uvicorn"]

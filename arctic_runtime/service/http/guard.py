@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from arctic_runtime.errors import ArcticError
 from arctic_runtime.service.http.problems import build_problem, to_unexpected_problem
 from arctic_runtime.service.http.settings import HttpSettings
 
@@ -88,8 +89,8 @@ class Guard:
             await self._answer_request(scope, receive, send)
         if time_limit.cancelled_caught and not send.has_started:
             seconds = time.monotonic() - started
-            detail = f"The request was given up after {seconds:.0f} seconds.\n  what to do: try again later"
-            await build_problem(504, detail)(scope, receive, send)
+            error = ArcticError(f"The request was given up after {seconds:.0f} seconds.", fix="try again later")
+            await build_problem(504, error)(scope, receive, send)
 
     async def _answer_request(self, scope: Scope, receive: Receive, send: _Sender) -> None:
         try:
@@ -148,9 +149,11 @@ def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response 
         return None
     return build_problem(
         421,
-        f"This service is not known as {host!r}.\n"
-        "  expected: localhost, the address it is served on, or a name in its `allowed_hosts`\n"
-        "  what to do: call it by such a name, or allow this one",
+        ArcticError(
+            f"This service is not known as {host!r}.",
+            expected="localhost, the address it is served on, or a name in its `allowed_hosts`",
+            fix="call it by such a name, or allow this one",
+        ),
     )
 
 
@@ -164,8 +167,10 @@ def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response |
         return None
     return build_problem(
         403,
-        f"A page of {origin or site} may change nothing here.\n"
-        "  what to do: use the page that this service has, or a program outside of browsers",
+        ArcticError(
+            f"A page of {origin or site} may change nothing here.",
+            fix="use the page that this service has, or a program outside of browsers",
+        ),
     )
 
 
@@ -176,8 +181,8 @@ def _check_token(settings: HttpSettings, headers: Headers) -> Response | None:
     is_same = hmac.compare_digest(shown.strip().encode(), settings.token.encode())
     if is_same and scheme.lower() == "bearer":
         return None
-    detail = "This needs the token of the service.\n  what to do: send the header `Authorization: Bearer TOKEN`"
-    return build_problem(401, detail, headers={"www-authenticate": "Bearer"})
+    error = ArcticError("This needs the token of the service.", fix="send the header `Authorization: Bearer TOKEN`")
+    return build_problem(401, error, headers={"www-authenticate": "Bearer"})
 
 
 def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
@@ -190,12 +195,13 @@ def _check_content(settings: HttpSettings, scope: Scope, headers: Headers) -> Re
     if scope["method"] == "DELETE" or kind == "application/json":
         return None
     return build_problem(
-        415, f"The body must be JSON; its content type is {kind or 'missing'}.\n  expected: application/json"
+        415,
+        ArcticError(f"The body must be JSON; its content type is {kind or 'missing'}.", expected="application/json"),
     )
 
 
 def _build_too_large_response(settings: HttpSettings) -> Response:
-    return build_problem(413, f"The body has more than {settings.body_bytes:,} bytes, which is the limit.")
+    return build_problem(413, ArcticError(f"The body has more than {settings.body_bytes:,} bytes, which is the limit."))
 
 
 def _strip_port(host: str) -> str:

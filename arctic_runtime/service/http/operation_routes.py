@@ -183,9 +183,8 @@ def _build_start_endpoint(service: LiveService, operation: Operation) -> Callabl
         values = body.model_dump(exclude_unset=True)
         if operation.needs_confirmation and not values.get("confirm"):
             raise ConfigError(
-                f"{operation.name} must be confirmed: {operation.description}.\n"
-                f"  what to do: see what it would do by /api/operations/{operation.name}/plan, "
-                "then send it with `confirm` true"
+                f"{operation.name} must be confirmed: {operation.description}.",
+                fix=f"see what it would do by /api/operations/{operation.name}/plan, then send it with `confirm` true",
             )
         tables, arguments = values.get("tables", []), values.get("arguments", {})
         operation.read_values(arguments)

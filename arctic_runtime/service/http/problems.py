@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 has them: what, where, expected, found and what to do, and never a secret or a traceback."""
+"""Errors as RFC 9457 describes them: their text and its parts as members, and never a secret or a traceback."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ from arctic_runtime.errors import (
 PROBLEM_TYPE = "application/problem+json"
 PROBLEM_SCHEMA = {
     "type": "object",
-    "description": "An error, as RFC 9457 describes it; `detail` says what to do",
+    "description": "An error, as RFC 9457 describes it; `detail` is its whole text",
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
+        "where": {"type": "string", "description": "the place of the error, such as a table, a setting or a file"},
+        "expected": {"type": "string"},
+        "actual": {"type": "string", "description": "what is there instead of what is expected"},
+        "fix": {"type": "string", "description": "what to do about it"},
     },
     "required": ["type", "title", "status", "detail"],
 }
@@ -54,13 +58,16 @@ _STATUSES: Mapping[type[ArcticError], int] = {
 }
 
 
-def build_problem(status: int, detail: str, kind: str = "", headers: Mapping[str, str] | None = None) -> Response:
-    """An error's response; `kind` is the name of its class where it has one."""
+def build_problem(
+    status: int, error: ArcticError, kind: str = "", headers: Mapping[str, str] | None = None
+) -> Response:
+    """An error's response; `kind` is the name of a class that clients know."""
     body = {
         "type": f"urn:dbt-arctic:problem:{kind}" if kind else "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
+        "detail": str(error),
+        **error.details,
     }
     return Response(json.dumps(body), status, headers, PROBLEM_TYPE)
 
@@ -68,14 +75,14 @@ def build_problem(status: int, detail: str, kind: str = "", headers: Mapping[str
 def to_problem(error: ArcticError) -> Response:
     """The response to a request that ended in one of our errors."""
     kind = next((error_class for error_class in type(error).__mro__ if error_class in _STATUSES), ArcticError)
-    return build_problem(_STATUSES.get(kind, 500), str(error), kind.__name__)
+    return build_problem(_STATUSES.get(kind, 500), error, kind.__name__)
 
 
 def to_unexpected_problem(error: BaseException) -> Response:
     """The response to an error that nobody raises on purpose; its text may have secrets, so only the log has it."""
     number = secrets.token_hex(4)
     _LOG.error("unexpected error %s", number, exc_info=error)
-    return build_problem(500, f"An unexpected error.\n  what to do: look for {number} in the log of the service")
+    return build_problem(500, ArcticError("An unexpected error.", fix=f"look for {number} in the log of the service"))
 
 
 def add_problems(app: FastAPI) -> None:
@@ -87,14 +94,12 @@ def add_problems(app: FastAPI) -> None:
 
     async def answer_invalid_request(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        lines = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
-        return build_problem(
-            422, "\n".join(("The request can't be used.", *(f"  {line}" for line in lines))), "ConfigError"
-        )
+        lines = [f"  {'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
+        return to_problem(ConfigError("\n".join(("The request can't be used.", *lines))))
 
     async def answer_http_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return build_problem(error.status_code, str(error.detail), headers=error.headers)
+        return build_problem(error.status_code, ArcticError(str(error.detail)), headers=error.headers)
 
     app.add_exception_handler(ArcticError, answer_known_error)
     app.add_exception_handler(RequestValidationError, answer_invalid_request)

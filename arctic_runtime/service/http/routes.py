@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
+from arctic_runtime.errors import ArcticError
 from arctic_runtime.service.http.cached import Cached, TableTexts, answer_request
 from arctic_runtime.service.http.encoding import encode_json
 from arctic_runtime.service.http.feed import EventFeed
+from arctic_runtime.service.http.problems import build_problem
 from arctic_runtime.service.http.schema import build_record_schema, build_reference, list_of
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.http.threads import run_in_thread
@@ -93,7 +95,8 @@ def _add_tables(router: APIRouter, service: LiveService, thresholds: HttpThresho
     async def one_table(table: Annotated[str, Path(min_length=1)]) -> Response:
         overview = service.find_table(table)
         if overview is None:
-            raise HTTPException(404, f"There is no table {table!r}.\n  what to do: see /api/tables for those there are")
+            error = ArcticError(f"There is no table {table!r}.", fix="see /api/tables for those there are")
+            return build_problem(404, error)
         return as_json({"event": service.events.last, "table": overview})
 
     async def whole_graph(request: Request) -> Response:

@@ -59,7 +59,8 @@ class HttpServer:
             bound.close()
             raise ConfigError(
                 f"the certificate {self._settings.certificate_file} and the key {self._settings.key_file} can't be "
-                f"used: {error}.\n  expected: two files in PEM format that belong together"
+                f"used: {error}.",
+                expected="two files in PEM format that belong together",
             ) from error
         self._thread = threading.Thread(target=self._run_server, args=(self._server, bound), name="http", daemon=True)
         self._thread.start()
@@ -86,8 +87,8 @@ class HttpServer:
         except OSError as error:
             bound.close()
             raise ConfigError(
-                f"HTTP can't be served on {settings.host}:{settings.port}: {error.strerror}.\n"
-                "  what to do: choose another port or address, or end the program that has it"
+                f"HTTP can't be served on {settings.host}:{settings.port}: {error.strerror}.",
+                fix="choose another port or address, or end the program that has it",
             ) from error
         return bound
 

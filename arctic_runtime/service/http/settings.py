@@ -37,9 +37,9 @@ class HttpSettings:
             raise ConfigError(f"the port of HTTP must be between 0 and 65535; found {self.port}")
         if bool(self.certificate_file) != bool(self.key_file):
             raise ConfigError(
-                "TLS needs a certificate and its key; only one of the two is set.\n"
-                f"  found: certificate {self.certificate_file!r}, key {self.key_file!r}\n"
-                "  what to do: set both, or neither"
+                "TLS needs a certificate and its key; only one of the two is set.",
+                actual=f"certificate {self.certificate_file!r}, key {self.key_file!r}",
+                fix="set both, or neither",
             )
         for name, value in (
             ("body_bytes", self.body_bytes),
@@ -79,16 +79,16 @@ class HttpSettings:
         if not self.token:
             if not self.is_loopback:
                 raise ConfigError(
-                    f"HTTP on {self.host} can be reached from other machines, and has no token.\n"
-                    "  expected: a loopback address such as 127.0.0.1, or a token that clients must show\n"
-                    "  what to do: set a token, or serve 127.0.0.1 and put a proxy with a login in front"
+                    f"HTTP on {self.host} can be reached from other machines, and has no token.",
+                    expected="a loopback address such as 127.0.0.1, or a token that clients must show",
+                    fix="set a token, or serve 127.0.0.1 and put a proxy with a login in front",
                 )
             return
         if len(self.token) < SHORTEST_TOKEN or not all("!" <= character <= "~" for character in self.token):
             raise ConfigError(
-                f"the token of HTTP must have at least {SHORTEST_TOKEN} visible ASCII characters and no space; "
-                f"found one of {len(self.token)} characters.\n"
-                "  what to do: make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`"
+                f"the token of HTTP must have at least {SHORTEST_TOKEN} visible ASCII characters and no space; found "
+                f"one of {len(self.token)} characters.",
+                fix="make one with `python -c 'import secrets; print(secrets.token_urlsafe(32))'`",
             )
 
 

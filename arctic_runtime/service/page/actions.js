@@ -27,7 +27,7 @@ function Plan({ operation, name, onClose }) {
     ${operation.modes.length
       ? html`<p><label class="field">How much <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((of) => html`<option key=${of} value=${of}>${of}</option>`)}</select></label></p>`
       : null}
-    <${Failure} text=${(isHere && error) || action.error} />
+    <${Failure} error=${(isHere && error) || action.error} />
     ${isHere && answer ? html`<pre>${answer.lines.join("\n") || "Nothing to do."}</pre>` : isHere && error ? null : html`<p>Planning…</p>`}
     <div class="actions">
       <button type="button" onClick=${onClose}>Leave it</button>
@@ -59,5 +59,5 @@ export function Actions({ table, service }) {
     </div>
     ${shown === "more" ? html`<${Operations} name=${name} kind=${table.kind} onClose=${() => setShown("")} />` : null}
     ${operation ? html`<${Plan} key=${shown} operation=${operation} name=${name} onClose=${() => setShown("")} />` : null}
-    <${Failure} text=${action.error} />`;
+    <${Failure} error=${action.error} />`;
 }

@@ -3,9 +3,10 @@
 const TOKEN = "arctic-token";
 
 export class Problem extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, fix = "") {
     super(detail);
     this.status = status;
+    this.fix = fix;
   }
 }
 
@@ -36,13 +37,14 @@ function exact(_, value, context) {
 async function answered(response) {
   const text = await response.text();
   if (response.ok) return JSON.parse(text, exact);
-  let detail = text;
+  let problem = {};
   try {
-    detail = JSON.parse(text).detail ?? text;
+    problem = JSON.parse(text) ?? {};
   } catch {
     // Not from the service itself, such as from a proxy in front of it.
   }
-  throw new Problem(response.status, detail || `The service answered with status ${response.status}.`);
+  const detail = problem.detail ?? text;
+  throw new Problem(response.status, detail || `The service answered with status ${response.status}.`, problem.fix);
 }
 
 async function send(path, options) {
@@ -50,7 +52,7 @@ async function send(path, options) {
   try {
     response = await fetch(path, { credentials: "omit", ...options });
   } catch {
-    throw new Problem(0, "The service does not answer.\n  what to do: see whether `arctic serve` still runs");
+    throw new Problem(0, "The service does not answer.", "see whether `arctic serve` still runs");
   }
   return answered(response);
 }

@@ -62,12 +62,12 @@ function Lazy({ view, ...given }) {
     let isCurrent = true;
     LAZY[view]()
       .then((part) => isCurrent && setFound({ view, part, error: "" }))
-      .catch((error) => isCurrent && setFound({ view, part: null, error: error.message }));
+      .catch((error) => isCurrent && setFound({ view, part: null, error }));
     return () => {
       isCurrent = false;
     };
   }, [view]);
-  if (found.view !== view || !found.part) return html`<div class="page"><${Failure} text=${found.error} /></div>`;
+  if (found.view !== view || !found.part) return html`<div class="page"><${Failure} error=${found.error} /></div>`;
   return html`<${found.part} ...${given} />`;
 }
 
@@ -82,7 +82,7 @@ function Login({ onDone }) {
       onDone();
     } catch (problem) {
       forgetToken();
-      setError(problem.status === 401 ? "The service does not accept this token." : problem.message);
+      setError(problem.status === 401 ? "The service does not accept this token." : problem);
     }
   }
   useEffect(() => field.current?.focus(), []);
@@ -93,7 +93,7 @@ function Login({ onDone }) {
       <input id="token" ref=${field} type="password" autocomplete="off" required spellcheck="false" />
       <button type="submit" class="primary">Enter</button>
       <p class="lead">It is kept in this tab alone, until the tab is closed.</p>
-      <${Failure} text=${error} />
+      <${Failure} error=${error} />
     </form>
   </main>`;
 }
@@ -203,7 +203,7 @@ function App() {
     <main id="main" tabindex="-1">
       ${isList ? html`<h1 class="hidden">${view === "" ? "Graph of tables" : "All tables"}</h1>` : null}
       ${isList ? html`<${Filter} search=${search} onSearch=${setSearch} state=${state} onState=${setState} tables=${all} field=${field} />` : null}
-      <${Failure} text=${store.error} />
+      <${Failure} error=${store.error} />
       ${view === "" ? html`<${GraphView} all=${all} found=${found} isFiltered=${isFiltered} now=${now} />` : null}
       ${view === "tables" ? html`<${TableList} tables=${found} now=${now} />` : null}
       ${view === "table" ? html`<${Lazy} key=${name} view="table" name=${name} table=${store.tables.get(name)} now=${now} />` : null}

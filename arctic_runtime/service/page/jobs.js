@@ -36,7 +36,7 @@ export function Job({ job, now }) {
           <pre>${job.lines.join("\n")}</pre>
         </details>`
       : null}
-    <${Failure} text=${job.error || action.error} />
+    <${Failure} error=${job.error || action.error} fix=${job.error_details.fix} />
   </li>`;
 }
 

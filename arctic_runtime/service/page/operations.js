@@ -78,7 +78,7 @@ function Form({ operation, name, onClose }) {
     )}
     ${operation.has_plan ? (plan.answer ? html`<pre>${plan.answer.lines.filter((line) => !line.includes("--yes")).join("\n")}</pre>` : html`<p>${plan.error ? "" : "Planning…"}</p>`) : null}
     ${warning ? html`<p class="why">${warning}</p><p><label class="field"><input type="checkbox" checked=${isSure} onChange=${(event) => setSure(event.target.checked)} /> Do this to ${name}</label></p>` : null}
-    <${Failure} text=${action.error || plan.error} />
+    <${Failure} error=${action.error || plan.error} />
     <div class="actions">
       <button type="button" onClick=${onClose}>Leave it</button>
       <button type="submit" class=${warning ? "danger" : "primary"} disabled=${!isReady}>${title}</button>
@@ -93,7 +93,7 @@ export function Operations({ name, kind, onClose }) {
   const operation = answer?.find((of) => of.name === chosen);
   return html`<${Dialog} title=${`Change ${name}`} onClose=${onClose}>
     <p><label class="field">What <select value=${chosen} onChange=${(event) => setChosen(event.target.value)}>${offered.map((of) => html`<option key=${of} value=${of}>${OFFERED[of].title}</option>`)}</select></label></p>
-    <${Failure} text=${error} />
+    <${Failure} error=${error} />
     ${operation ? html`<${Form} key=${chosen} operation=${operation} name=${name} onClose=${onClose} />` : null}
   <//>`;
 }

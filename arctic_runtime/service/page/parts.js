@@ -21,8 +21,16 @@ export function Figure({ label, value, note }) {
   </div>`;
 }
 
-export function Failure({ text }) {
-  return text ? html`<pre class="failure" role="alert">${text}</pre>` : null;
+// `error` is a text or an Error. What to do about it, known from a Problem or as `fix`, has a line of its own.
+export function Failure({ error, fix }) {
+  if (!error) return null;
+  const action = (error instanceof Error ? error.fix : fix) || "";
+  const text = error instanceof Error ? error.message : error;
+  const end = `\n  what to do: ${action}`;
+  return html`<div class="failure" role="alert">
+    <pre>${action && text.endsWith(end) ? text.slice(0, -end.length) : text}</pre>
+    ${action ? html`<p class="fix">What to do: ${action}</p>` : null}
+  </div>`;
 }
 
 // An action with its own state: busy while it runs, its error below the buttons.
@@ -34,7 +42,7 @@ export function useAction() {
       await action();
       setState({ busy: "", error: "" });
     } catch (error) {
-      setState({ busy: "", error: error.message });
+      setState({ busy: "", error });
     }
   }
   return [state, run];
@@ -47,7 +55,7 @@ export function useAnswer(key, read) {
     let isCurrent = true;
     read()
       .then((answer) => isCurrent && setState({ key, answer, error: "" }))
-      .catch((error) => isCurrent && setState({ key, answer: null, error: error.message }));
+      .catch((error) => isCurrent && setState({ key, answer: null, error }));
     return () => {
       isCurrent = false;
     };

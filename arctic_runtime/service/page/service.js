@@ -57,8 +57,8 @@ export function Service({ service, tables, now }) {
       </div>
     </div>
     <p class="why">${service.is_paused ? "Paused: it shows what is, and changes nothing until somebody resumes it." : ROLES[service.role]}${service.leader ? ` The leader is ${service.leader}.` : ""}</p>
-    <${Failure} text=${action.error} />
-    ${errors.map(([part, text]) => html`<${Failure} key=${part} text=${`${part}: ${text}`} />`)}
+    <${Failure} error=${action.error} />
+    ${errors.map(([part, text]) => html`<${Failure} key=${part} error=${`${part}: ${text}`} />`)}
     <dl class="figures">
       <${Figure} label="Runs" value=${span((now - Date.parse(service.started_at)) / 1000)} note=${`since ${clock(service.started_at)}`} />
       <${Figure} label="Version" value=${service.version} />
@@ -70,7 +70,7 @@ export function Service({ service, tables, now }) {
       <section class="panel full" aria-labelledby="layers-title"><h2 id="layers-title">Layers</h2><div class="scroll" tabindex="0" role="group" aria-label="All layers"><${Layers} tables=${tables} /></div></section>
       <section class="panel full" aria-labelledby="planned-title">
         <h2 id="planned-title">Upkeep that is planned</h2>
-        <${Failure} text=${upkeep.error} />
+        <${Failure} error=${upkeep.error} />
         ${upkeep.answer?.length ? html`<div class="scroll" tabindex="0" role="group" aria-label="All planned upkeep"><${UpkeepTable} plans=${upkeep.answer} withTable /></div>` : html`<p>None: every table is in order.</p>`}
       </section>
       ${service.paused_tables.length || service.paused_upkeep.length

@@ -132,7 +132,7 @@ export async function live() {
         return;
       }
       if (!stop.signal.aborted) {
-        store.error = error instanceof Problem ? error.message : "";
+        store.error = error instanceof Problem ? error : "";
         pause = Math.min(pause * 2, 10_000);
       }
     }

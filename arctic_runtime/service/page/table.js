@@ -110,14 +110,14 @@ function Ingestion({ of, now }) {
       <dt>Position</dt><dd><code>${of.position || "–"}</code></dd>
       <dt>Dead letters</dt><dd class=${of.dead_letters ? "bad" : ""}>${whole(of.dead_letters)}${of.dead_letters ? " in the source: events that could not be applied" : ""}</dd>
     </dl>
-    <${Failure} text=${of.error} />
+    <${Failure} error=${of.error} />
   </section>`;
 }
 
 function NextRefresh({ table, explain }) {
   if (table.kind === "scheduled") return html`<p>dbt runs it at the times of <code>${table.schedule}</code>.</p>`;
   if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
-  if (explain.error) return html`<${Failure} text=${explain.error} />`;
+  if (explain.error) return html`<${Failure} error=${explain.error} />`;
   const lines = explain.answer?.lines.slice(1).map((line) => line.trim());
   return html`<pre>${lines?.join("\n") ?? "Planning…"}</pre>`;
 }
@@ -145,8 +145,8 @@ export function TablePage({ name, table, now }) {
     </div>
     <p class="path">${name}, ${KINDS[table.kind] ?? table.kind}</p>
     <${Why} table=${table} now=${now} />
-    <${Failure} text=${table.error} />
-    <${Failure} text=${store.service?.errors[`tests of ${name}`]} />
+    <${Failure} error=${table.error} />
+    <${Failure} error=${store.service?.errors[`tests of ${name}`]} />
     <dl class="figures">
       <${Figure} label="Freshness" value=${freshness(table, now)} />
       <${Figure} label="Rows" value=${short(table.rows)} note=${table.recent_rows ? `+${short(table.recent_rows)}/min` : ""} />
@@ -171,16 +171,16 @@ export function TablePage({ name, table, now }) {
       </div>
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
-        ${upkeep.error ? html`<${Failure} text=${upkeep.error} />` : null}
+        ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}
         ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${bytes(table.waste_bytes)} wasted by each read are less than it would cost to write its files anew` : ", its files are as they should be"}. ${isOwn ? "“Compact…” shows why each node is left alone." : ""}</p>`}
       </section>
       ${tree || drawn.error
         ? html`<section class="panel full" aria-labelledby="tree-title">
             <h2 id="tree-title">Nodes and files</h2>
-            ${tree ? html`<${Tree} tree=${tree} />` : html`<p class="text">${drawn.error}</p>`}
+            ${tree ? html`<${Tree} tree=${tree} />` : html`<p class="text">${drawn.error.message}</p>`}
           </section>`
         : null}
-      ${status.error ? html`<${Failure} text=${status.error} />` : null}
+      ${status.error ? html`<${Failure} error=${status.error} />` : null}
       ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${found?.has_key !== false} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
     </div>

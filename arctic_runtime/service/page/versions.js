@@ -49,7 +49,7 @@ export function Versions({ name, version, hasKey }) {
   />`;
   return html`<section class="panel full" aria-labelledby="versions-title">
     <h2 id="versions-title">Versions</h2>
-    <${Failure} text=${error} />
+    <${Failure} error=${error} />
     ${answer && !entries.length ? html`<p>No version yet.</p>` : null}
     ${entries.length
       ? html`<div class="scroll" tabindex="0" role="region" aria-label="List of versions">
@@ -70,7 +70,7 @@ export function Versions({ name, version, hasKey }) {
             ? html`<p class="row"><button type="button" disabled=${!from || !to || from === to || action.busy !== ""} onClick=${compare}>Compare the two</button></p>`
             : null}`
       : null}
-    <${Failure} text=${action.error || job?.error} />
+    <${Failure} error=${action.error || job?.error} fix=${job?.error_details.fix} />
     <div aria-live="polite">
       ${job && (job.state === "waiting" || job.state === "running") ? html`<p>${job.state === "waiting" ? "Waits for its turn…" : "Reads the change rows…"}</p>` : null}
       ${job?.state === "done" && Array.isArray(job.answer) ? html`<${Rows} rows=${job.answer} />` : null}

@@ -30,7 +30,7 @@ from arctic_runtime.service.refreshing.refresh_pass import Candidate, Ended, Pas
 from arctic_runtime.service.refreshing.refresh_task import Done, RefreshModel, Report, Status, Task
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings, list_relations
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 
@@ -309,6 +309,7 @@ class Follower:
             done,
             "" if failure is None else _format_error(failure),
             thread=current_thread().name,
+            error_details={} if failure is None else get_error_details(failure),
         )
         self._events.put(_End(group, start, seen, began, report, failure))
 

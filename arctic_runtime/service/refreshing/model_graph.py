@@ -36,8 +36,9 @@ class ModelGraph:
         except CycleError as error:
             circle = " → ".join(str(model) for model in error.args[1])
             raise ConfigError(
-                f"models read each other in a circle, so there is no order in which to refresh them.\n"
-                f"  found: {circle}\n  what to do: let one of them read another table"
+                "models read each other in a circle, so there is no order in which to refresh them.",
+                actual=circle,
+                fix="let one of them read another table",
             ) from error
 
     @cached_property

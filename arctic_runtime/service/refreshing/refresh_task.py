@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -47,8 +47,8 @@ Status = Literal["refreshed", "unchanged", "failed", "conflict", "skipped"]
 class Report:
     """Result of a model in a pass.
 
-    `error` is why it failed, and `retry_seconds` the pause before the next attempt. A model is skipped where one above
-    it failed, which is `held_by`.
+    `error` is why it failed, `error_details` the known parts of that error, and `retry_seconds` the pause before the
+    next attempt. A model is skipped where one above it failed, which is `held_by`.
     """
 
     followed: FollowedModel
@@ -60,3 +60,4 @@ class Report:
     retry_seconds: float | None = None
     held_by: TableName | None = None
     thread: str = field(default="")
+    error_details: Mapping[str, str] = field(default_factory=dict)

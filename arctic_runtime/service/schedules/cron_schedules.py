@@ -59,12 +59,14 @@ def read_cron(label: str, value: object) -> str:
     expected = "minute, hour, day of month, month and day of week, such as '30 6 * * mon-fri'"
     text = value.strip() if isinstance(value, str) else ""
     if len(text.split()) != 5:
-        raise ConfigError(f"`{label}` must be a cron expression.\n  expected: {expected}\n  found: {value!r}")
+        raise ConfigError(f"`{label}` must be a cron expression.", expected=expected, actual=repr(value))
     try:
         CronSim(text, datetime(2000, 1, 1))
     except CronSimError as error:
         raise ConfigError(
-            f"`{label}` must be a cron expression.\n  expected: {expected}\n  found: {value!r} ({error})"
+            f"`{label}` must be a cron expression.",
+            expected=expected,
+            actual=f"{value!r} ({error})",
         ) from None
     return text
 

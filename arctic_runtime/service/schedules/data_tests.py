@@ -9,7 +9,7 @@ from typing import Protocol
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 from arctic_runtime.service.view.job_board import JobBoard
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.thresholds import ServiceThresholds
 
@@ -75,8 +75,9 @@ class DataTests:
         try:
             outcomes = self._project.test_table(table)
         except Exception as error:
-            message = get_message(to_spark_ended(error) or error)
-            self._board.end_job(job.number, "failed", error=message)
+            cause = to_spark_ended(error) or error
+            message = get_message(cause)
+            self._board.end_job(job.number, "failed", error=message, error_details=get_error_details(cause))
             self._show_failures(table, message)
             return
         lines, failed = tuple(map(str, outcomes)), [outcome for outcome in outcomes if outcome.has_failed]

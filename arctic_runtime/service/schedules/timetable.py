@@ -14,7 +14,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, schedule_part, was_set_back
 from arctic_runtime.service.view.job_board import JobBoard
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.thresholds import ServiceThresholds
 
@@ -132,7 +132,7 @@ class Timetable:
         try:
             output = self._project.run_scheduled(model.name)
         except Exception as error:
-            self._record_failure(model, job.number, get_message(to_spark_ended(error) or error))
+            self._record_failure(model, job.number, to_spark_ended(error) or error)
             return False
         self._board.end_job(job.number, "done", lines=tuple(output.splitlines()))
         self._failures.pop(model.name, None)
@@ -144,11 +144,12 @@ class Timetable:
         self._times.note_run({model.name: began})
         return True
 
-    def _record_failure(self, model: Scheduled, number: str, message: str) -> None:
+    def _record_failure(self, model: Scheduled, number: str, error: Exception) -> None:
+        message = get_message(error)
         failures = self._failures[model.name] = self._failures.get(model.name, 0) + 1
         pause = pause_after(failures, self._limits)
         self._retry_at[model.name] = self._clock() + pause
-        self._board.end_job(number, "failed", error=message)
+        self._board.end_job(number, "failed", error=message, error_details=get_error_details(error))
         self._set_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:

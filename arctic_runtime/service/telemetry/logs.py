@@ -14,6 +14,7 @@ from typing_extensions import Self
 from arctic_runtime.profile import mask_text
 from arctic_runtime.service.view.event_log import Event, EventLog
 from arctic_runtime.service.view.live_data import Job, ServiceState
+from arctic_runtime.spark.engine.messages import get_error_details
 from arctic_runtime.thresholds import ServiceThresholds
 
 LogFormat = Literal["text", "json"]
@@ -31,7 +32,8 @@ _MASK = "***"
 class JsonFormatter(logging.Formatter):
     """A line of JSON for each record: time, level, logger, message, the record's fields, and an error with its trace.
 
-    What looks like a secret is masked, and so are the `secrets` themselves wherever they stand.
+    An error of ours has its parts too: `where`, `expected`, `actual` and `fix`, as far as they are known. What looks
+    like a secret is masked, and so are the `secrets` themselves wherever they stand.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -48,6 +50,8 @@ class JsonFormatter(logging.Formatter):
         }
         line |= {name: self._mask_value(value) for name, value in getattr(record, _FIELDS, {}).items()}
         if record.exc_info:
+            if record.exc_info[1] is not None:
+                line |= self._mask_value(get_error_details(record.exc_info[1]))
             line["trace"] = self._mask_value(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False, default=str)
 
@@ -178,6 +182,7 @@ def log_job(job: Job, at: datetime | None = None) -> None:
         rows=dict(job.rows) or None,
         bytes=job.bytes or None,
         error=job.error or None,
+        **job.error_details,
         at=at,
     )
 

@@ -21,9 +21,9 @@ def build_traces(project: str) -> Traces | None:
         return None
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
         raise ConfigError(
-            "OpenTelemetry is configured, but its library is not installed.\n"
-            "  expected: the packages opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http\n"
-            "  what to do: install dbt-arctic with the extra `otel`, or set OTEL_SDK_DISABLED=true"
+            "OpenTelemetry is configured, but its library is not installed.",
+            expected="the packages opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
+            fix="install dbt-arctic with the extra `otel`, or set OTEL_SDK_DISABLED=true",
         )
     from arctic_runtime.service.telemetry.traces import Traces
 

@@ -101,6 +101,7 @@ class Job:
 
     `reason` says why it is done. `lines` are those for people, as they come; `rows` the changed rows by action, and
     `bytes` what was written anew. `answer` is the data of an operation's answer. `seconds` is how long it ran.
+    `error_details` are those of `where`, `expected`, `actual` and `fix` that are known of its `error`.
     """
 
     number: str
@@ -119,6 +120,7 @@ class Job:
     answer: Any = None
     differs: bool = False
     error: str = ""
+    error_details: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

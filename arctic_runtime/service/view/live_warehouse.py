@@ -37,7 +37,7 @@ from arctic_runtime.service.view.overviews import (
     to_part_name,
 )
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.session_pool import SessionPool, lend_session
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -123,14 +123,16 @@ class LiveWarehouse:
         """A source is ingested from now on; why that failed before stays until a batch has succeeded."""
         self._change_ingestion(source, is_running=True)
 
-    def fail_ingestion(self, source: str, message: str, is_running: bool) -> None:
+    def fail_ingestion(
+        self, source: str, message: str, is_running: bool, details: Mapping[str, str] | None = None
+    ) -> None:
         """The source can't be read, or ingestion of it has ended by an error."""
         known = self._ingestions.get(source, IngestionRun()).failure
         since = known.since if known is not None else datetime.now(timezone.utc)
         self._change_ingestion(source, is_running=is_running, failure=Failure(message, since))
         self.set_error(to_part_name(source), message)
         if not is_running:
-            self.ingest_jobs.close_source(source, message)
+            self.ingest_jobs.close_source(source, message, details)
 
     def confirm_ingestion(self, source: str) -> None:
         """A batch of a source was published, or the source was found to have no more."""
@@ -150,7 +152,7 @@ class LiveWarehouse:
         if report.status in ("unchanged", "conflict"):
             self._board.discard_job(number)
         elif report.done is None:
-            self._board.end_job(number, "failed", error=report.error)
+            self._board.end_job(number, "failed", error=report.error, error_details=report.error_details)
         else:
             outcome = report.done.refreshed.outcome
             reason = f"{outcome.mode} ({outcome.reason})"
@@ -279,7 +281,9 @@ class LiveWarehouse:
                 answer = operation.run_operation(context, models, values)
             self._board.end_job(number, "done", lines=answer.lines, answer=answer.data, differs=answer.differs)
         except Exception as error:
-            self._board.end_job(number, "failed", error=get_message(to_spark_ended(error) or error))
+            cause = to_spark_ended(error) or error
+            details = get_error_details(cause)
+            self._board.end_job(number, "failed", error=get_message(cause), error_details=details)
         for model in models:
             self._upkeep.note_write(model.table)
 

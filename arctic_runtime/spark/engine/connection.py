@@ -33,9 +33,11 @@ def join_server(profile: Profile) -> SparkSession:
     if ICEBERG_EXTENSIONS not in extensions:
         session.stop()
         raise ConfigError(
-            f"The Spark Connect server can't be used.\n  where: {profile!r}\n"
-            f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
-            "  what to do: start the server with that setting and with Iceberg's JAR, see docs/cluster.md"
+            "The Spark Connect server can't be used.",
+            where=f"{profile!r}",
+            expected=f"spark.sql.extensions has {ICEBERG_EXTENSIONS}",
+            actual=extensions or "none",
+            fix="start the server with that setting and with Iceberg's JAR, see docs/cluster.md",
         )
     PROCESS.server, PROCESS.log = url, Path(server_kept.log) if server_kept else Path()
     PROCESS.thresholds = thresholds
@@ -51,9 +53,11 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
         socket.create_connection(address, thresholds.connect_seconds).close()
     except OSError as error:
         raise ConfigError(
-            f"No Spark Connect server answers.\n  where: {parts.hostname}:{parts.port or _CONNECT_PORT}\n"
-            f"  expected: a server that listens\n  found: {error}\n"
-            "  what to do: check that the server runs and that `url` in the profile is right"
+            "No Spark Connect server answers.",
+            where=f"{parts.hostname}:{parts.port or _CONNECT_PORT}",
+            expected="a server that listens",
+            actual=str(error),
+            fix="check that the server runs and that `url` in the profile is right",
         ) from error
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from arctic_runtime.errors import ArcticError
+
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 # Of the two forms, a server's has parentheses.
 _JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )")
@@ -25,6 +27,11 @@ def get_message(error: BaseException) -> str:
     """
     message = _extract_message(error)
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
+
+
+def get_error_details(error: BaseException) -> dict[str, str]:
+    """The known parts of an error of ours, by the names of its fields; none of Spark's errors."""
+    return error.details if isinstance(error, ArcticError) else {}
 
 
 def _extract_message(error: BaseException) -> str:

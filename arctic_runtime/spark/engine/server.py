@@ -92,9 +92,11 @@ def stop_server(profile: Profile) -> Server | None:
 
     if not _wait_for(is_gone, seconds, thresholds.server_poll_seconds) and server is not None:
         raise ConfigError(
-            f"The Spark server did not end within {seconds:.0f} s.\n  where: process {server.pid}, {directory}\n"
-            "  expected: the process ends after the stop request\n  found: the process still runs\n"
-            f"  what to do: look into {server.log}, or end the process with `kill {server.pid}`"
+            f"The Spark server did not end within {seconds:.0f} s.",
+            where=f"process {server.pid}, {directory}",
+            expected="the process ends after the stop request",
+            actual="the process still runs",
+            fix=f"look into {server.log}, or end the process with `kill {server.pid}`",
         )
     return server
 
@@ -218,9 +220,11 @@ def _make_directory(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
         raise ConfigError(
-            f"The folder of the Spark server belongs to another user.\n  where: {directory}\n"
-            f"  expected: owned by user {os.getuid()}\n  found: owned by user {directory.stat().st_uid}\n"
-            "  what to do: set DBT_ARCTIC_HOME to a folder of your own"
+            "The folder of the Spark server belongs to another user.",
+            where=str(directory),
+            expected=f"owned by user {os.getuid()}",
+            actual=f"owned by user {directory.stat().st_uid}",
+            fix="set DBT_ARCTIC_HOME to a folder of your own",
         )
 
 
@@ -239,9 +243,11 @@ def _has_others(server: Server, profile: Profile) -> ConfigError:
         for side in (server.settings, wanted)
     )
     return ConfigError(
-        f"The background Spark server of catalog {profile.catalog} was started with other settings.\n"
-        f"  where: process {server.pid}, since {server.since}\n  expected: {here}\n  found: {there}\n"
-        "  what to do: run `arctic spark stop`; the next run starts the server with the settings of the profile"
+        f"The background Spark server of catalog {profile.catalog} was started with other settings.",
+        where=f"process {server.pid}, since {server.since}",
+        expected=here,
+        actual=there,
+        fix="run `arctic spark stop`; the next run starts the server with the settings of the profile",
     )
 
 
@@ -250,7 +256,9 @@ def _did_not_start(directory: Path, thresholds: EngineThresholds) -> ConfigError
     lines = output.read_text(errors="replace").splitlines() if output.exists() else []
     log_lines = "".join(f"\n    {line}" for line in lines[-30:])
     return ConfigError(
-        f"The Spark server did not start.\n  where: {output}\n  expected: a server that is ready within "
-        f"{thresholds.server_start_seconds:.0f} s\n  found: none{log_lines}\n"
-        "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
+        "The Spark server did not start.",
+        where=str(output),
+        expected=f"a server that is ready within {thresholds.server_start_seconds:.0f} s",
+        actual=f"none{log_lines}",
+        fix="if the error names memory or another setting, correct it in server_side_parameters",
     )

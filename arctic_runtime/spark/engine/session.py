@@ -165,7 +165,9 @@ def _build_conflict_error(profile: Profile) -> ConfigError:
         for side in (running, wanted)
     )
     return ConfigError(
-        "Spark of another profile already runs in this process.\n"
-        f"  where: {profile!r}\n  expected: {here}\n  found: {there}\n"
-        "  what to do: run the other target in its own process, or call stop() on the running session"
+        "Spark of another profile already runs in this process.",
+        where=repr(profile),
+        expected=here,
+        actual=there,
+        fix="run the other target in its own process, or call stop() on the running session",
     )

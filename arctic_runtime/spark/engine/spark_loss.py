@@ -102,10 +102,14 @@ def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], Non
 def _build_error(end: End) -> SparkEnded:
     shown = 0 if PROCESS.thresholds is None else PROCESS.thresholds.shown_log_lines
     return SparkEnded(
-        f"Spark is gone.\n  where: {end.where}\n  expected: Spark answers\n  found: {end.how}"
-        f"{_read_last_lines(end.log, shown)}\n"
-        "  what to do: see the log for the cause. Where the memory was short, set spark.driver.memory in\n"
-        "    server_side_parameters, or fewer threads. Then run again: nothing is lost, and nothing is applied twice"
+        "Spark is gone.",
+        where=end.where,
+        expected="Spark answers",
+        actual=f"{end.how}{_read_last_lines(end.log, shown)}",
+        fix=(
+            "see the log for the cause; if memory was short, set spark.driver.memory in server_side_parameters, or "
+            "fewer threads; then run again: nothing is lost, and nothing is applied twice"
+        ),
     )
 
 

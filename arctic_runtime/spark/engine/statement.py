@@ -27,8 +27,8 @@ def quote_name(*parts: str) -> Sql:
     for part in parts:
         if "${" in part:
             raise ConfigError(
-                f"{part!r} is not a valid name: Spark substitutes `${{…}}` even inside quotes.\n"
-                "  what to do: choose a name without `${`"
+                f"{part!r} is not a valid name: Spark substitutes `${{…}}` even inside quotes.",
+                fix="choose a name without `${`",
             )
     return Sql(".".join(map(quote_field, parts)))
 

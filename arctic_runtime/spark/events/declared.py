@@ -39,9 +39,11 @@ def _check_declaration(model: Model, events: DataFrame, shape: Shape, part: Part
         raise ConfigError(
             f"{model.table}: {describe_part(part)} were declared as of {place} without a time zone, by an earlier "
             "version of dbt-arctic, so these events may be older or newer; nothing was written.\n"
-            f"{format_examples(rows)}"
-            "  what to do: declare the rows again as of a position with a time zone, such as "
-            f"`--as-of '{place}+01:00'`, or run with --full-refresh"
+            f"{format_examples(rows)}",
+            fix=(
+                f"declare the rows again as of a position with a time zone, such as `--as-of '{place}+01:00'`, or run "
+                "with --full-refresh"
+            ),
         )
 
 

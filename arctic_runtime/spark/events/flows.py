@@ -196,6 +196,6 @@ def raise_without_flow(model: Model, events: DataFrame, count: int) -> NoReturn:
     raise DataError(
         f"{model.table}: {count} events have a null in every column of `sequence_by` "
         f"({', '.join(model.config.sequence_groups)}), so they belong to no flow; nothing was written.\n"
-        f"{format_examples(rows)}"
-        "  what to do: filter them out in the query, or give them a place in the order of their flow"
+        f"{format_examples(rows)}",
+        fix="filter them out in the query, or give them a place in the order of their flow",
     )

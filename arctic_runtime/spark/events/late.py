@@ -75,12 +75,14 @@ def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> N
     broken = [reason for reason, is_so in reasons.items() if is_so]
     if broken:
         raise DataError(
-            f"{model.table}: late events can't be applied: with {_describe_rules(model)} "
-            "a row depends on all events of its key; nothing was written.\n"
-            "  expected: the upstreams still have all events of these keys, and no other run wrote these rows\n"
-            f"  found: {'; '.join(broken)}\n"
-            "  what to do: filter late events out in the query, or run with --full-refresh to rebuild the table from "
-            "the events that the upstreams still have"
+            f"{model.table}: late events can't be applied: with {_describe_rules(model)} a row depends on all events "
+            "of its key; nothing was written.",
+            expected="the upstreams still have all events of these keys, and no other run wrote these rows",
+            actual="; ".join(broken),
+            fix=(
+                "filter late events out in the query, or run with --full-refresh to rebuild the table from the events "
+                "that the upstreams still have"
+            ),
         )
 
 

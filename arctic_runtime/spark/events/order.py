@@ -56,16 +56,18 @@ def check_order(model: Model, orders: Sequence[EventOrder], events: DataFrame) -
         return
     if not orders:
         raise ConfigError(
-            f"{model.table}: the order of events is unknown.\n"
-            "  expected: `sequence_by`, or a plain select over one changes(…) of a format version 3 table\n"
-            "  what to do: set `sequence_by` to the column that orders the events"
+            f"{model.table}: the order of events is unknown.",
+            expected="`sequence_by`, or a plain select over one changes(…) of a format version 3 table",
+            fix="set `sequence_by` to the column that orders the events",
         )
     for order in orders:
         rows = _find_ties(model, order, events).limit(3).collect()
         if rows:
             raise DataError(
-                f"{model.table}: events of one key differ but have the same {_describe(order)}, and the query does not "
-                f"preserve their position; nothing was written.\n{format_examples(rows)}  what to do: {_advice(order)}"
+                f"{model.table}: events of one key differ but have the same {_describe(order)}, and the query does "
+                "not preserve their position; nothing was written.\n"
+                f"{format_examples(rows)}",
+                fix=_advice(order),
             )
 
 

@@ -105,10 +105,13 @@ def raise_unknown(model: Model, events: DataFrame, count: int) -> NoReturn:
     )
     raise DataError(
         f"{model.table}: `columns_to_update: {own}` of {count} events names columns that the query does not have; "
-        f"nothing was written.\n{format_examples(rows)}"
-        f"  expected: names among {names}\n"
-        "  what to do: write the names as the query has them; leave out columns that the table does not need with "
-        "`array_intersect`"
+        "nothing was written.\n"
+        f"{format_examples(rows)}",
+        expected=f"names among {names}",
+        fix=(
+            "write the names as the query has them; leave out columns that the table does not need with "
+            "`array_intersect`"
+        ),
     )
 
 

@@ -76,8 +76,9 @@ def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
         rows = events.where(_lacks_key(model, events)).limit(3).collect()
         raise DataError(
             f"{model.table}: {profile.null_keys} of {profile.events} events have a null in the primary key "
-            f"({', '.join(model.config.entity_key)}); nothing was written.\n{format_examples(rows)}"
-            "  what to do: filter them out in the query, or repair them at their source"
+            f"({', '.join(model.config.entity_key)}); nothing was written.\n"
+            f"{format_examples(rows)}",
+            fix="filter them out in the query, or repair them at their source",
         )
     if profile.unknown_columns:
         partial_columns.raise_unknown(model, events, profile.unknown_columns)
@@ -88,8 +89,9 @@ def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
         rows = events.where(to_column(model.config.sequence_by).isNull()).limit(3).collect()
         raise DataError(
             f"{model.table}: {profile.null_sequences} of {profile.events} events have a null in `sequence_by` "
-            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n{format_examples(rows)}"
-            "  what to do: filter them out in the query, or order by a column that is never null"
+            f"({model.config.sequence_by}), so their order is unknown; nothing was written.\n"
+            f"{format_examples(rows)}",
+            fix="filter them out in the query, or order by a column that is never null",
         )
 
 

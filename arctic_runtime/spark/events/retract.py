@@ -229,12 +229,17 @@ def check_retractions(
         rows = bad.select(*key).distinct().limit(3).collect()
         if rows:
             raise DataError(
-                f"{model.table}: the source updated or deleted rows, and `merge_columns: {merged}: {function}` "
-                f"can't take back what they said before; nothing was written.\n{format_examples(rows)}"
-                "  expected: inserts, or updates that the function can follow: `max` needs a value that is not lower, "
-                "`min` one that is not higher, `union` all elements from before, `first` the same value\n"
-                "  what to do: compute the column in a model with `input: state`, let `delete_when` delete the row, or "
-                "choose a function that follows all changes, such as `sum`"
+                f"{model.table}: the source updated or deleted rows, and `merge_columns: {merged}: {function}` can't "
+                "take back their old values; nothing was written.\n"
+                f"{format_examples(rows)}",
+                expected=(
+                    "inserts, or updates that the function can follow: `max` needs a value that is not lower, `min` "
+                    "one that is not higher, `union` all elements from before, `first` the same value"
+                ),
+                fix=(
+                    "compute the column in a model with `input: state`, let `delete_when` delete the row, or choose a "
+                    "function that follows all changes, such as `sum`"
+                ),
             )
 
 
@@ -264,8 +269,10 @@ def _raise_unknown_before(model: Model, events: DataFrame) -> None:
     key = [to_column(part) for part in model.config.primary_key]
     rows = events.where(_sign(events) == 0).select(*key).limit(3).collect()
     raise DataError(
-        f"{model.table}: the source does not tell what rows were before they changed, so `merge_columns` can't take "
-        f"back what they said; nothing was written.\n{format_examples(rows)}"
-        "  expected: change rows with `_before`\n  found: change rows of a table with `changelog: input`\n"
-        "  what to do: set `changelog: lookup` for the source, and run it and this model with --full-refresh"
+        f"{model.table}: the source does not show rows as they were before they changed, so `merge_columns` can't "
+        "take back their old values; nothing was written.\n"
+        f"{format_examples(rows)}",
+        expected="change rows with `_before`",
+        actual="change rows of a table with `changelog: input`",
+        fix="set `changelog: lookup` for the source, and run it and this model with --full-refresh",
     )

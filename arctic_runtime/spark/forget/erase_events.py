@@ -106,8 +106,8 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
     last = _require_last_run(require_built(state, model.table)[0])
     if was := _explain_other_origin(last):
         raise DataError(
-            f"{model.table}: rows of it were {was}, so they don't follow from events; nothing was done.\n"
-            f"  what to do: run it with --full-refresh, then `arctic forget` again"
+            f"{model.table}: rows of it were {was}, so they don't follow from events; nothing was done.",
+            fix="run it with --full-refresh, then `arctic forget` again",
         )
     lost = _list_lossy_upstreams(refresh.planner.observe_upstreams())
     if model.config.valid_time:
@@ -122,9 +122,9 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
     if rows:
         raise DataError(
             f"{model.table}: rows, or versions of them, were made of forgotten events and of others, and can't be "
-            f"computed again without the forgotten ones; nothing was done.\n{format_examples(rows)}"
-            f"  why: {why}\n"
-            f"  what to do: `arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+            "computed again without the forgotten ones; nothing was done.\n"
+            f"{format_examples(rows)}  why: {why}",
+            fix=f"run `arctic reset {model.table.name} --yes`, then `arctic forget` again, and rebuild it",
         )
 
 

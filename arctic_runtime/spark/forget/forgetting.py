@@ -171,8 +171,9 @@ class Forgetting:
     def _check_built(self) -> None:
         if bool(self.request.keys) == bool(self.request.where):
             raise ConfigError(
-                f"{self.root.table}: it is not said which rows to forget.\n  expected: --key or --where, one of both\n"
-                "  what to do: arctic forget MODEL --key VALUE, or arctic forget MODEL --where PREDICATE"
+                f"{self.root.table}: the rows to forget are not given.",
+                expected="--key or --where, one of both",
+                fix="run `arctic forget MODEL --key VALUE`, or `arctic forget MODEL --where PREDICATE`",
             )
         require_built(self._open_session(self.root).observe_state(), self.root.table)
 
@@ -217,9 +218,12 @@ class Forgetting:
             if trace.has_events_of(self.spark(), model, upstreams, forgotten):
                 self._drop_keys(known)
                 raise ConfigError(
-                    f"{model.table} has rows made of those that are to be forgotten, and no primary key that tells "
-                    "which; nothing was done.\n  what to do: give the model a `primary_key`; or "
-                    f"`arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+                    f"{model.table} has rows made of those that are to be forgotten, and no primary key that says "
+                    "which; nothing was done.",
+                    fix=(
+                        f"give the model a `primary_key`; or `arctic reset {model.table.name} --yes`, then "
+                        "`arctic forget` again, and rebuild it"
+                    ),
                 )
 
     def _find_keys(self, model: Model, state: TableState, known: Mapping[TableName, Keys]) -> DataFrame:
@@ -274,13 +278,12 @@ class Forgetting:
             for table, keys in keys_by_table.items()
         }
         if any(names_by_table.values()) and not self.request.drop_savepoints:
-            named = "".join(
-                f"  found: {name} of {table}\n" for table, names in names_by_table.items() for name in names
-            )
+            named = [f"{name} of {table}" for table, names in names_by_table.items() for name in names]
             self._drop_keys(keys_by_table)
             raise ConfigError(
-                f"{self.root.table}: savepoints hold rows that are to be forgotten; nothing was done.\n{named}"
-                "  what to do: add --drop-savepoints, or drop them by `arctic savepoint MODEL NAME --drop`"
+                f"{self.root.table}: savepoints hold rows that are to be forgotten; nothing was done.",
+                actual=", ".join(named),
+                fix="add --drop-savepoints, or drop them by `arctic savepoint MODEL NAME --drop`",
             )
         for table, names in names_by_table.items():
             drop_savepoints(self._open_session(self._known[table]), names)
@@ -306,8 +309,8 @@ class Forgetting:
             origins = ", ".join(sorted(map(str, self._reads[self.root.table])))
             raise DataError(
                 f"{self.root.table}: its query still gives rows that are to be forgotten; nothing was done.\n"
-                + "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)
-                + f"  what to do: forget or delete them where they come from ({origins}), then run this again"
+                + "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows),
+                fix=f"forget or delete them where they come from ({origins}), then run this again",
             )
 
     def _check_recomputable(self, keys_by_table: Mapping[TableName, DataFrame]) -> None:

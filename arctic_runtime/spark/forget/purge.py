@@ -164,7 +164,7 @@ def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], 
     what = f"rewrite files of {table} that hold forgotten rows"
     (done,) = perform_effect("forget.rewrite", lambda: context.spark.sql(call).collect(), what, SPARK)
     if done["failed_data_files_count"]:
-        raise CommitConflict(f"{table}: some files could not be rewritten.\n  what to do: run `arctic forget` again")
+        raise CommitConflict(f"{table}: some files could not be rewritten.", fix="run `arctic forget` again")
     return Rewritten(done["rewritten_data_files_count"], done["rewritten_bytes_count"])
 
 
@@ -172,4 +172,4 @@ def _append_nothing(spark: SparkSession, branch: Sequence[str], summary: dict[st
     writer = (
         spark.table(quote_name(*branch)).limit(0).writeTo(quote_name(*branch)).options(**build_summary_options(summary))
     )
-    perform_effect("forget.record", writer.append, f"record on {'.'.join(branch)} what was known", SPARK)
+    perform_effect("forget.record", writer.append, f"copy the snapshot properties to {'.'.join(branch)}", SPARK)

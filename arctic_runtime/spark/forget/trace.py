@@ -68,8 +68,9 @@ def find_keys_where(spark: SparkSession, model: Model, state: TableState, condit
     except SPARK_ERRORS as error:
         names = ", ".join(rows.columns)
         raise ConfigError(
-            f"{model.table}: {condition!r} is not a valid condition.\n  found: {str(error).splitlines()[0]}\n"
-            f"  expected: a SQL predicate over the columns of the table: {names}"
+            f"{model.table}: {condition!r} is not a valid condition.",
+            expected=f"a SQL predicate over the columns of the table: {names}",
+            actual=str(error).splitlines()[0],
         ) from error
     return matching.select(*as_key(model.config.entity_key)).distinct()
 
@@ -80,9 +81,9 @@ def parse_given_keys(spark: SparkSession, model: Model, state: TableState, value
     key = model.config.entity_key
     if not key or not values or len(values) % len(key):
         raise ConfigError(
-            f"{model.table}: the number of key values is wrong.\n"
-            f"  expected: one value for each of {', '.join(key) or 'no column'}, for each key\n"
-            f"  found: {len(values)} value(s)"
+            f"{model.table}: the number of key values is wrong.",
+            expected=f"one value for each of {', '.join(key) or 'no column'}, for each key",
+            actual=f"{len(values)} value(s)",
         )
     kinds = [column.type for part in key if (column := find_column(state.changes.columns, part))]
     rows = [tuple(values[place : place + len(key)]) for place in range(0, len(values), len(key))]

@@ -56,7 +56,8 @@ def check_valid_times(model: Model, events: DataFrame) -> None:
     if rows:
         raise DataError(
             f"{model.table}: events have a null in `valid_time` ({model.config.valid_time}); nothing was written.\n"
-            f"{format_examples(rows)}  what to do: filter them out in the query, or give them a time"
+            f"{format_examples(rows)}",
+            fix="filter them out in the query, or give them a time",
         )
 
 

@@ -41,11 +41,14 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
     sources = ", ".join(name for name, state in upstreams.items() if state and state.has_lost_rows)
     if sources:
         raise DataError(
-            f"{model.table}: a full refresh would lose versions: it keeps those alone that follow from the events that "
-            f"the upstreams still have; nothing was written.\n  found: {sources} no longer has all events\n"
-            "  expected: upstreams that keep all their events\n"
-            f"  what to do: run without --full-refresh, or delete the history with `arctic reset {model.table.name} "
-            "--yes` and run again"
+            f"{model.table}: a full refresh would lose versions: it keeps only those that follow from the events "
+            "that the upstreams still have; nothing was written.",
+            expected="upstreams that keep all their events",
+            actual=f"{sources} no longer has all events",
+            fix=(
+                f"run without --full-refresh, or delete the history with `arctic reset {model.table.name} --yes` and "
+                "run again"
+            ),
         )
 
 

@@ -30,8 +30,8 @@ def read_changes_between(session: TableSession, start: int | str, end: int | str
     is_whole = all(commit in commits for commit in (first, last))
     if not is_whole and state.changes and first.version.sequence < read_trimmed_age(state.changes.properties).sequence:
         raise ConfigError(
-            f"{session.model.table}: some changes since version {start} have been deleted.\n"
-            "  what to do: give a later version; `retention: changes` sets how long changes are kept"
+            f"{session.model.table}: some changes since version {start} have been deleted.",
+            fix="give a later version; `retention: changes` sets how long changes are kept",
         )
     formerly = state.changes.formerly if state.changes else {}
     rows = read_appended(session.spark(), session.model.table.changes, first.version, last.version, is_whole, formerly)

@@ -192,6 +192,6 @@ def _perform_step(step: CompactionStep, session: TableSession, state: TableState
 def _build_conflict_error(model: Model, performed: Sequence[CompactionStep], lost: int) -> CommitConflict:
     return CommitConflict(
         f"{model.table}: gave up after {lost} commit conflicts: other writers committed while files were rewritten.\n"
-        f"  already committed: {len(performed)} step(s)\n"
-        "  what to do: run `arctic compact` again when fewer runs write to the table"
+        f"  already committed: {len(performed)} step(s)",
+        fix="run `arctic compact` again when fewer runs write to the table",
     )

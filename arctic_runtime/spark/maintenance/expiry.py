@@ -125,8 +125,9 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
-            f"{session.model.table}: the age is too low, since files of running writes look like orphaned files.\n"
-            f"  expected: an age of 1d or more\n  found: {older_than_seconds} seconds"
+            f"{session.model.table}: the age is too low, since files of running writes look like orphaned files.",
+            expected="an age of 1d or more",
+            actual=f"{older_than_seconds} seconds",
         )
     names = _list_tables(session, _require_built_state(session))
     before = session.now - datetime.timedelta(seconds=older_than_seconds)

@@ -18,17 +18,18 @@ def request_resync(table: TableSession) -> str:
     source, name = table.model.source, table.model.ingested_from
     if source is None or name is None:
         raise ConfigError(
-            f"{table.model.table} can't be loaded anew: no source is ingested into it.\n"
-            "  what to do: a model is computed anew by `dbt run --full-refresh`"
+            f"{table.model.table} can't be loaded again: no source is ingested into it.",
+            fix="run `dbt run --full-refresh`, which computes a model again",
         )
     if not source.can_load:
         raise ConfigError(
-            f"{table.model.table} can't be loaded anew: {source.name} is no database, and gives no snapshot.\n"
-            "  what to do: `arctic restore` brings back a version, `arctic overwrite` takes rows of another table"
+            f"{table.model.table} can't be loaded again: {source.name} is no database, and gives no snapshot.",
+            fix="use `arctic restore` for an older version, or `arctic overwrite` for rows of another table",
         )
     if observe_progress(table.reader, source.dead_letters) is None:
         raise ConfigError(
-            f"{table.model.table}: {source.name} was never ingested.\n  what to do: `arctic ingest`, which loads it"
+            f"{table.model.table}: {source.name} was never ingested.",
+            fix="run `arctic ingest`, which loads it",
         )
     values = {f"{RESYNC_PREFIX}{name}": str(to_millis(table.now))}
     set_properties("ingest.request", table.spark(), source.dead_letters, values)

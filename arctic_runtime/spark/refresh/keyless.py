@@ -73,6 +73,7 @@ def _check_contract(model: Model, rows: DataFrame) -> None:
     if broken:
         promised = [*(f"{part} is not null" for part in model.not_null), *model.checks]
         raise DataError(
-            f"{model.table}: rows of the query break the contract; nothing was written.\n{format_examples(broken)}"
-            f"  expected: {'; '.join(promised)}\n  what to do: repair or filter the rows in the query"
+            f"{model.table}: rows of the query break the contract; nothing was written.\n{format_examples(broken)}",
+            expected="; ".join(promised),
+            fix="repair or filter the rows in the query",
         )

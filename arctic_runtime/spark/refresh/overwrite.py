@@ -135,7 +135,8 @@ def _check_rows(model: Model, rows: DataFrame, part: Part, shape: Shape) -> None
     if strange:
         raise DataError(
             f"{model.table}: the given rows contain rows outside of {describe_part(part)}; nothing was written.\n"
-            f"{format_examples(strange)}  what to do: filter these rows out, or declare all rows of the table"
+            f"{format_examples(strange)}",
+            fix="filter these rows out, or declare all rows of the table",
         )
 
 
@@ -147,9 +148,10 @@ def _check_model(model: Model) -> None:
     config = model.config
     if config.has_history:
         raise ConfigError(
-            f"{model.table}: rows of a table with history can't be declared.\n"
-            f"  expected: history: none\n  found: history: {config.history}\n"
-            "  what to do: write events to the model's source that say what the rows are"
+            f"{model.table}: rows of a table with history can't be declared.",
+            expected="history: none",
+            actual=f"history: {config.history}",
+            fix="write events to the model's source that say what the rows are",
         )
     partial = [
         key
@@ -162,12 +164,16 @@ def _check_model(model: Model) -> None:
     ]
     if config.input != "changes" or config.sequence_by is None or config.on_match != "replace" or partial:
         raise ConfigError(
-            f"{model.table}: `--as-of` is not possible for this model.\n"
-            "  expected: input: changes, sequence_by, and on_match: replace, without merge_columns, "
-            "columns_to_update and unavailable_value\n"
-            f"  found: input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}"
-            f"{''.join(f', {key}' for key in partial)}\n"
-            "  what to do: change the rows that the query reads; a table with `input: state` always equals its query"
+            f"{model.table}: `--as-of` is not possible for this model.",
+            expected=(
+                "input: changes, sequence_by, and on_match: replace, without merge_columns, columns_to_update and "
+                "unavailable_value"
+            ),
+            actual=(
+                f"input: {config.input}, sequence_by: {config.sequence_by}, on_match: {config.on_match}"
+                f"{''.join(f', {key}' for key in partial)}"
+            ),
+            fix="change the rows that the query reads; a table with `input: state` always equals its query",
         )
 
 
@@ -181,15 +187,18 @@ def _resolve_position(session: TableSession, shape: Shape, as_of: str, before: S
     row = session.spark().range(1).select(*asked).collect()[0]
     if row["place"] is None:
         raise ConfigError(
-            f"{session.model.table}: {as_of!r} is not a valid position in the order of events.\n"
-            f"  expected: a value of `{session.model.config.sequence_by}`, which has the type {kind}"
+            f"{session.model.table}: {as_of!r} is not a valid position in the order of events.",
+            expected=f"a value of `{session.model.config.sequence_by}`, which has the type {kind}",
         )
     if row["older"]:
         raise ConfigError(
-            f"{session.model.table}: rows were already declared as of a later position; nothing was written.\n"
-            f"  expected: {row['newest']} or later\n  found: {row['place']}\n"
-            "  what to do: declare rows as of a later position; or run a full refresh, which rereads all events "
-            "and drops all declarations"
+            f"{session.model.table}: rows were already declared as of a later position; nothing was written.",
+            expected=f"{row['newest']} or later",
+            actual=str(row["place"]),
+            fix=(
+                "declare rows as of a later position; or run a full refresh, which rereads all events and drops all "
+                "declarations"
+            ),
         )
     return str(row["place"])
 
@@ -200,6 +209,7 @@ def _check_columns(model: Model, rows: DataFrame, shape: Shape) -> None:
     if missing:
         raise ConfigError(
             f"{model.table}: the given rows lack columns of the table; nothing was written.\n"
-            f"  missing: {', '.join(missing)}\n  found: {', '.join(column.name for column in row_columns)}\n"
-            "  what to do: add these columns, with null for unknown values"
+            f"  missing: {', '.join(missing)}",
+            actual=", ".join(column.name for column in row_columns),
+            fix="add these columns, with null for unknown values",
         )

@@ -70,7 +70,7 @@ def _plan_evolution(
         for table in (model.base, model.table.changes):
             perform_step(DropTable(table), context)
         raise CommitConflict(
-            f"{model.table}: its tables, which had no rows, were dropped to be created with other columns.\n"
-            "  what to do: run again"
+            f"{model.table}: its tables, which had no rows, were dropped to be created with other columns.",
+            fix="run again",
         ) from None
     return [step for step in steps if not step.change.is_empty]

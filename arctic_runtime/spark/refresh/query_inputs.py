@@ -49,8 +49,8 @@ class QueryInputs:
         for source, state in states.items():
             if state is None:
                 raise SourceError(
-                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read.\n"
-                    "  what to do: write to the table first"
+                    f"{self.model.table}: {source} has no snapshot, so its changes can't be read.",
+                    fix="write to the table first",
                 )
             self._check_whole_rows(state)
             window = windows.get(str(source)) or Window(str(source), None, state.version)
@@ -74,16 +74,18 @@ class QueryInputs:
         if changed:
             raise ConfigError(
                 f"{self.model.table}: `merge_columns` over {', '.join(changed)} needs to know by which change each "
-                "event came, so that an update counts as its new row less its old one.\n"
-                "  expected: a plain select from one changes(…), without `select *`, `with`, grouping, `distinct` or "
-                "`limit`\n  what to do: write the query so, and join or group in a model before or behind it"
+                "event came, so that an update counts as its new row less its old one.",
+                expected=(
+                    "a plain select from one changes(…), without `select *`, `with`, grouping, `distinct` or `limit`"
+                ),
+                fix="write the query like that, and join or group in a model before or after it",
             )
 
     def _check_whole_rows(self, state: SourceState) -> None:
         if self.model.config.has_partial_events and is_retracting(self.model, state):
             raise ConfigError(
-                f"{self.model.table}: `merge_columns` over {state.name} takes back whole rows, and `columns_to_update` "
-                "or `unavailable_value` says that events are parts of rows.\n"
-                "  expected: a landing table of events as the source, or a model without `merge_columns`\n"
-                "  what to do: compute these columns in a model that reads this one"
+                f"{self.model.table}: `merge_columns` over {state.name} takes back whole rows, and "
+                "`columns_to_update` or `unavailable_value` says that events are parts of rows.",
+                expected="a landing table of events as the source, or a model without `merge_columns`",
+                fix="compute these columns in a model that reads this one",
             )

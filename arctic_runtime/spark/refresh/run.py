@@ -68,7 +68,8 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
         state = observe_source(reader, source)
         if state is None:
             raise SourceError(
-                f"{source} has no snapshot, so its changes can't be read.\n  what to do: write to the table first"
+                f"{source} has no snapshot, so its changes can't be read.",
+                fix="write to the table first",
             )
         rows = read_appended_rows(spark, state, Window(str(source), None, state.version))
         shown = with_source_position(rows, state.keeps_all) if state.format_version >= 3 else rows
@@ -330,8 +331,8 @@ class Refresh:
         if moved:
             self._request = replace(self._request, was_overtaken=True)
             raise CommitConflict(
-                f"{self.model.table}: the upstream {', '.join(moved)} changed while the query ran.\n"
-                "  what to do: run again; if the upstream changes all the time, put a model between it and this one"
+                f"{self.model.table}: the upstream {', '.join(moved)} changed while the query ran.",
+                fix="run again; if the upstream changes all the time, put a model between it and this one",
             )
 
     def _build_summary(self, context: Context, decision: Decision, upstreams: Upstreams) -> RunSummary:

@@ -164,7 +164,8 @@ def _build_flaw_error(context: Context, branch: Sequence[str], shape: Shape, cou
     checks = "".join(f"  check: {check}\n" for check in shape.checks) if flaw == "!broken check" else ""
     return DataError(
         f"{context.model.table}: {counts[flaw]} row(s) of the query have a {flaw[1:]}; nothing was written.\n"
-        f"  column: {named}\n{checks}{format_examples(example)}"
-        "  expected: a unique primary key without nulls, and rows that satisfy the contract\n"
-        "  what to do: repair or filter the rows in the query, or add columns to `primary_key` until it is unique"
+        f"  column: {named}\n"
+        f"{checks}{format_examples(example)}",
+        expected="a unique primary key without nulls, and rows that satisfy the contract",
+        fix="repair or filter the rows in the query, or add columns to `primary_key` until it is unique",
     )

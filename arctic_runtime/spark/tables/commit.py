@@ -112,7 +112,7 @@ def publish_branch(
         return
     reason = explain_refused_publish(state, expected, writer, is_shared)
     if reason is not None:
-        raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}\n  found: {reason}")
+        raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}", actual=reason)
     try:
         fast_forward(spark, table, branch)
     except (ArcticError, *SPARK_ERRORS) as error:
@@ -180,8 +180,9 @@ def _has_been_published(
         return read_branch_state(spark, reader, table, branch).is_published
     except (ArcticError, *SPARK_ERRORS):
         raise CommitUnknown(
-            f"It is not known whether a commit went through.\n  while: commit {branch} to {table}\n"
-            f"  found: {error}\n  what to do: run again; the next run looks for it first and applies nothing twice"
+            f"It is not known whether a commit went through.\n  while: commit {branch} to {table}",
+            actual=str(error),
+            fix="run again; the next run looks for it first and applies nothing twice",
         ) from error
 
 

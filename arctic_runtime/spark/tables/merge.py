@@ -154,7 +154,7 @@ def _replace_rows(
 
     def append_rows() -> None:
         writer = alive.writeTo(quote_name(*branch)).options(**build_summary_options(summary))
-        perform_effect("base.merge.append", writer.append, f"write what changed to {'.'.join(branch)}", SPARK)
+        perform_effect("base.merge.append", writer.append, f"write changed rows to {'.'.join(branch)}", SPARK)
 
     def delete_replaced(summary: Mapping[str, str], *conditions: Sql) -> None:
         near_by = gone.where()

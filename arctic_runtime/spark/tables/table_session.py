@@ -68,8 +68,8 @@ class TableSession:
             state = self.observe_state()
             steps = plan_reconciliation(self.model, state, thresholds, fold, defer)
         raise CorruptState(
-            f"{self.model.table}: its base and view did not converge with its change table.\n"
-            f"  expected: no step left after {thresholds.settling_rounds} rounds\n"
-            f"  found: {'; '.join(describe_step(step) for step in steps)}\n"
-            "  what to do: find out who else writes to these relations, then run again"
+            f"{self.model.table}: its base and view did not converge with its change table.",
+            expected=f"no step left after {thresholds.settling_rounds} rounds",
+            actual="; ".join(describe_step(step) for step in steps),
+            fix="find out who else writes to these relations, then run again",
         )

@@ -26,6 +26,6 @@ def _find_known_version(session: TableSession, commits: Iterable[Commit], versio
         if commit.version.snapshot == version:
             return commit
     raise ConfigError(
-        f"{session.model.table} has no version {version}, or it has expired.\n"
-        f"  what to do: `arctic history {session.model.table.name}` shows the versions that are kept"
+        f"{session.model.table} has no version {version}, or it has expired.",
+        fix=f"`arctic history {session.model.table.name}` shows the versions that are kept",
     )

@@ -85,10 +85,10 @@ def replace_current(spark: SparkSession, model: Model, state: TableState, step: 
         if not is_view_refusal(error):
             raise
         raise ConfigError(
-            f"{model.table}: `current_view` needs a catalog with views; the rows of the table are written.\n"
-            f"  expected: the catalog {step.view.catalog} creates the view {step.view}\n"
-            f"  found: {str(error).strip().splitlines()[0]}\n"
-            "  what to do: leave `current_view` out, and read `arctic_current(ref(…))` or the rows with `_is_current`"
+            f"{model.table}: `current_view` needs a catalog with views; the rows of the table are written.",
+            expected=f"the catalog {step.view.catalog} creates the view {step.view}",
+            actual=str(error).strip().splitlines()[0],
+            fix="leave `current_view` out, and read `arctic_current(ref(…))` or the rows with `_is_current`",
         ) from error
 
 

@@ -225,7 +225,7 @@ def test_a_source_that_does_not_tell_what_rows_were_is_refused(lake: Warehouse) 
     lake.run(model)
     lake.append("s", [(1, 1, 6, 2)], source)
     lake.run(orders)
-    with pytest.raises(DataError, match="does not tell what rows were before"):
+    with pytest.raises(DataError, match="does not show rows as they were before"):
         lake.run(model)
     sql = "select customer, sum(amount) as total, count(*) as orders from {changes(orders)} group by 1"
     grouping = totals(lake, sql=sql)

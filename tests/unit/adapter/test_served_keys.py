@@ -54,7 +54,10 @@ def test_the_example_of_the_documentation_is_accepted() -> None:
         (node("table", {"arctic": {"schedule": "daily"}}), "must be a cron expression"),
         (node("arctic", {"arctic": {"schedule": "0 6 * * *"}}), "target_lag"),
         (node("ephemeral", {"arctic": {"schedule": "0 6 * * *"}}), "ephemeral"),
-        (node("incremental", {"arctic": {"schedule": "0 6 * * *"}}, incremental_strategy="microbatch"), "batches"),
+        (
+            node("incremental", {"arctic": {"schedule": "0 6 * * *"}}, incremental_strategy="microbatch"),
+            "microbatch model",
+        ),
         (node("table", {"arctic": {"test_after_refresh": True}}), "needs a model that the service refreshes"),
         (node("arctic", {"arctic": {"test_after_refresh": "yes"}}), "must be true or false"),
     ],

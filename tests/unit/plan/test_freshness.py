@@ -198,7 +198,7 @@ CASES: dict[str, tuple[dict[str, TableFacts], str, dict[str, Any]]] = {
     "a table above was made anew": (
         layers(ods=replace(ods(), log="another")),
         "dws",
-        {"state": "behind", "as_of": None, "reason": "ods was made anew, and its rows were not read yet"},
+        {"state": "behind", "as_of": None, "reason": "ods was recreated, and its rows were not read yet"},
     ),
     "a commit of an earlier version, which does not say as of when its table showed the source": (
         layers(ods=ods(ORIGIN, commit("ods", 2, ago(5)))),

@@ -43,10 +43,10 @@ def test_what_was_under_way_ends_with_the_ingestion_of_its_source() -> None:
     jobs = IngestJobs(board)
     for source in ("shop", "web"):
         jobs.begin_batch((source, False), [ORDERS], "")
-    jobs.close_source("shop", "db1 does not answer")
-    assert {job.name: (job.state, job.error) for job in board.list_jobs()} == {
-        "ingest shop": ("failed", "db1 does not answer"),
-        "ingest web": ("running", ""),
+    jobs.close_source("shop", "db1 does not answer", {"fix": "start it"})
+    assert {job.name: (job.state, job.error, job.error_details) for job in board.list_jobs()} == {
+        "ingest shop": ("failed", "db1 does not answer", {"fix": "start it"}),
+        "ingest web": ("running", "", {}),
     }
     jobs.close_source("web")
     assert [job.state for job in board.list_jobs()] == ["cancelled", "failed"]

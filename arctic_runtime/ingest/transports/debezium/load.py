@@ -47,7 +47,7 @@ class DebeziumLoad:
                 is_late = time.monotonic() - lost_at > self._thresholds.reconnect_seconds
                 if self._finishing.is_set() or is_late:
                     raise
-                LOG.warning("%s\nThe load begins anew when the server answers again.", lost)
+                LOG.warning("%s\nThe load starts again when the server answers.", lost)
                 failure = str(lost)
             self._closed.wait(self._thresholds.reconnect_poll_seconds)
             yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)

@@ -139,8 +139,8 @@ def read_position(text: str) -> Position:
     except (ValueError, TypeError, KeyError, zlib.error):
         pass
     raise CorruptState(
-        f"{text[:200]!r} is no position of a Debezium source; expected JSON with a partition and an offset.\n"
-        "  what to do: see whether another program wrote properties of the table; `arctic ingest --resync` starts anew"
+        f"{text[:200]!r} is no position of a Debezium source; expected JSON with a partition and an offset.",
+        fix="see whether another program wrote properties of the table; `arctic ingest --resync` starts again",
     )
 
 

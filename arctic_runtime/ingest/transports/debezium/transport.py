@@ -247,8 +247,11 @@ class DebeziumTransport:
         if position.is_snapshot and not before.is_snapshot:
             raise SourceError(
                 f"{self._connection.place}: Debezium did not go on after the position of the last commit, and began "
-                "another snapshot; nothing of it was written.\n  what to do: run again; if it happens again, "
-                "`arctic ingest --resync` reads the tables once more and writes what differs"
+                "another snapshot; nothing of it was written.",
+                fix=(
+                    "run again; if it happens again, `arctic ingest --resync` reads the tables once more and writes "
+                    "what differs"
+                ),
             )
 
     def load_tables(self, tables: Collection[str], position: str) -> DebeziumLoad:
@@ -371,8 +374,8 @@ class DebeziumTransport:
             from arctic_runtime.ingest.transports.debezium.servers.database_kinds import connect_server
         except ImportError as error:
             raise ConfigError(
-                f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).\n"
-                "  what to do: pip install 'dbt-arctic[cdc]'"
+                f"connector {self._connection.connector} needs Debezium, which is not installed ({error}).",
+                fix="pip install 'dbt-arctic[cdc]'",
             ) from error
         return connect_server(self._connection, self._thresholds)
 

@@ -38,9 +38,10 @@ class FileBatches:
         noted = log.list_batches()
         if kept_number and not noted:
             raise CorruptState(
-                f"It is not known which files of {folder.location} were read.\n"
-                f"  expected: the files of {kept_number} batches in the source's file log\n  found: none\n"
-                "  what to do: bring back the file log, or drop the source's tables, so that all files are read anew"
+                f"It is not known which files of {folder.location} were read.",
+                expected=f"the files of {kept_number} batches in the source's file log",
+                actual="none",
+                fix="bring back the file log, or drop the source's tables, so that all files are read again",
             )
         self._last = max([kept_number, *noted])
         self._read = {file.path: file for files in noted.values() for file in files}
@@ -91,9 +92,11 @@ def check_unchanged(current: SourceFile | None, expected: SourceFile, where: str
     what = "is gone before all of its events were kept" if current is None else "has changed since it was read"
     shown = "no such file" if current is None else _describe_file(current)
     raise SourceError(
-        f"A file of the source {what}.\n  where: {where}/{expected.path}\n  expected: {_describe_file(expected)}\n"
-        f"  found: {shown}\n"
-        "  what to do: bring back the file as it was, and write new events into a file with a new name"
+        f"A file of the source {what}.",
+        where=f"{where}/{expected.path}",
+        expected=_describe_file(expected),
+        actual=shown,
+        fix="bring back the file as it was, and write new events into a file with a new name",
     )
 
 

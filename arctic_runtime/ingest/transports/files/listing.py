@@ -55,8 +55,10 @@ class Folder:
             file_infos = self._files.get_file_info(FileSelector(self._root, recursive=True))
         except OSError as error:
             raise SourceError(
-                f"The files of a source can't be listed.\n  where: {self.location}\n  found: {error}\n"
-                "  what to do: check that the folder exists and may be read"
+                "The files of a source can't be listed.",
+                where=self.location,
+                actual=str(error),
+                fix="check that the folder exists and may be read",
             ) from error
         below = len(self._root) + 1
         files = [
@@ -88,8 +90,10 @@ def _open_file_system(scheme: str, netloc: str, properties: Mapping[str, str], l
         return PyArrowFileIO(dict(properties)).fs_by_scheme(_ALIASES.get(scheme, scheme), netloc)
     except (ImportError, ValueError) as error:
         raise ConfigError(
-            f"The location of a source can't be read.\n  where: {location}\n"
-            f"  expected: a path, or a URI whose scheme pyarrow knows, such as s3, gs or hdfs\n  found: {error}"
+            "The location of a source can't be read.",
+            where=location,
+            expected="a path, or a URI whose scheme pyarrow knows, such as s3, gs or hdfs",
+            actual=str(error),
         ) from error
 
 
@@ -102,6 +106,9 @@ def _check_names(files: Iterable[SourceFile], where: str) -> None:
     wrong = next((file for file in files if ":" in file.path or "\n" in file.path), None)
     if wrong is not None:
         raise SourceError(
-            f"Spark can't read a local file of this name.\n  where: {where}\n  found: {wrong.path!r}\n"
-            "  expected: a name without a colon or a line feed\n  what to do: rename the file"
+            "Spark can't read a local file of this name.",
+            where=where,
+            expected="a name without a colon or a line feed",
+            actual=repr(wrong.path),
+            fix="rename the file",
         )

@@ -69,9 +69,10 @@ class KafkaOffsets:
         topic_metadata = self._ask_kafka(lambda: self._admin.list_topics(topic, timeout=self._seconds)).topics[topic]
         if topic_metadata.error is not None:
             failed = SourceError(
-                f"Kafka has no topic {topic} that can be read.\n  where: {self._where}\n"
-                f"  found: {topic_metadata.error.str()}\n"
-                "  what to do: correct the topic of the table, or give this user the right to read it"
+                f"Kafka has no topic {topic} that can be read.",
+                where=self._where,
+                actual=topic_metadata.error.str(),
+                fix="correct the topic of the table, or give this user the right to read it",
             )
             is_being_made = topic_metadata.error.code() == KafkaError.LEADER_NOT_AVAILABLE
             raise _LeaderMoved(failed) if is_being_made else failed
@@ -95,8 +96,10 @@ class KafkaOffsets:
             self._admin.poll(0)
             reasons = [_get_reason(error), *dict.fromkeys(self._errors)]
             failed = SourceError(
-                f"Kafka doesn't answer.\n  where: {self._where}\n  found: {'; '.join(reasons)}\n"
-                "  what to do: check the address, the user and the password, and whether the servers run"
+                "Kafka doesn't answer.",
+                where=self._where,
+                actual="; ".join(reasons),
+                fix="check the address, the user and the password, and whether the servers run",
             )
             raise (_LeaderMoved(failed) if _is_leader_move(error) else failed) from error
 

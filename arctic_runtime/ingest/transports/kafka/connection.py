@@ -40,7 +40,7 @@ class KafkaConnection:
         if (self.user is None) != (self.password is None):
             raise ConfigError("Kafka wants `user` and `password` together, and one of them is missing")
         if not self.tls and (self.ca_file or self.certificate_file):
-            raise ConfigError("`ca_file` and `certificate_file` have a meaning with `tls: true` alone")
+            raise ConfigError("`ca_file` and `certificate_file` need `tls: true`")
 
     @property
     def protocol(self) -> str:

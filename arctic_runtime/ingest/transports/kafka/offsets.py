@@ -115,10 +115,14 @@ def _build_lost_error(partition: Partition, wanted: int, partition_kept: Kept | 
     elif wanted < partition_kept.first:
         actual = f"offsets from {partition_kept.first} on: Kafka's retention has deleted what was before"
     else:
-        actual = f"offsets up to {partition_kept.end}: the topic was deleted and made anew"
+        actual = f"offsets up to {partition_kept.end}: the topic was deleted and created again"
     return SourceError(
-        f"Kafka no longer has events that were not read yet.\n  where: topic {topic}, partition {number}\n"
-        f"  expected: offset {wanted}\n  found: {actual}\n"
-        "  what to do: run once with `on_data_loss: skip`, which goes on with the first event that is there, and let "
-        "the source send all rows anew, for instance by a snapshot of Debezium"
+        "Kafka no longer has events that were not read yet.",
+        where=f"topic {topic}, partition {number}",
+        expected=f"offset {wanted}",
+        actual=actual,
+        fix=(
+            "run once with `on_data_loss: skip`, which goes on with the first event that is there, and let the source "
+            "send all rows again, for instance by a snapshot of Debezium"
+        ),
     )

@@ -33,9 +33,9 @@ def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if len(sharing) > 1 and (form.table is None or twice):
             raise ConfigError(
-                f"Tables share the topic {topic}, and events of the format {form.name} don't tell them apart: "
-                f"{', '.join(table.name for table in sharing)}\n"
-                "  what to do: give each table a topic of its own"
+                f"Tables share the topic {topic}, and events of the format {form.name} don't name their table: "
+                f"{', '.join(table.name for table in sharing)}",
+                fix="give each table a topic of its own",
             )
 
 

@@ -240,10 +240,13 @@ def check_jars(spark: SparkSession) -> None:
         _ = spark.read.format("kafka").options(**options).load().schema
     except AnalysisException as error:
         raise ConfigError(
-            "Spark was started without its source for Kafka.\n"
-            f"  expected: {', '.join(jar.coordinates for jar in GROUPS['kafka'])}\n  found: {error}\n"
-            f"  what to do: set `{JARS_SETTING}: kafka` in server_side_parameters of the profile and start Spark anew, "
-            "or install these packages on the Spark Connect server"
+            "Spark was started without its source for Kafka.",
+            expected=", ".join(jar.coordinates for jar in GROUPS["kafka"]),
+            actual=str(error),
+            fix=(
+                f"set `{JARS_SETTING}: kafka` in server_side_parameters of the profile and restart Spark, or "
+                "install these packages on the Spark Connect server"
+            ),
         ) from error
 
 

@@ -92,8 +92,8 @@ def _check_names(schema: SourceSchema) -> None:
         twin = next((one for one in schema.columns[:place] if is_same_name(one.name, column.name)), None)
         if twin is not None:
             raise ConfigError(
-                f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.\n"
-                "  what to do: rename one at the source, or exclude it"
+                f"columns `{twin.name}` and `{column.name}` differ in nothing but case, and a table can't have both.",
+                fix="rename one at the source, or exclude it",
             )
 
 

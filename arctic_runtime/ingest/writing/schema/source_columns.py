@@ -32,7 +32,7 @@ class UnfollowedColumns(SourceError):
 Numbers = Mapping[str, int | None]
 """The columns of a source's table by name, with their numbers there; None where it has none."""
 
-_RESYNC = "what to do: `arctic ingest --resync TABLE` reads this table again and writes what differs"
+_RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what differs"
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,9 @@ def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> Colu
     unknown = [name for name, older in change.added.items() if not older.is_known]
     if unknown:
         raise UnfollowedColumns(
-            f"{where}: a column was added, and it is not known what older rows have in it.\n"
-            f"  found: {', '.join(unknown)}, with a default that differs from row to row, or one that was set later\n"
-            f"  {_RESYNC}"
+            f"{where}: a column was added, and it is not known what older rows have in it.",
+            actual=f"{', '.join(unknown)}, with a default that differs from row to row, or one that was set later",
+            fix=_RESYNC,
         )
     return change
 
@@ -147,7 +147,7 @@ def _compare_by_numbers(known: Numbers, schema: SourceSchema, where: str) -> Col
         if column.number is not None and known.get(column.name, 0) is None:
             continue  # Its number was not known before.
         if column.number is None or (before is None and (column.name in known or column.number <= newest)):
-            raise unfollowed_columns_error(where, f"{column.name} can't be told from another column")
+            raise unfollowed_columns_error(where, f"{column.name} can't be distinguished from another column")
         if before is None:
             added[column.name] = _require_older_rows(column)
         elif before != column.name:
@@ -166,7 +166,7 @@ def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> Colum
     gone = [name for name in known if not _has_name(name, names)]
     if new and gone:
         shown = f"{', '.join(gone)} became {', '.join(column.name for column in new)}, or was dropped"
-        raise unfollowed_columns_error(where, f"{shown}, which the source does not tell")
+        raise unfollowed_columns_error(where, f"{shown}, and the source does not say which")
     return ColumnChange({}, {column.name: _require_older_rows(column) for column in new})
 
 
@@ -181,5 +181,7 @@ def _require_older_rows(column: SourceColumn) -> OlderRows:
 
 def unfollowed_columns_error(where: str, found: str) -> UnfollowedColumns:
     return UnfollowedColumns(
-        f"{where}: its columns changed in a way that can't be followed.\n  found: {found}\n  {_RESYNC}"
+        f"{where}: its columns changed in a way that can't be followed.",
+        actual=found,
+        fix=_RESYNC,
     )

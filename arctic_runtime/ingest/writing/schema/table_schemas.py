@@ -31,8 +31,8 @@ class TableSchemas:
         table, schema = self._target.table, events.schema or self.read_declared()
         if schema is None:
             raise SourceError(
-                f"{table.table}: the columns of {table.source_name} are not known: its events do not describe them.\n"
-                "  what to do: declare the source's columns with their `data_type` in the YAML"
+                f"{table.table}: the columns of {table.source_name} are not known: its events do not describe them.",
+                fix="declare the source's columns with their `data_type` in the YAML",
             )
         key = self._order_key(table.choose_key(schema.key))
         self.newest = replace(schema, key=key, is_key_chosen=set(key) != set(schema.key))

@@ -32,9 +32,10 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
         return None
     if find_spec("openlineage") is None:
         raise ConfigError(
-            "OpenLineage is configured, but its client is not installed.\n"
-            "  expected: the package openlineage-python\n  found: none\n"
-            "  what to do: install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true"
+            "OpenLineage is configured, but its client is not installed.",
+            expected="the package openlineage-python",
+            actual="none",
+            fix="install dbt-arctic with the extra `lineage`, or set OPENLINEAGE_DISABLED=true",
         )
     from arctic_runtime.service.telemetry.lineage.emitter import LineageEmitter
     from arctic_runtime.service.telemetry.lineage.events import JobPlace
@@ -45,8 +46,9 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
         return LineageEmitter(JobPlace(namespace, project), observe, warn, reader.thresholds.lineage)
     except Exception as error:
         raise ConfigError(
-            f"OpenLineage's configuration can't be used.\n  found: {type(error).__name__}: {error}\n"
-            "  what to do: correct `openlineage.yml` or the variables that begin with OPENLINEAGE"
+            "OpenLineage's configuration can't be used.",
+            actual=f"{type(error).__name__}: {error}",
+            fix="correct `openlineage.yml` or the variables that begin with OPENLINEAGE",
         ) from error
 
 

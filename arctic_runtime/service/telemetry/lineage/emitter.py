@@ -119,5 +119,5 @@ class LineageEmitter:
             self._is_failing = True
             self._warn(
                 f"Lineage of refreshes is not sent.\n  found: {what}\n"
-                "  what to do: see to the receiver and OpenLineage's configuration; refreshes go on without"
+                "  what to do: check the receiver and OpenLineage's configuration; refreshes go on without it"
             )

@@ -359,11 +359,11 @@ def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
 
 def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
     return ConfigError(
-        "The JARs that Spark needs could not be resolved.\n"
-        f"  where: {get_cache_directory() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)\n"
-        f"  expected: {', '.join(jar.coordinates for jar in wanted)}, as recorded\n"
-        f"  found: {reason}\n"
-        "  what to do: run `python -m arctic_runtime.spark.jars` once with access to a Maven repository"
+        "The JARs that Spark needs could not be resolved.",
+        where=f"{get_cache_directory() / 'jars'} (DBT_ARCTIC_HOME chooses another cache directory)",
+        expected=f"{', '.join(jar.coordinates for jar in wanted)}, as recorded",
+        actual=reason,
+        fix="run `python -m arctic_runtime.spark.jars` once with access to a Maven repository",
     )
 
 
@@ -372,11 +372,14 @@ def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
     home = os.environ.get("JAVA_HOME")
     versions_found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
-        f"{'No installed Java can run Spark' if others else 'Java is missing'}.\n"
-        f"  where: {f'JAVA_HOME={home}, ' if home else ''}PATH and the usual places\n"
-        f"  expected: Java {_JAVA_NEEDED}: Spark needs {JAVA_OLDEST} at least, and does not start with one newer than "
-        f"{JAVA_NEWEST}\n  found: {versions_found}\n"
-        f"  what to do: {format_install_command()}; it is taken beside another Java"
+        f"{'No installed Java can run Spark' if others else 'Java is missing'}.",
+        where=f"{f'JAVA_HOME={home}, ' if home else ''}PATH and the usual places",
+        expected=(
+            f"Java {_JAVA_NEEDED}: Spark needs {JAVA_OLDEST} at least, and does not start with one newer than "
+            f"{JAVA_NEWEST}"
+        ),
+        actual=versions_found,
+        fix=f"{format_install_command()}; it can be installed beside another Java",
     )
 
 

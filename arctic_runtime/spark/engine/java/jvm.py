@@ -217,8 +217,11 @@ def build_start_error(reason: str, log: Path) -> ConfigError:
     lines = log.read_text(errors="replace").splitlines()
     log_text = "".join(f"\n    {line}" for line in lines[-30:] if not line.lstrip().startswith("at "))
     return ConfigError(
-        f"Spark did not start.\n  where: {log}\n  expected: Spark answers\n  found: {reason}{log_text}\n"
-        "  what to do: if the error names memory or another setting, correct it in server_side_parameters"
+        "Spark did not start.",
+        where=str(log),
+        expected="Spark answers",
+        actual=f"{reason}{log_text}",
+        fix="if the error names memory or another setting, correct it in server_side_parameters",
     )
 
 
@@ -249,7 +252,7 @@ def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
 def find_spark_home() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("pyspark is not installed; what to do: pip install 'pyspark[connect]>=4.1,<4.2'")
+        raise ConfigError("pyspark is not installed.", fix="pip install 'pyspark[connect]>=4.1,<4.2'")
     return Path(spec.origin).parent
 
 

@@ -65,8 +65,9 @@ def check_predicates(query: DataFrame, model: Model) -> None:
         if not verdict.is_same:
             raise ConfigError(
                 f"{model.table}: Spark and dbt-arctic read a check constraint differently, so it can't be enforced.\n"
-                f"  constraint: {check}\n  found: {verdict.because}\n"
-                "  what to do: write the constraint in another way, or write a dbt test"
+                f"  constraint: {check}",
+                actual=verdict.because,
+                fix="write the constraint in another way, or write a dbt test",
             )
 
 

@@ -100,8 +100,8 @@ def _check_all_done(step: RewriteBase, context: Context) -> None:
     lost = [str(part) for part in step.ranges if part not in done]
     if lost:
         raise CommitConflict(
-            f"{step.table}: the branch {step.branch} lacks the rewritten buckets {', '.join(lost)}.\n"
-            "  what to do: run `arctic compact` again"
+            f"{step.table}: the branch {step.branch} lacks the rewritten buckets {', '.join(lost)}.",
+            fix="run `arctic compact` again",
         )
 
 
@@ -121,7 +121,7 @@ def _write_part(
     writer = rows.writeTo(quote_name(*to)).options(**options)
     with override_settings(context.spark, JOINED_AS_IT_LIES):
         perform_effect(
-            "base.rewrite.write", lambda: writer.overwrite(is_within), f"write nodes {part} of {step.table} anew", SPARK
+            "base.rewrite.write", lambda: writer.overwrite(is_within), f"rewrite nodes {part} of {step.table}", SPARK
         )
 
 

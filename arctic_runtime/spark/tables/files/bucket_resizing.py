@@ -109,6 +109,6 @@ def _write_bucket(column: str, buckets: int) -> Sql:
 
 def _build_spec_conflict(step: ResizeBuckets) -> CommitConflict:
     return CommitConflict(
-        f"{step.table}: its partition specs changed during a bucket {step.direction}.\n"
-        "  what to do: run the operation again"
+        f"{step.table}: its partition specs changed during a bucket {step.direction}.",
+        fix="run the operation again",
     )

@@ -33,9 +33,7 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
     """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict if main moved."""
     base = context.state.base if step.table == context.model.base else None
     if base is not None and base.snapshot != step.expected:
-        raise CommitConflict(
-            f"{step.table} changed while its files were observed.\n  what to do: run the operation again"
-        )
+        raise CommitConflict(f"{step.table} changed while its files were observed.", fix="run the operation again")
     call = _write_rewrite_call(step, context)
 
     def write_rewrite(branch: tuple[str, ...]) -> None:
@@ -58,7 +56,7 @@ def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: 
         .writeTo(quote_name(*branch))
         .options(**build_summary_options(build_merged_summary(merged)))
     )
-    perform_effect("compaction.stamp", writer.append, f"say what {'.'.join(branch)} is merged to", SPARK)
+    perform_effect("compaction.stamp", writer.append, f"record the version that {'.'.join(branch)} is merged to", SPARK)
 
 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:

@@ -42,7 +42,7 @@ def read_exact(text: str, kind: str) -> Expression:
     """The value that a text stands for; raises ConfigError if it stands for many."""
     if not is_exact(text, kind):
         raise ConfigError(
-            f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.\n"
-            "  what to do: declare the rows of the partition again, or run with --full-refresh"
+            f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.",
+            fix="declare the rows of the partition again, or run with --full-refresh",
         )
     return F.lit(text).cast(kind)

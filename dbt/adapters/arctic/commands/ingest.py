@@ -104,10 +104,12 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
     try:
         return _choose_sources(known, names)
     except ConfigError as error:
-        raise ConfigError(
-            f"{error}\n  what to do for a source that has no tables yet, which dbt leaves out: name its database, as "
+        advice = (
+            "for a source that has no tables yet, which dbt leaves out, name its database, as "
             "`--discover postgresql://user@host:port/database`"
-        ) from None
+        )
+        fix = advice if error.fix is None else f"{error.fix}; {advice}"
+        raise ConfigError(error.message, expected=error.expected, fix=fix) from None
 
 
 def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
@@ -160,16 +162,17 @@ def _find_table(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
         return name, table
     full = [".".join(candidate) for candidate in matches or tables]
     if matches:
-        raise ConfigError(f"--resync {value}: {len(matches)} sources have such a table: {', '.join(full)}")
-    raise ConfigError(f"--resync {value}: no source that is ingested has this table{suggest_nearest(value, full)}")
+        raise ConfigError(f"--resync {value}: {len(matches)} sources have a table of this name: {', '.join(full)}")
+    raise ConfigError(f"--resync {value}: unknown table{suggest_nearest(value, full)}")
 
 
 def _choose_sources(sources: Sequence[IngestSource], names: Sequence[str]) -> Sequence[IngestSource]:
     known = {source.name: source for source in sources}
     if not known:
         raise ConfigError(
-            "no source of the project is ingested.\n  expected: a source with `config: {meta: {arctic: {ingest: …}}}`\n"
-            "  what to do: describe the connection there"
+            "no source of the project is ingested.",
+            expected="a source with `config: {meta: {arctic: {ingest: …}}}`",
+            fix="describe the connection there",
         )
     for name in names:
         if name not in known:

@@ -150,8 +150,9 @@ def _check_installed() -> None:
     missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"the API and the page of `arctic serve` need packages that are not installed.\n  found: no {missing[0]}\n"
-            "  what to do: pip install 'dbt-arctic[serve]', or leave them out by --without http"
+            "the API and the page of `arctic serve` need packages that are not installed.",
+            actual=f"no {missing[0]}",
+            fix="pip install 'dbt-arctic[serve]', or leave them out by --without http",
         )
 
 

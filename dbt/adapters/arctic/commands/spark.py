@@ -24,8 +24,10 @@ def perform_command(options: argparse.Namespace) -> Answer:
     profile = load_profile(options.project_dir, options.profiles_dir, options.target)
     if not profile.is_kept:
         raise ConfigError(
-            "this target has no background Spark server.\n  expected: method: connect and url: local\n"
-            f"  found: method: {profile.method}\n  what to do: set both in the profile"
+            "this target has no background Spark server.",
+            expected="method: connect and url: local",
+            actual=f"method: {profile.method}",
+            fix="set both in the profile",
         )
     server_found = {"start": server.ensure_server, "stop": server.stop_server, "status": server.find_server}[
         options.action

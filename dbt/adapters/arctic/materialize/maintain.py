@@ -169,13 +169,13 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
     """Raises ConfigError if a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
     if node["config"].get("input") == "changes":
         raise ConfigError(
-            f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.\n"
-            "  what to do: leave the model out with --exclude, or run without --sample"
+            f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.",
+            fix="leave the model out with --exclude, or run without --sample",
         )
     if would_delete:
         raise ConfigError(
-            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the existing table.\n"
-            "  what to do: add --full-refresh to delete these rows, or build into another schema"
+            f"{node['unique_id']}: --sample would delete the rows outside of the sample from the existing table.",
+            fix="add --full-refresh to delete these rows, or build into another schema",
         )
 
 
@@ -235,7 +235,7 @@ def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{node['unique_id']}: `{key}` is not supported for materialized='arctic'; {instead}")
     if isinstance(node.get("unrendered_config", {}).get("freshness"), str):
         raise ConfigError(
-            f"{node['unique_id']}: `freshness` of a model is a key of dbt's own, and no time; use `target_lag`"
+            f"{node['unique_id']}: `freshness` of a model is a key of dbt, not a duration; use `target_lag`"
         )
     return select_user_keys({key: value for key, value in config.items() if key not in _WITHOUT_MEANING}, written)
 

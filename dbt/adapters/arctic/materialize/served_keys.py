@@ -64,17 +64,20 @@ def _check_keys(node: Any, keys: ServedKeys) -> None:
     if keys.schedule is not None and is_arctic(node):
         raise ConfigError(
             f"{where}: `schedule` is for models that are not arctic; this one is refreshed as soon as something that "
-            "it reads has changed.\n  what to do: say by `target_lag` how old its rows may be"
+            "it reads has changed.",
+            fix="say by `target_lag` how old its rows may be",
         )
     if keys.schedule is not None and kind == "ephemeral":
         raise ConfigError(f"{where}: an ephemeral model has no table, so there is nothing to run by a `schedule`")
     if keys.schedule is not None and node.config.get("incremental_strategy") == "microbatch":
         raise ConfigError(
-            f"{where}: `schedule` can't run a model of batches.\n  found: incremental_strategy: microbatch\n"
-            "  what to do: run it by `dbt run`, or make it an arctic model"
+            f"{where}: `schedule` can't run a microbatch model.",
+            actual="incremental_strategy: microbatch",
+            fix="run it by `dbt run`, or make it an arctic model",
         )
     if keys.test_after_refresh and keys.schedule is None and not is_arctic(node):
         raise ConfigError(
-            f"{where}: `test_after_refresh` needs a model that the service refreshes.\n"
-            f"  found: materialized: {kind}\n  what to do: give it a `schedule`, or make it an arctic model"
+            f"{where}: `test_after_refresh` needs a model that the service refreshes.",
+            actual=f"materialized: {kind}",
+            fix="give it a `schedule`, or make it an arctic model",
         )

@@ -31,7 +31,7 @@ def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
     for name, model in models.items():
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
             return model
-    raise ConfigError(f"no arctic model is named {wanted}.\n  found in the project: {', '.join(models) or 'none'}")
+    raise ConfigError(f"no arctic model is named {wanted}.", actual=", ".join(models) or "none")
 
 
 def resolve_models(

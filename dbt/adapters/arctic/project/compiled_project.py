@@ -56,7 +56,7 @@ class Project:
             if name in (model.table.name, str(model.table)):
                 return model
         known = ", ".join(model.table.name for model in self.models) or "none"
-        raise ConfigError(f"no arctic model is named {name}.\n  found in the project: {known}")
+        raise ConfigError(f"no arctic model is named {name}.", actual=known)
 
 
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
@@ -73,9 +73,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
             [*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)]
         )
     if not outcome.success:
-        raise ConfigError(
-            f"dbt could not compile the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
-        )
+        raise _build_failure(f"dbt could not compile the project in {project_dir.absolute()}.", outcome)
     nodes = [result.node for result in outcome.result]
     models = tuple(build_compiled_model(node) for node in nodes if maintain.is_arctic(node))
     in_order = tuple(sorted(models, key=lambda model: model.table))
@@ -117,9 +115,7 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
         command = ["parse", "--no-write-json", "--target-path", scratch]
         outcome: Any = dbtRunner().invoke([*_QUIET, *command, *_list_dbt_options(project_dir, profiles_dir, target)])
     if not outcome.success:
-        raise ConfigError(
-            f"dbt could not parse the project in {project_dir.absolute()}.\n  found: {_explain_failure(outcome)}"
-        )
+        raise _build_failure(f"dbt could not parse the project in {project_dir.absolute()}.", outcome)
     return outcome.result
 
 
@@ -142,7 +138,7 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
     try:
         return _load_credentials_profile(project_dir, target)
     except DbtBaseException as error:
-        raise ConfigError(with_advice(str(error))) from error
+        raise ConfigError(str(error), fix=_find_advice(str(error))) from error
 
 
 def _find_partial_parse(project_dir: Path) -> Path | None:
@@ -169,22 +165,21 @@ def _list_option(option: str, value: object | None) -> list[str]:
 _UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
 
 
-def with_advice(message: str) -> str:
-    """Message of dbt, with advice if an environment variable is not set."""
+def _find_advice(message: str) -> str | None:
+    """Advice on a message of dbt that says that an environment variable is not set."""
     unset = _UNSET.search(message)
     if unset is None:
-        return message
-    return (
-        f"{message}\n  what to do: set the environment variable {unset[1]} for this process, or give it a default: "
-        f"env_var('{unset[1]}', '…')"
-    )
+        return None
+    return f"set the environment variable {unset[1]} for this process, or give it a default: env_var('{unset[1]}', '…')"
 
 
-def _explain_failure(outcome: Any) -> str:
+def _build_failure(what: str, outcome: Any) -> ConfigError:
+    """The error of a command of dbt that failed."""
     if outcome.exception is not None:
-        return with_advice(str(outcome.exception))
+        message = str(outcome.exception)
+        return ConfigError(what, actual=message, fix=_find_advice(message))
     failed = [result for result in outcome.result or () if str(result.status) == "error"]
-    return "; ".join(f"{result.node.name}: {result.message}" for result in failed)
+    return ConfigError(what, actual="; ".join(f"{result.node.name}: {result.message}" for result in failed))
 
 
 def build_compiled_model(node: Any) -> Model:

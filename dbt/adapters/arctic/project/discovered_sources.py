@@ -32,13 +32,13 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
     connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
     if connector is None or not parts.hostname or not parts.username or not database or parts.query:
         raise ConfigError(
-            f"--discover: {mask_secrets({'url': url})['url']} is no address of a database.\n"
-            f"  expected: {' or '.join(PORTS)}://user@host:port/database, or the name of a source"
+            f"--discover: {mask_secrets({'url': url})['url']} is no address of a database.",
+            expected=f"{' or '.join(PORTS)}://user@host:port/database, or the name of a source",
         )
     if parts.password is not None:
         raise ConfigError(
-            "--discover: a password in an address can be seen by other users of this machine.\n"
-            f"  what to do: put it into the environment variable {_PASSWORDS[connector]}, or name one by --password-env"
+            "--discover: a password in an address can be seen by other users of this machine.",
+            fix=f"put it into the environment variable {_PASSWORDS[connector]}, or name one by --password-env",
         )
     variable = password_env or _PASSWORDS[connector]
     connection: dict[str, Any] = {"host": parts.hostname}

@@ -155,8 +155,9 @@ def load_project(location: Location) -> LoadedProject:
     if not nodes:
         asked = " ".join(location.select) or "everything"
         raise ConfigError(
-            f"no arctic model is selected.\n  asked for: {asked}\n"
-            "  expected: a model with `materialized: arctic`\n  what to do: correct --select, or leave it out"
+            f"no arctic model is selected.\n  asked for: {asked}",
+            expected="a model with `materialized: arctic`",
+            fix="correct --select, or leave it out",
         )
     return LoadedProject(location, flags, config, adapter, manifest, nodes, scheduled, scratch)
 

@@ -35,7 +35,7 @@ class IcebergIntegration(CatalogIntegration):
         ):
             if value:
                 raise DbtRuntimeError(
-                    f"catalogs.yml: `{key}` of {config.name} has no meaning here; found {value!r}.\n"
+                    f"catalogs.yml: `{key}` of {config.name} is not supported; found {value!r}.\n"
                     "  what to do: describe the catalog in the profile, below `warehouse` or `catalog_config`"
                 )
         if config.table_format not in (None, "iceberg") or config.file_format not in _FORMATS:

@@ -36,7 +36,7 @@ def build_unknown_error(relation: str, is_ingested: bool) -> str:
     """The error where a table has no time."""
     cure = "run `arctic ingest`, which makes it" if is_ingested else "create it, or correct its name in the source"
     return (
-        f"the freshness of {relation} can't be told.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
+        f"the freshness of {relation} is unknown.\n  expected: a table with a snapshot, or a `loaded_at_field`\n"
         f"  found: no such table, or one without a snapshot\n  what to do: {cure}"
     )
 

@@ -60,9 +60,9 @@ def test_a_resync_is_of_all_tables_or_of_those_that_are_named(
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        ("--resync orders", r"2 sources have such a table: shop\.orders, crm\.orders"),
-        ("--resync shop.order", r"no source that is ingested has this table \(did you mean 'shop\.orders'"),
-        ("crm --resync items", r"no source that is ingested has this table"),
+        ("--resync orders", r"2 sources have a table of this name: shop\.orders, crm\.orders"),
+        ("--resync shop.order", r"unknown table \(did you mean 'shop\.orders'"),
+        ("crm --resync items", r"unknown table"),
         ("--resync items shp", r"no source 'shp' is ingested"),
     ],
 )

@@ -203,7 +203,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ({**VERSIONS, "keep": "all"}, "leave out `keep: all`"),
         (
             {**VERSIONS, "truncate_when": "true"},
-            "in the place of `truncate_when`",
+            "instead of `truncate_when`",
         ),
         ({**EVENTS, "merge_columns": {"ID": "sum"}}, "`merge_columns` names `ID`, which is in `primary_key`"),
         ({**EVENTS, "merge_columns": {"n": "sum", "N": "max"}}, "`merge_columns` names `n` more than once"),

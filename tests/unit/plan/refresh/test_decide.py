@@ -509,7 +509,7 @@ def test_history_can_not_be_switched_on_or_off(has_history: bool) -> None:
     there, wanted = (versions, plain) if has_history else (plain, versions)
     with pytest.raises(ConfigError, match="`history` can't be changed in place") as raised:
         decide_refresh(wanted, built(there, READ_ONE), reading(a_source(1)), REFRESH)
-    assert f"in the model: history: {wanted.config.history}" in str(raised.value)
+    assert f"expected: a table for `history: {wanted.config.history}`" in str(raised.value)
 
 
 @pytest.mark.parametrize("key", [("other",), ("id", "other"), ()])

@@ -226,7 +226,7 @@ def test_a_body_that_never_comes_does_not_hold_the_server(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     ("failure", "status"),
-    [(ConfigError("no\n  what to do: x"), 422), (CommitConflict("lost"), 409), (CatalogError("away"), 503)],
+    [(ConfigError("no", fix="x"), 422), (CommitConflict("lost"), 409), (CatalogError("away"), 503)],
 )
 def test_our_errors_are_problems_with_their_whole_text(
     client: Client, fake: FakeService, failure: Exception, status: int
@@ -237,6 +237,29 @@ def test_our_errors_are_problems_with_their_whole_text(
     assert found.json["type"] == f"urn:dbt-arctic:problem:{type(failure).__name__}"
     assert found.json["status"] == status
     assert found.json["detail"] == str(failure)
+
+
+def test_a_problem_has_the_parts_of_its_error_that_are_known(client: Client, fake: FakeService) -> None:
+    fake.failure = ConfigError("no version", where="lake.ods.ods_flights", actual="12", fix="give another one")
+    problem = client.get("/api/operations/history?table=ods_flights").json
+    assert {name: problem.get(name) for name in ("where", "expected", "actual", "fix")} == {
+        "where": "lake.ods.ods_flights",
+        "expected": None,
+        "actual": "12",
+        "fix": "give another one",
+    }
+    assert "expected" not in problem
+    described = client.get("/api/openapi.json").json["components"]["schemas"]["Problem"]
+    assert set(problem) | {"expected"} == set(described["properties"])
+    assert not {"where", "expected", "actual", "fix"} & set(described["required"])
+
+
+@pytest.mark.parametrize(("path", "headers"), [("/api/tables", {"Host": "evil.example.com"}), ("/api/pause", {})])
+def test_a_request_that_is_refused_is_told_what_is_expected(client: Client, path: str, headers: dict[str, str]) -> None:
+    method = "POST" if path == "/api/pause" else "GET"
+    problem = client.ask(method, path, **headers).json
+    assert problem["expected"]
+    assert f"  expected: {problem['expected']}" in problem["detail"]
 
 
 def test_an_error_that_nobody_expects_shows_nothing_of_itself(

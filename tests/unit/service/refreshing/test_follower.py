@@ -147,7 +147,7 @@ def test_a_pass_reads_one_version_of_a_source_although_it_moves_on(shop: Shop) -
 
 
 def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop: Shop) -> None:
-    shop.fails = {"right": DataError("two rows have one key")}
+    shop.fails = {"right": DataError("two rows have one key", fix="drop one")}
     with shop.follower(LEFT, RIGHT, BOTH) as follower:
         follower.run_once()
     told = {report.followed.table.name: report for report in shop.reports}
@@ -156,7 +156,8 @@ def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop:
         "right": "failed",
         "both": "skipped",
     }
-    assert (told["right"].error, told["right"].retry_seconds) == ("two rows have one key", 1.0)
+    assert (told["right"].error_details, told["right"].retry_seconds) == ({"fix": "drop one"}, 1.0)
+    assert told["right"].error == "two rows have one key\n  what to do: drop one"
     assert told["both"].held_by == t("right")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.errors import CatalogError, ConfigError
 from arctic_runtime.service.telemetry.logs import EventLogger, JsonFormatter, log_message, write_json_logs
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.thresholds import ServiceThresholds
@@ -101,6 +102,27 @@ def test_a_failed_job_is_an_error(lines: Lines) -> None:
     (failed,) = logged(lines, ("job", replace(refresh("7", "failed"), error="division by zero\n  where: dws.sales")))
 
     assert (failed["level"], failed["error"]) == ("error", "division by zero\n  where: dws.sales")
+
+
+def test_a_failed_job_has_the_known_parts_of_its_error(lines: Lines) -> None:
+    error = ConfigError("No password is set.", where="source shop", fix="set password=hunter2")
+    job = replace(refresh("7", "failed"), error=str(error), error_details=error.details)
+    (failed,) = logged(lines, ("job", job))
+
+    assert (failed["where"], failed["fix"]) == ("source shop", "set password=***")
+    assert not {"expected", "actual"} & set(failed)
+
+
+def test_a_logged_error_has_its_known_parts(lines: Lines) -> None:
+    try:
+        raise CatalogError("No answer.", expected="an answer", actual="postgresql://me:hunter2@host/db")
+    except CatalogError:
+        logging.getLogger("arctic").exception("the catalog is away")
+    (line,) = lines.read_all()
+
+    assert (line["expected"], line["actual"]) == ("an answer", "postgresql://me:***@host/db")
+    assert "CatalogError: No answer.\n  expected: an answer" in line["trace"]
+    assert not {"where", "fix"} & set(line)
 
 
 def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines) -> None:

@@ -71,10 +71,10 @@ order by t.table_schema, t.table_name, k.ordinal_position
 """
 _FILTER = "internal.schema.history.internal.ddl.filter"
 _UNREAD = (
-    f"what to do: where it defines no table that is read, pass over it by the Debezium property `{_FILTER}`; else make "
-    "the table without what is new in it, then `arctic ingest --resync`"
+    f"if it defines no table that is read, skip it by the Debezium property `{_FILTER}`; else make the table without "
+    "what is new in it, then `arctic ingest --resync`"
 )
-_RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
+_RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
 
 class MySQL:
@@ -153,9 +153,7 @@ class MySQL:
         unread = [cause for cause in list_causes(error) if hasattr(cause, "getErrors")]
         if unread:
             what = _EXPECTED.sub("", "; ".join(str(java_error.getMessage()) for java_error in unread[0].getErrors()))
-            return self._build_error(
-                f"Debezium can't read a statement of the server's log.\n  found: {what}\n  {_UNREAD}"
-            )
+            return self._build_error("Debezium can't read a statement of the server's log", _UNREAD, what)
         return self._database.to_source_error(error)
 
     def build_properties(self) -> Mapping[str, str]:
@@ -178,7 +176,7 @@ class MySQL:
         setting_values = self._database.fetch_rows(f"select {names}")[0]
         for (name, (expected, advice)), value in zip(_SETTINGS.items(), setting_values, strict=True):
             if str(value).upper() != expected:
-                raise self._build_error(f"the server's {name} is {value}, expected {expected}.\n  what to do: {advice}")
+                raise self._build_error(f"the server's {name} is {value}, expected {expected}", advice)
 
     def _check_rights(self, expected: Sequence[str]) -> None:
         granted = " ".join(str(row[0]).upper() for row in self._database.fetch_rows("show grants"))
@@ -186,8 +184,8 @@ class MySQL:
         if missing:
             rights = ", ".join(missing)
             raise self._build_error(
-                f"user {self._connection.user} lacks the right {rights}.\n"
-                f"  what to do: `grant {rights} on *.* to {get_account(self._database)}`"
+                f"user {self._connection.user} lacks the right {rights}",
+                f"`grant {rights} on *.* to {get_account(self._database)}`",
             )
 
     def _check_columns(self) -> None:
@@ -199,8 +197,8 @@ class MySQL:
         ]
         if unknown:
             raise self._build_error(
-                f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}.\n"
-                "  what to do: make them binary(16) or char columns, or leave their tables out"
+                f"columns of types that only MariaDB has can't be read: {', '.join(unknown)}",
+                "make them binary(16) or char columns, or leave their tables out",
             )
 
     def _check_log(self, position: Position) -> None:
@@ -219,14 +217,14 @@ class MySQL:
         if place > sizes[file]:
             raise self._build_lost_error(
                 f"the binary log {file} ends at {sizes[file]}, before the last commit at {place}: this is another "
-                "server, or its log was begun anew"
+                "server, or its log was reset"
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(f"{what}.\n  {_RESYNC}")
+        return self._build_error(what, _RESYNC)
 
-    def _build_error(self, text: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {text}")
+    def _build_error(self, what: str, fix: str, actual: str | None = None) -> SourceError:
+        return SourceError(f"{self._connection.place}: {what}.", actual=actual, fix=fix)
 
 
 def _is_granted(right: str, granted: str) -> bool:

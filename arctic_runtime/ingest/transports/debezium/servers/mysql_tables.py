@@ -90,5 +90,5 @@ def _quote_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _build_error(connection: DebeziumConnection, actual: str, fix: str) -> SourceError:
-    return SourceError(f"{connection.place}: {actual}.\n  what to do: {fix}")
+def _build_error(connection: DebeziumConnection, what: str, fix: str) -> SourceError:
+    return SourceError(f"{connection.place}: {what}.", fix=fix)

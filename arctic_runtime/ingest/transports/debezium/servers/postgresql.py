@@ -136,7 +136,7 @@ where c.relkind in ('r', 'p') and not c.relispartition and c.relpersistence = 'p
   and has_table_privilege(c.oid, 'select')
 order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
 """
-_RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
+_RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
 
 class PostgreSQL:
@@ -169,9 +169,8 @@ class PostgreSQL:
             if slot is not None:
                 raise self._build_error(
                     f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
-                    "reader uses it, or the tables of an earlier ingestion were dropped.\n"
-                    f"  what to do: drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose "
-                    "another `slot`"
+                    "reader uses it, or the tables of an earlier ingestion were dropped",
+                    f"drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose another `slot`",
                 )
         elif not position.is_snapshot:
             self._check_slot(slot, position)
@@ -264,7 +263,7 @@ class PostgreSQL:
         """Raises SourceError if a column has become a generated one since ingestion began."""
         generated = [(table, row[1], None) for row in columns if row[8] == "t"]
         if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
-            raise self._build_error(describe_generated(rows))
+            raise self._build_error(*describe_generated(rows))
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
         """Why Debezium stopped, in plain words: a Java exception, and a text if there is none."""
@@ -287,8 +286,8 @@ class PostgreSQL:
                 return True
             if time.monotonic() > until:
                 raise self._build_error(
-                    f"replication slot {self._connection.slot} is in use by process {pid} of the server.\n"
-                    "  what to do: end the other ingestion, or choose another `slot`"
+                    f"replication slot {self._connection.slot} is in use by process {pid} of the server",
+                    "end the other ingestion, or choose another `slot`",
                 )
             time.sleep(self._thresholds.release_poll_seconds)
         return False
@@ -300,8 +299,8 @@ class PostgreSQL:
     def _check_primary(self) -> None:
         if self._database.fetch_one("select pg_is_in_recovery()::text") == "true":
             raise self._build_error(
-                "the server is a standby, where no place of the log can be marked.\n"
-                "  what to do: read the primary, or run without --once and with the tables of the first run"
+                "the server is a standby, where no place of the log can be marked",
+                "read the primary, or run without --once and with the tables of the first run",
             )
 
     def _check_setup(self) -> None:
@@ -310,13 +309,13 @@ class PostgreSQL:
             raise self._build_error(f"this is PostgreSQL {version}, expected {_OLDEST_VERSION} or newer")
         if wal_level != "logical":
             raise self._build_error(
-                f"the server's wal_level is {wal_level}, expected logical.\n"
-                "  what to do: `alter system set wal_level = logical`, then restart the server"
+                f"the server's wal_level is {wal_level}, expected logical",
+                "`alter system set wal_level = logical`, then restart the server",
             )
         if may_replicate != "t":
             raise self._build_error(
-                f"user {self._connection.user} has no right to replicate.\n"
-                f"  what to do: `alter role {self._connection.user} replication`"
+                f"user {self._connection.user} has no right to replicate",
+                f"`alter role {self._connection.user} replication`",
             )
 
     def _check_columns(self) -> None:
@@ -325,8 +324,8 @@ class PostgreSQL:
         if inexact:
             raise self._build_error(
                 "columns with bits of any length, lists of bits, intervals, money, xml, names or points, or lists "
-                f"inside of lists can't be read exactly: {', '.join(inexact)}.\n"
-                "  what to do: exclude them, with the Debezium property `column.exclude.list`"
+                f"inside of lists can't be read exactly: {', '.join(inexact)}",
+                "exclude them, with the Debezium property `column.exclude.list`",
             )
 
     def _check_partitions(self) -> None:
@@ -339,12 +338,10 @@ class PostgreSQL:
         partitioned = [table for table in published_tables if self._connection.is_read(table)]
         if partitioned:
             raise self._build_error(
-                f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}.\n"
-                + (
-                    f"  what to do: `alter publication {publication} set (publish_via_partition_root = true)`"
-                    if is_there
-                    else f"  what to do: set the Debezium property `{VIA_ROOT}: true`"
-                )
+                f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}",
+                f"`alter publication {publication} set (publish_via_partition_root = true)`"
+                if is_there
+                else f"set the Debezium property `{VIA_ROOT}: true`",
             )
 
     def _check_inheritance(self) -> None:
@@ -356,9 +353,9 @@ class PostgreSQL:
                 apart = f"{others},{parent}" if others else parent
                 raise self._build_error(
                     f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
-                    "would be left out.\n"
-                    f"  what to do: set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
-                    f"and `{SNAPSHOT_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well"
+                    "would be left out",
+                    f"set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
+                    f"and `{SNAPSHOT_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well",
                 )
 
     def _check_unsent_values(self) -> None:
@@ -368,9 +365,8 @@ class PostgreSQL:
             tables = dict.fromkeys(f"alter table {table} replica identity full" for table, _ in columns)
             raise self._build_error(
                 "the server does not send long values of these columns with every update, and for their types Debezium "
-                f"does not tell that: {', '.join(column for _, column in columns)}.\n"
-                f"  what to do: `{'; '.join(tables)}`, or exclude the columns, with the Debezium property "
-                "`column.exclude.list`"
+                f"does not mark them as missing: {', '.join(column for _, column in columns)}",
+                f"`{'; '.join(tables)}`, or exclude the columns, with the Debezium property `column.exclude.list`",
             )
 
     def _list_columns(self, sql: str) -> list[tuple[str, str]]:
@@ -405,7 +401,8 @@ class PostgreSQL:
         if plugin != "pgoutput" or database != self._connection.database:
             raise self._build_error(
                 f"replication slot {name} is of plugin {plugin} and database {database}, expected pgoutput and "
-                f"{self._connection.database}.\n  what to do: choose another `slot`"
+                f"{self._connection.database}",
+                "choose another `slot`",
             )
         if status == "lost":
             raise self._build_lost_error(
@@ -413,15 +410,15 @@ class PostgreSQL:
             )
         if confirmed is not None and position.reached is not None and int(confirmed) > position.reached:
             raise self._build_lost_error(
-                f"replication slot {name} stands at {confirmed}, behind the last commit at {position.reached}: it was "
-                "made anew, or another reader moved it"
+                f"replication slot {name} is at {confirmed}, behind the last commit at {position.reached}: it was "
+                "recreated, or another reader moved it"
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(f"{what}.\n  {_RESYNC}")
+        return self._build_error(what, _RESYNC)
 
-    def _build_error(self, text: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {text}")
+    def _build_error(self, what: str, fix: str | None = None) -> SourceError:
+        return SourceError(f"{self._connection.place}: {what}.", fix=fix)
 
 
 def match_columns(

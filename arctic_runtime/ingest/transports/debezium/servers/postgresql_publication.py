@@ -182,5 +182,5 @@ class Publication:
             f"{what}{why}", f"as the owner of the tables, `{self._write_addition(row, missing)}`", after
         )
 
-    def _build_error(self, actual: str, fix: str, after: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {actual}.\n  what to do: {fix}{after}")
+    def _build_error(self, what: str, fix: str, after: str) -> SourceError:
+        return SourceError(f"{self._connection.place}: {what}.", fix=f"{fix}{after}")

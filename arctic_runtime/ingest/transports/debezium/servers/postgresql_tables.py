@@ -61,10 +61,11 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 @dataclass(frozen=True)
 class _Rule:
-    """A query for tables or their columns, each with a text for the advice; and what is wrong with them."""
+    """A query for tables or their columns, each with a text for the advice; and what is wrong with them, and the
+    advice."""
 
     sql: str
-    describe: Callable[[Sequence[Row]], str]
+    describe: Callable[[Sequence[Row]], tuple[str, str]]
     is_of_snapshot: bool = False
 
 
@@ -84,13 +85,14 @@ def _join_tables(rows: Sequence[Row]) -> str:
     return ", ".join(dict.fromkeys(str(row[0]) for row in rows))
 
 
-def describe_generated(rows: Sequence[Row]) -> str:
+def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
+    """What is wrong with generated columns, and what to do."""
     patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
         f"the log does not have generated columns, so that they would keep the values of the "
-        f"snapshot: {_join_names(rows)}."
-        f"\n  what to do: leave them out, with the Debezium property `column.exclude.list: {patterns}`, and compute "
-        "them in a model; or take out their tables and load these in another way"
+        f"snapshot: {_join_names(rows)}",
+        f"leave them out, with the Debezium property `column.exclude.list: {patterns}`, and compute "
+        "them in a model; or take out their tables and load these in another way",
     )
 
 
@@ -99,7 +101,8 @@ _RULES = (
     _Rule(
         _UNREADABLE,
         lambda rows: (
-            f"the user may not read {_join_tables(rows)}.\n  what to do: as their owner, `{_join_advice(rows)}`"
+            f"the user may not read {_join_tables(rows)}",
+            f"as their owner, `{_join_advice(rows)}`",
         ),
         is_of_snapshot=True,
     ),
@@ -107,23 +110,24 @@ _RULES = (
         _HIDDEN_ROWS,
         lambda rows: (
             f"row-level security may hide rows of {_join_names(rows)} from a snapshot, and the log has the changes "
-            f"of all rows.\n  what to do: `{_join_advice(rows)}`, or take these tables out"
+            "of all rows",
+            f"`{_join_advice(rows)}`, or take these tables out",
         ),
         is_of_snapshot=True,
     ),
     _Rule(
         _UNLOGGED_PARTITIONS,
         lambda rows: (
-            f"{_join_names(rows)} has partitions of which no change is logged: {_join_advice(rows)}.\n"
-            "  what to do: ingest the other partitions under their own names"
+            f"{_join_names(rows)} has partitions of which no change is logged: {_join_advice(rows)}",
+            "ingest the other partitions under their own names",
         ),
     ),
     _Rule(
         _IDENTITY_WITHOUT_KEY,
         lambda rows: (
             f"the log does not say which row is deleted or gets another primary key, since the replica "
-            f"identity is an index without the primary key: {_join_names(rows)}.\n"
-            f"  what to do: `{_join_advice(rows)}`, or `full`"
+            f"identity is an index without the primary key: {_join_names(rows)}",
+            f"`{_join_advice(rows)}`, or `full`",
         ),
     ),
 )
@@ -136,7 +140,8 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
             continue
         rows = [row for row in database.fetch_rows(rule.sql) if _is_read(connection, row)]
         if rows:
-            raise SourceError(f"{connection.place}: {rule.describe(rows)}")
+            what, fix = rule.describe(rows)
+            raise SourceError(f"{connection.place}: {what}.", fix=fix)
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
@@ -148,8 +153,8 @@ def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> Non
             raise SourceError(f"{connection.place}: there is no table {pattern}{suggest_nearest(pattern, list(kinds))}")
         if all(kinds[name] is not None for name in matches):
             raise SourceError(
-                f"{connection.place}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.\n"
-                "  what to do: ingest the tables that it is made of, or load it in another way and take it out here"
+                f"{connection.place}: {matches[0]} is {kinds[matches[0]]}, of which no change is logged.",
+                fix="ingest the tables that it is made of, or load it in another way and take it out here",
             )
 
 

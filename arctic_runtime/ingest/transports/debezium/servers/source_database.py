@@ -138,7 +138,8 @@ class SourceDatabase:
     def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
         connection = self._connection
         text = plain.format(user=connection.user, database=connection.database)
-        return kind(connection.mask_password(f"{connection.place}: {text}.\n  found: {detail.strip()}"))
+        message = connection.mask_password(f"{connection.place}: {text}.")
+        return kind(message, actual=connection.mask_password(detail.strip()))
 
     def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[Row]:
         statement = self._connect().prepareStatement(sql)

@@ -72,7 +72,7 @@ def test_partitions_that_are_new_begin_with_their_first_event() -> None:
     ("kept", "found"),
     [
         ({("t", 0): Kept(6, 9)}, "offsets from 6 on: Kafka's retention has deleted what was before"),
-        ({("t", 0): Kept(0, 4)}, "offsets up to 4: the topic was deleted and made anew"),
+        ({("t", 0): Kept(0, 4)}, "offsets up to 4: the topic was deleted and created again"),
         ({("u", 0): Kept(0, 4)}, "no such partition"),
     ],
 )

@@ -71,7 +71,7 @@ def test_without_numbers_a_column_that_takes_the_place_of_another_is_unclear() -
     known = {"id": None, "a": None}
     assert find_column_change(known, schema(id=None), "t") == ColumnChange()
     assert find_column_change(known, schema(id=None, A=None, x=None), "t") == ColumnChange({}, {"x": NULL})
-    with pytest.raises(SourceError, match="a became x, or was dropped, which the source does not tell"):
+    with pytest.raises(SourceError, match="a became x, or was dropped, and the source does not say which"):
         find_column_change(known, schema(id=None, x=None), "t")
 
 
