@@ -17,10 +17,11 @@ def get_catalog_kind(name: str | None) -> CatalogKind:
     kind = CATALOG_KINDS.get(name or "")
     if kind is None:
         raise ConfigError(
-            "The catalog's type is unknown.\n  where: catalog_config.type\n"
-            f"  expected: {', '.join(CATALOG_KINDS)}\n  found: {name!r}\n"
-            f"  what to do: choose one{suggest_nearest(name or '', CATALOG_KINDS)}, or write warehouse: for an "
-            "embedded one"
+            "The catalog's type is unknown.",
+            where="catalog_config.type",
+            expected=", ".join(CATALOG_KINDS),
+            actual=repr(name),
+            fix=f"choose one{suggest_nearest(name or '', CATALOG_KINDS)}, or write warehouse: for an embedded one",
         )
     return kind
 

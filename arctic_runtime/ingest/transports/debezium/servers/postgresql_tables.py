@@ -61,8 +61,7 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 @dataclass(frozen=True)
 class _Rule:
-    """A query for tables or their columns, each with a text for the advice; and what is wrong with them, and the
-    advice."""
+    """A query for tables or their columns, each with a text for the advice; their fault; and the advice."""
 
     sql: str
     describe: Callable[[Sequence[Row]], tuple[str, str]]
