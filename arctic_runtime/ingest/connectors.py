@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
@@ -12,6 +13,7 @@ from arctic_runtime.ingest.transports.debezium.connectors import MARIADB, MYSQL,
 from arctic_runtime.ingest.transports.files.connector import FILES
 from arctic_runtime.ingest.transports.kafka.connector import KAFKA
 from arctic_runtime.ingest.transports.transport import CatalogTable
+from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import Profile
 from arctic_runtime.suggestions import suggest_nearest
 
@@ -31,7 +33,14 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
 
 def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
     """Returns the connection of a source; raises ConfigError for an unknown connector or settings it can't use."""
-    return _find_connector(source).connect(source, reader, session)
+    connector = _find_connector(source)
+    return replace(connector.connect(source, reader, session), parse_position=connector.parse_position)
+
+
+def get_position_parser(connector: str) -> ParsePosition:
+    """Returns the reader of the positions of a connector; those of an unknown one stay opaque."""
+    known = _BY_NAME.get(connector)
+    return keep_opaque if known is None else known.parse_position
 
 
 def describe_connection(source: IngestSource) -> str:

@@ -23,13 +23,8 @@ from arctic_runtime.model.run_summary import RunSummary, find_last_run, get_offs
 from arctic_runtime.model.savepoint import Savepoint
 from arctic_runtime.model.sources.consistent_cut import find_version_at
 from arctic_runtime.model.sources.freshness import Freshness
-from arctic_runtime.model.sources.ingestion import (
-    Progress,
-    SourceProgress,
-    describe_position,
-    strip_definitions,
-    time_of,
-)
+from arctic_runtime.model.sources.ingestion import Progress, SourceProgress, time_of
+from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.model.state import ChangeTableState, Commit
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.freshness import FreshnessPlan
@@ -166,8 +161,8 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
     own = max((time_of(run.source_time_ms) for run in runs if run.source_time_ms is not None), default=None)
     last = find_last_run(log)
     of_table = source_progress.progress.get_table_progress(model.ingested_from)
-    position = source_progress.progress.position or ""
-    cut = find_version_at(run_commits(log), of_table.position or "")
+    parse = model.source.parse_position
+    cut = find_version_at(run_commits(log), of_table.position or "", parse)
     # The table has what all tables have, and may have more.
     progress = of_table.advance_to([own], None)
     return Ingestion(
@@ -175,7 +170,7 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
         table=model.ingested_from,
         position=(last.position if last else None) or "",
         changed_at=_format_iso(own),
-        source_position=strip_definitions(position),
+        source_position=parse(source_progress.progress.position or "").text,
         cut_version=str(cut.version.snapshot) if cut else "",
         as_of=_format_iso(progress.as_of),
         lag_seconds=progress.compute_lag_seconds(now),
@@ -192,8 +187,10 @@ def observe_freshness(
     return {model.table: plan.get_freshness(str(model.table)) for model in models if str(model.table) in facts}
 
 
-def describe_status(status: Status, now: datetime.datetime | None = None) -> list[str]:
-    """A few lines for people; how fresh the table is, as of `now`."""
+def describe_status(
+    status: Status, now: datetime.datetime | None = None, parse_position: ParsePosition = keep_opaque
+) -> list[str]:
+    """A few lines for people; how fresh the table is, as of `now`. `parse_position` reads positions of its source."""
     if not status.built:
         return [f"{status.model}: not built yet"]
     files = f"{status.files} files, {status.bytes:,} bytes"
@@ -209,16 +206,17 @@ def describe_status(status: Status, now: datetime.datetime | None = None) -> lis
             f"  read by {consumer.model}: {consumer.behind_commits} commits behind, {consumer.behind_rows:,} rows"
             for consumer in status.consumers
         ),
-        *(_describe_ingestion(status.ingestion) if status.ingestion else ()),
+        *(_describe_ingestion(status.ingestion, parse_position) if status.ingestion else ()),
         *(f"  savepoint {name}: version {version}" for name, version in status.savepoints.items()),
     ]
 
 
-def _describe_ingestion(ingestion: Ingestion) -> list[str]:
+def _describe_ingestion(ingestion: Ingestion, parse_position: ParsePosition) -> list[str]:
     newest = f"newest change of {ingestion.changed_at}, " if ingestion.changed_at else ""
     lag = "" if ingestion.lag_seconds is None else f"{ingestion.lag_seconds:,.0f} s behind, "
     own, all_tables = (
-        describe_position(text) or "its begin" for text in (ingestion.position, ingestion.source_position)
+        parse_position(text).describe_position() or "its begin"
+        for text in (ingestion.position, ingestion.source_position)
     )
     version = f", which version {ingestion.cut_version} shows" if ingestion.cut_version else ""
     return [

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from arctic_runtime.catalog.lookup import look_up_row
+from arctic_runtime.model.sources.positions import keep_opaque
 from arctic_runtime.model.step import describe_step
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations import inspect, node_tree
@@ -90,7 +91,8 @@ def _show_status(context: OperationContext, models: Sequence[Model], values: Val
         tree = node_tree.read_tree(context.reader, model, values["partition"]) if wanted else None
         data.append({**asdict(status), **({"tree": asdict(tree)} if tree else {})})
         drawing = node_tree.describe_tree(tree, context.reader.thresholds.reports) if tree else []
-        lines += [*inspect.describe_status(status, now), *drawing]
+        parse_position = model.source.parse_position if model.source else keep_opaque
+        lines += [*inspect.describe_status(status, now, parse_position), *drawing]
     return Answer(data, tuple(lines))
 
 

@@ -61,6 +61,7 @@ class Ingestion:
     ) -> None:
         self.source = source
         self._transport = connection.transport
+        self._parse_position = connection.parse_position
         self._reader = reader
         self._sessions = threading.local()
         self._session = session
@@ -216,7 +217,7 @@ class Ingestion:
             self._lease.renew_lease()
             if batch.failure:
                 progress = replace(progress, failure=self._save_failure(batch.failure) or progress.failure)
-                self._reporter.report_batch(BatchReport((), 0, 0.0, progress))
+                self._report_batch((), batch, 0.0, progress)
                 continue
             progress = self._write_batch(batch, progress, started)
             self._merges.start_merge(self._tables.writers.values())
@@ -247,7 +248,7 @@ class Ingestion:
             self._follow_tables(now, now.tables or frozenset())
         self._transport.acknowledge_batch(batch)
         self._latest = now
-        self._reporter.report_batch(BatchReport(results, batch.count, time.monotonic() - started, now, batch.behind))
+        self._report_batch(results, batch, time.monotonic() - started, now)
         if any(result.dead for result in results):
             self._check_dead_letters()
         return now
@@ -321,7 +322,19 @@ class Ingestion:
     def _report_load(self, results: tuple[TableResult, ...], batch: Batch, seconds: float) -> None:
         failure = self._save_failure(batch.failure) if batch.failure else None
         progress = self._latest if failure is None else replace(self._latest, failure=failure)
-        self._reporter.report_batch(BatchReport(results, batch.count, seconds, progress, is_background=True))
+        self._report_batch(results, batch, seconds, progress, is_background=True)
+
+    def _report_batch(
+        self,
+        results: tuple[TableResult, ...],
+        batch: Batch,
+        seconds: float,
+        progress: Progress,
+        is_background: bool = False,
+    ) -> None:
+        position = self._parse_position(progress.position or "")
+        report = BatchReport(results, batch.count, seconds, progress, position, batch.behind, is_background)
+        self._reporter.report_batch(report)
 
     def _join_loaded(self, progress: Progress) -> Progress:
         """Waits for a load; returns the progress from which the stream goes on with its tables."""

@@ -11,6 +11,7 @@ from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.ingest.writing.records import TableResult
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import Progress
+from arctic_runtime.model.sources.positions import ParsedPosition
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,14 @@ class BatchReport:
 
     `progress` is the progress of all tables of the source now, `behind` the number of events that the source had after
     that, None if it is not known. While the source can't be read there is a report without events, whose progress has
-    the failure. `is_background` as of `BatchWork`.
+    the failure. `position` is that of the progress, as its transport reads it. `is_background` as of `BatchWork`.
     """
 
     tables: tuple[TableResult, ...]
     count: int
     seconds: float
     progress: Progress
+    position: ParsedPosition
     behind: int | None = None
     is_background: bool = False
 

@@ -13,6 +13,7 @@ from arctic_runtime.ingest.formats.event_format import Format
 from arctic_runtime.ingest.formats.registry import FORMATS, make_format
 from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.ingest.transports.transport import CatalogTable, Transport
+from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 from arctic_runtime.profile import mask_text
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ Session = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection of a source: its transport, and the format of its events."""
+    """The connection of a source: its transport, the format of its events, and the reader of its positions."""
 
     transport: Transport
     form: Format
+    parse_position: ParsePosition = keep_opaque
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,9 @@ class Connector:
     """A connector by the `name` that users write, and the keys that they write for it below `ingest`.
 
     `keys` are those that it takes, `required` those that it can't do without. `connect` makes a connection of a source.
-    `describe` names server, database or folder for people, without secrets. `jars` is the group of JARs that Spark has
-    to be started with. `list_tables` lists the tables of a database, None for sources without such a list.
+    `describe` names server, database or folder for people, without secrets. `parse_position` reads positions for those
+    who compare and show them. `jars` is the group of JARs that Spark has to be started with. `list_tables` lists the
+    tables of a database, None for sources without such a list.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Connector:
     required: tuple[str, ...]
     connect: Callable[[IngestSource, CatalogReader, Session], Connection]
     describe: Callable[[IngestSource], str]
+    parse_position: ParsePosition
     jars: str | None = None
     list_tables: Callable[[IngestSource], list[CatalogTable]] | None = None
 

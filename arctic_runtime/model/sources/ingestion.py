@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import (
@@ -18,22 +17,22 @@ from arctic_runtime.model.properties import (
     SOURCE_TIME,
     WAITING_TABLES,
 )
-
-_SHOWN = 80
-"""The longest text of a position that is shown to people."""
+from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 
 
 @dataclass(frozen=True)
 class ChangeSource:
     """A source of change data: its name in the project, and its dead letter table, which has its progress too.
 
-    Its batches are `trigger_seconds` apart. Whether it `can_load` tables anew, as databases can.
+    Its batches are `trigger_seconds` apart. Whether it `can_load` tables anew, as databases can. `parse_position` reads
+    its positions.
     """
 
     name: str
     dead_letters: TableName
     trigger_seconds: float = 0.0
     can_load: bool = False
+    parse_position: ParsePosition = keep_opaque
 
 
 @dataclass(frozen=True)
@@ -176,49 +175,3 @@ def time_of(millis_since_1970: int) -> datetime:
 
 def _parse_time(text: str | None) -> datetime | None:
     return None if text is None else time_of(int(text))
-
-
-def strip_definitions(text: str) -> str:
-    """A position without what goes with it: definitions of tables, which may be long."""
-    read = _read_json(text)
-    if not isinstance(read, dict) or "history" not in read:
-        return text
-    position_fields = {key: value for key, value in read.items() if key not in ("history", "joining")}
-    return json.dumps(position_fields, separators=(",", ":"))
-
-
-def describe_position(text: str) -> str:
-    """A position for people, in the terms of its source: an LSN, a place in a binary log, offsets; others as they are.
-
-    The end of a long text is left out.
-    """
-    shown = _describe_known_position(_read_json(text)) or text
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
-
-
-def _read_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
-
-
-def _describe_known_position(position: Any) -> str | None:
-    """Text for a position whose transport is known by its parts; None for others."""
-    match position:
-        case {"offset": {"snapshot": _}}:
-            return "a snapshot"
-        case {"reached": int(lsn)} | {"offset": {"lsn": int(lsn)}}:
-            return f"LSN {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
-        case {"reached": [str(file), place]} | {"offset": {"file": str(file), "pos": place}}:
-            return f"{file}:{place}"
-        case {"batch": int(number)}:
-            return f"batch {number} of files"
-        case dict() if position and all(isinstance(part, dict) for part in position.values()):
-            return ", ".join(f"{topic} {_format_offsets(part)}" for topic, part in position.items())
-        case _:
-            return None
-
-
-def _format_offsets(partitions: Mapping[str, int]) -> str:
-    return " ".join(f"{number}:{offset}" for number, offset in partitions.items())

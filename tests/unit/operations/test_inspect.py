@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from arctic_runtime.catalog.observation.tables import observe_model
+from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.model.columns import Column, SchemaChange
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.sources.ingestion import ChangeSource, Failure, to_millis
@@ -107,7 +108,8 @@ def test_history_tells_how_columns_changed_between_versions(writing: Any, tmp_pa
 
 
 POSITION = {"partition": {"server": "shop"}, "offset": {"lsn": 5}, "reached": 16}
-SHOP = ChangeSource("shop", TableName("lake", "dwd", "shop__dead"))
+PARSE = get_position_parser("postgresql")
+SHOP = ChangeSource("shop", TableName("lake", "dwd", "shop__dead"), parse_position=PARSE)
 TABLE = replace(a_model("orders"), ingested_from="public.orders", source=SHOP)
 
 
@@ -146,7 +148,8 @@ def test_status_tells_how_far_a_table_of_a_source_is(writing: Any, tmp_path: Pat
         lag_seconds=9,
         dead_letters=2,
     )
-    assert describe_status(replace(found, ingestion=replace(found.ingestion, lag_seconds=9)))[-2:] == [
+    late = replace(found, ingestion=replace(found.ingestion, lag_seconds=9))
+    assert describe_status(late, parse_position=PARSE)[-2:] == [
         "  ingested from public.orders of shop: newest change of 2023-11-14 22:13:27+00:00, 9 s behind, 2 dead letters "
         "in the source",
         "  last commit at LSN 0/10; all tables of shop are complete up to LSN 0/F, which version "

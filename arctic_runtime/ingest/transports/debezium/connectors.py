@@ -12,6 +12,9 @@ from arctic_runtime.ingest.formats.debezium import build_debezium_format
 from arctic_runtime.ingest.source import PORTS, IngestSource
 from arctic_runtime.ingest.transports.connector import Connection, Connector, Session, read_password, read_properties
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.position import LogOrder, parse_position
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import CatalogTable
 
@@ -54,13 +57,18 @@ def _read_port(source: IngestSource, value: Any) -> int:
     return int(value)
 
 
-_declare = partial(
-    Connector,
-    keys=_KEYS,
-    required=("host", "database", "user"),
-    connect=_connect,
-    describe=_describe,
-    list_tables=_list_tables,
-)
+def _declare(name: str, order: LogOrder) -> Connector:
+    return Connector(
+        name=name,
+        keys=_KEYS,
+        required=("host", "database", "user"),
+        connect=_connect,
+        describe=_describe,
+        parse_position=partial(parse_position, order),
+        list_tables=_list_tables,
+    )
 
-POSTGRESQL, MYSQL, MARIADB = _declare("postgresql"), _declare("mysql"), _declare("mariadb")
+
+POSTGRESQL = _declare("postgresql", WalOrder())
+MYSQL = _declare("mysql", BinlogOrder())
+MARIADB = _declare("mariadb", BinlogOrder())

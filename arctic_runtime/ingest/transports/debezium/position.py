@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from arctic_runtime.errors import CorruptState
+from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
 
 Source = Mapping[str, Any]
 """The part of an event or an offset that tells its place in the source."""
@@ -120,6 +121,28 @@ class LogOrder(Protocol):
         `first` is the first event of the table after that place, or of others; None if a transaction was committed
         after it and before any such event.
         """
+
+    def get_log_place(self, position: Position) -> Any:
+        """The place of a position without a snapshot, in a value that can be compared."""
+
+    def describe_place(self, position: Position) -> str:
+        """The place of a position without a snapshot, for people."""
+
+
+def parse_position(order: LogOrder, text: str) -> ParsedPosition:
+    """A position as `order` compares and describes it; definitions of tables are not unpacked.
+
+    Rows of a snapshot come before all events. A text that is no position of this kind of database stays opaque.
+    """
+    try:
+        parts = json.loads(text)
+        position = Position(parts["partition"], parts["offset"], parts.get("seen"), parts.get("reached"))
+        if position.is_snapshot:
+            return ParsedPosition(position.text, "a snapshot", {})
+        places = {"log": order.get_log_place(position)}
+        return ParsedPosition(position.text, order.describe_place(position), places, position.seen is None)
+    except (ValueError, TypeError, KeyError):
+        return keep_opaque(text)
 
 
 def read_position(text: str) -> Position:

@@ -13,6 +13,7 @@ from arctic_runtime.ingest.transports.connector import (
     read_properties,
 )
 from arctic_runtime.ingest.transports.files.listing import Folder
+from arctic_runtime.ingest.transports.files.positions import parse_position
 
 _LOG = "__files"
 """Ending of the name of the table that keeps the files of a source that were read."""
@@ -29,4 +30,6 @@ def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> C
     return Connection(Files(folder, tables, log, session, reader.thresholds.transports), read_format(source))
 
 
-FILES = Connector("files", ("path", "format", "files", "properties"), ("path",), _connect, describe_address)
+FILES = Connector(
+    "files", ("path", "format", "files", "properties"), ("path",), _connect, describe_address, parse_position
+)

@@ -10,7 +10,6 @@ batch: whenever a process dies, the batch comes again with the same files.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import threading
@@ -27,6 +26,7 @@ import pyarrow as pa
 from arctic_runtime.ingest.transports.files.batches import FileBatch, FileBatches, check_unchanged
 from arctic_runtime.ingest.transports.files.listing import Folder, SourceFile
 from arctic_runtime.ingest.transports.files.log import FileLog
+from arctic_runtime.ingest.transports.files.positions import format_position, parse_number
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.thresholds import TransportThresholds
 
@@ -65,7 +65,7 @@ class Files:
     session in which lines are counted. A file has to be complete when its name appears.
     """
 
-    initial = json.dumps({"batch": 0})
+    initial = format_position(0)
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class Files:
 
     def check_source(self, position: str | None) -> None:
         """Raises SourceError if the folder can't be listed, and CorruptState if the file log is gone."""
-        self._build_batches(0 if position is None else _parse_number(position))
+        self._build_batches(0 if position is None else parse_number(position))
         self._folder.list_files()
 
     def open_at(self, position: str) -> None:
         self._closed.clear()
-        self._kept = _parse_number(position)
+        self._kept = parse_number(position)
 
     def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
         """There are none: the first file is the beginning of everything."""
@@ -110,12 +110,12 @@ class Files:
                 return
             elif time.monotonic() - reported > self._limits.idle_seconds:
                 reported = time.monotonic()
-                yield Batch((), _format_position(self._kept), 0, caught_up=now)
+                yield Batch((), format_position(self._kept), 0, caught_up=now)
             else:
                 self._closed.wait(self._limits.poll_seconds)
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        return replace(events, events=_build_no_events()) if self._number <= _parse_number(position) else events
+        return replace(events, events=_build_no_events()) if self._number <= parse_number(position) else events
 
     def acknowledge_batch(self, batch: Batch) -> None:
         """Nothing is to do: files stay, and whoever wants may remove those of batches that are kept."""
@@ -140,7 +140,7 @@ class Files:
             tables.append(
                 TableEvents(table, None, partial(_read_events, folder=self._folder, files=own, blocks=blocks))
             )
-        return Batch(tuple(tables), _format_position(batch.number), count)
+        return Batch(tuple(tables), format_position(batch.number), count)
 
     def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
         """The parts that tasks read, in the order of files and lines; raises SourceError if a file has changed."""
@@ -222,11 +222,3 @@ def _build_no_events() -> pa.Table:
     return pa.table(
         {PAYLOAD: pa.array([], pa.binary()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
     )
-
-
-def _format_position(number: int) -> str:
-    return json.dumps({"batch": number})
-
-
-def _parse_number(position: str) -> int:
-    return int(json.loads(position)["batch"])

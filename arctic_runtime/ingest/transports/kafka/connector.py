@@ -16,6 +16,7 @@ from arctic_runtime.ingest.transports.connector import (
     read_properties,
 )
 from arctic_runtime.ingest.transports.kafka.connection import KafkaConnection, Mechanism
+from arctic_runtime.ingest.transports.kafka.offsets import parse_position
 from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable
 from arctic_runtime.operations.arguments import read_flag
 from arctic_runtime.plan.config.config_readers import get_reader
@@ -74,4 +75,4 @@ def _list_topics(source: IngestSource) -> list[TopicTable]:
     ]
 
 
-KAFKA = Connector("kafka", _KEYS, ("servers",), _connect, describe_address, jars="kafka")
+KAFKA = Connector("kafka", _KEYS, ("servers",), _connect, describe_address, parse_position, jars="kafka")

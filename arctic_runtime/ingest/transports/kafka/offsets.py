@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from arctic_runtime.errors import SourceError
+from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
 
 Partition = tuple[str, int]
 """A topic and the number of one of its partitions."""
@@ -47,6 +48,19 @@ def decode_offsets(position: str) -> dict[Partition, int]:
     return {
         (topic, int(number)): offset for topic, partitions in topics.items() for number, offset in partitions.items()
     }
+
+
+def parse_position(position: str) -> ParsedPosition:
+    """A position with its offset in each partition; a text that is none stays opaque."""
+    try:
+        offsets = decode_offsets(position)
+    except (ValueError, TypeError, AttributeError):
+        return keep_opaque(position)
+    topics: dict[str, list[str]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, []).append(f"{partition}:{offset}")
+    shown = ", ".join(" ".join([topic, *places]) for topic, places in topics.items())
+    return ParsedPosition(position, shown or position, offsets or None, is_whole=True)
 
 
 def choose_start(

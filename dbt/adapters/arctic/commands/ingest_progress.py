@@ -17,8 +17,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from arctic_runtime.model.sources.ingestion import describe_position, strip_definitions
-
 if TYPE_CHECKING:
     from arctic_runtime.ingest.job.reports import BatchReport
 
@@ -83,7 +81,7 @@ def format_line(source: str, batch: BatchReport) -> str:
         for table in batch.tables
     )
     rate = batch.count / max(batch.seconds, 1e-3)
-    where = ", ".join([f"({rate:,.0f}/s)", *_format_lag(batch), f"at {_format_position(batch)}"])
+    where = ", ".join([f"({rate:,.0f}/s)", *_format_lag(batch), f"at {batch.position.describe_position()}"])
     return f"{source}: {batch.count:,} events in {batch.seconds:.1f} s {where}: {tables}"
 
 
@@ -91,14 +89,16 @@ def format_json_line(source: str, batch: BatchReport) -> str:
     """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
     progress_made = batch.progress
     shown = {
-        "position": strip_definitions(str(progress_made.position)),
+        "position": batch.position.text,
         "newest": progress_made.newest,
         "caught_up": progress_made.caught_up,
     }
     if progress_made.failure is not None:
         shown |= {"failure": progress_made.failure.message, "failing_since": progress_made.failure.since}
     lag = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
-    return json.dumps({"source": source, **asdict(batch), "progress": shown, "lag_seconds": lag}, default=str)
+    fields = asdict(batch)
+    del fields["position"]
+    return json.dumps({"source": source, **fields, "progress": shown, "lag_seconds": lag}, default=str)
 
 
 @contextmanager
@@ -153,7 +153,7 @@ class Totals:
         tables = ", ".join(f"{table} {format_counts(rows) or 'no change'}" for table, rows in self.rows.items())
         dead = format_dead_letters(self.dead)
         parts = [f"{self.events:,} events", f"{self.compute_rate(now):,.0f}/s", *_format_lag(self.last), *dead]
-        return ", ".join([*parts, f"at {_format_position(self.last)}", *([tables] if tables else [])])
+        return ", ".join([*parts, f"at {self.last.position.describe_position()}", *([tables] if tables else [])])
 
 
 def format_counts(rows: Mapping[str, int]) -> str:
@@ -165,7 +165,3 @@ def _format_lag(batch: BatchReport) -> list[str]:
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]
-
-
-def _format_position(batch: BatchReport) -> str:
-    return describe_position(str(batch.progress.position))

@@ -9,6 +9,7 @@ from typing import Any
 from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.ingest.source import (
     PORTS,
     DeclaredTable,
@@ -109,7 +110,11 @@ def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader)
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     origins = {
         source.name: ChangeSource(
-            source.name, source.dead_letter_table, source.trigger_seconds, source.connector in PORTS
+            source.name,
+            source.dead_letter_table,
+            source.trigger_seconds,
+            source.connector in PORTS,
+            get_position_parser(source.connector),
         )
         for source, _ in tables
     }

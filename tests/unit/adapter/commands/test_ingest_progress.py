@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.ingest.job.reports import BatchReport
 from arctic_runtime.ingest.transports.debezium.position import Position
 from arctic_runtime.ingest.writing.records import TableResult
@@ -32,7 +33,8 @@ def a_batch(rows: dict[str, int], dead: int = 0, seconds: float = 0.5, **more: A
     count = sum(rows.values()) + dead
     written = (TableResult("orders", {"insert": 0, **rows}, count, count - dead, 0, dead, None),) if count else ()
     at = datetime.now(timezone.utc) - timedelta(seconds=60)
-    return BatchReport(written, count, seconds, Progress(POSITION.progress, None, at), **more)
+    position = get_position_parser("mysql")(str(POSITION.progress))
+    return BatchReport(written, count, seconds, Progress(POSITION.progress, None, at), position, **more)
 
 
 def test_a_batch_is_a_line_with_its_lag_and_what_all_tables_have() -> None:

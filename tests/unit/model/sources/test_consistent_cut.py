@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
 from arctic_runtime.ingest.transports.kafka.offsets import encode_offsets
 from arctic_runtime.model.properties import POSITION, POSITION_EVENTS
@@ -47,34 +48,38 @@ def version(found: Commit | None) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("positions", "at", "expected"),
+    ("connector", "positions", "at", "expected"),
     [
-        ([wal(10), wal(20), wal(30)], wal(20), 1),
-        ([wal(10), wal(20), wal(30)], wal(25), 1),
-        ([wal(10), wal(20, seen=22)], wal(20), 0),
-        ([wal(10), wal(20, seen=0)], wal(20), 1),
-        ([wal(10)], wal(10, seen=12), None),
-        ([wal(30)], wal(20), None),
-        ([INITIAL.text, wal(30)], wal(20), 0),
-        ([Position({}, {"lsn": 5}).text, wal(30)], wal(20), 0),
-        ([wal(10)], INITIAL.text, None),
-        ([binlog(9, 400), binlog(10, 4), binlog(10, 90)], binlog(10, 50), 1),
-        ([binlog(10, 4), binlog(10, 50, seen=70)], binlog(10, 50), 0),
-        ([binlog(10, 4)], binlog(10, 50, seen=70), None),
-        ([files(1), files(2), files(3)], files(2), 1),
-        ([kafka(1, 5), kafka(2, 5), kafka(2, 6)], kafka(2, 5, 3), 1),
-        ([kafka(1, 5, 7)], kafka(2, 5), None),
-        (["1", "2"], "2", None),
-        ([wal(10), None, wal(30), None], wal(20), 1),
-        ([None, wal(30)], wal(20), None),
+        ("postgresql", [wal(10), wal(20), wal(30)], wal(20), 1),
+        ("postgresql", [wal(10), wal(20), wal(30)], wal(25), 1),
+        ("postgresql", [wal(10), wal(20, seen=22)], wal(20), 0),
+        ("postgresql", [wal(10), wal(20, seen=0)], wal(20), 1),
+        ("postgresql", [wal(10)], wal(10, seen=12), None),
+        ("postgresql", [wal(30)], wal(20), None),
+        ("postgresql", [INITIAL.text, wal(30)], wal(20), 0),
+        ("postgresql", [Position({}, {"lsn": 5}).text, wal(30)], wal(20), 0),
+        ("postgresql", [wal(10)], INITIAL.text, None),
+        ("postgresql", [wal(10), None, wal(30), None], wal(20), 1),
+        ("postgresql", [None, wal(30)], wal(20), None),
+        ("postgresql", [binlog(9, 400)], wal(20), None),
+        ("mysql", [binlog(9, 400), binlog(10, 4), binlog(10, 90)], binlog(10, 50), 1),
+        ("mysql", [binlog(10, 4), binlog(10, 50, seen=70)], binlog(10, 50), 0),
+        ("mariadb", [binlog(10, 4)], binlog(10, 50, seen=70), None),
+        ("files", [files(1), files(2), files(3)], files(2), 1),
+        ("kafka", [kafka(1, 5), kafka(2, 5), kafka(2, 6)], kafka(2, 5, 3), 1),
+        ("kafka", [kafka(1, 5, 7)], kafka(2, 5), None),
+        ("kafka", [files(1), wal(10), "{}"], kafka(2, 5), None),
+        ("kafka", ["1", "2"], "2", None),
+        ("of others", [files(1)], files(2), None),
     ],
 )
 def test_the_version_at_a_place_has_nothing_after_it(
-    positions: list[str | None], at: str, expected: int | None
+    connector: str, positions: list[str | None], at: str, expected: int | None
 ) -> None:
-    assert version(find_version_at(commits(*positions), at)) == expected
+    assert version(find_version_at(commits(*positions), at, get_position_parser(connector))) == expected
 
 
 def test_a_commit_of_a_part_of_a_batch_is_none() -> None:
-    assert version(find_version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(10))) == 0
-    assert version(find_version_at(commits(wal(10), wal(10), wal(20), partial=(1,)), wal(20))) == 2
+    parse, parts = get_position_parser("postgresql"), commits(wal(10), wal(10), wal(20), partial=(1,))
+    assert version(find_version_at(parts, wal(10), parse)) == 0
+    assert version(find_version_at(parts, wal(20), parse)) == 2

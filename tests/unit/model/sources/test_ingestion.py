@@ -1,16 +1,13 @@
-"""How far a source is: what is stored is read back, times only grow, and positions are short for people."""
+"""How far a source is: what is stored is read back, and times only grow."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
-from arctic_runtime.ingest.transports.kafka.offsets import encode_offsets
-from arctic_runtime.model.sources.ingestion import Failure, Progress, describe_position, strip_definitions
+from arctic_runtime.model.sources.ingestion import Failure, Progress
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=timezone.utc)
 TIMES = st.none() | st.integers(0, 10**6).map(lambda n: NOON + timedelta(milliseconds=n))
@@ -21,9 +18,6 @@ WAITS = NAMES.map(lambda names: {name: Failure(f"{name} waits", NOON) for name i
 PROGRESS = OF_ANY_TABLES | st.builds(Progress.set_stream, OF_ANY_TABLES, NAMES).flatmap(
     lambda known: NAMES.map(known.set_stream) | WAITS.map(known.remove_tables)
 )
-
-WAL = Position({"server": "s"}, {"lsn": 26, "lsn_commit": 26}, {"tx": 1}, (3 << 32) + 0x16B3748)
-BINLOG = Position({"server": "s"}, {"file": "b.000003", "pos": 4}, None, ["b.000003", 1234], "definitions" * 1000)
 
 
 @given(PROGRESS)
@@ -59,40 +53,6 @@ def test_a_source_without_changes_lags_since_it_was_last_looked_at() -> None:
     progress = Progress("1", NOON - timedelta(days=3), NOON - timedelta(seconds=5))
     assert progress.compute_lag_seconds(NOON) == 5
     assert Progress("1").compute_lag_seconds(NOON) is None
-
-
-@pytest.mark.parametrize(
-    ("position", "shown"),
-    [
-        (WAL.text, "LSN 3/16B3748"),
-        (BINLOG.text, "b.000003:1234"),
-        (BINLOG.progress, "b.000003:1234"),
-        (Position({}, {"file": "b.000003", "pos": 4}).text, "b.000003:4"),
-        (INITIAL.text, "a snapshot"),
-        (
-            encode_offsets({("shop.orders", 0): 7, ("shop.orders", 1): 9, ("items", 0): 1}),
-            "items 0:1, shop.orders 0:7 1:9",
-        ),
-        ('{"batch": 12}', "batch 12 of files"),
-        ("3", "3"),
-        ("of another kind", "of another kind"),
-        ("{}", "{}"),
-    ],
-)
-def test_a_position_is_shown_in_the_terms_of_its_source(position: str, shown: str) -> None:
-    assert describe_position(position) == shown
-
-
-def test_the_end_of_a_long_position_is_left_out() -> None:
-    shown = describe_position(encode_offsets({("topic", number): 0 for number in range(100)}))
-    assert shown.startswith("topic 0:0 1:0 ")
-    assert (len(shown), shown[-1]) == (80, "…")
-
-
-def test_definitions_of_tables_are_no_part_of_a_plain_position() -> None:
-    assert BINLOG.progress is not None
-    assert strip_definitions(BINLOG.progress) == BINLOG.text
-    assert strip_definitions(WAL.text) == WAL.text
 
 
 @given(PROGRESS, WAITS, NAMES, NAMES)

@@ -44,6 +44,16 @@ class BinlogOrder:
     def as_of(self, begin: Position, first: Source | None) -> Position:
         return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
 
+    def get_log_place(self, position: Position) -> tuple[int, int, int]:
+        """The last event that was read, or the place before the first row of a transaction that is yet to be read."""
+        number, place, _ = get_log_position(position.offset)
+        begin = number, place, -1
+        return begin if position.seen is None else max(begin, get_log_position(position.seen))
+
+    def describe_place(self, position: Position) -> str:
+        file, place = position.reached or (position.offset["file"], position.offset["pos"])
+        return f"{file}:{place}"
+
 
 def begin_of(offset: Source) -> Source:
     """The part of an offset that leads to the begin of its transaction."""

@@ -55,6 +55,14 @@ class WalOrder:
         seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
         return Position(begin.partition, {"lsn": lsn, "lsn_commit": lsn}, seen, lsn)
 
+    def get_log_place(self, position: Position) -> tuple[int, int]:
+        seen = position.seen or {}
+        return int(position.offset.get("lsn_commit") or position.offset["lsn"]), int(seen.get("lsn") or 0)
+
+    def describe_place(self, position: Position) -> str:
+        lsn = int(position.offset["lsn"] if position.reached is None else position.reached)
+        return f"LSN {lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
 
 def _get_commit(position: Position) -> int:
     return int(position.offset.get("lsn_commit") or 0)

@@ -1,0 +1,24 @@
+"""Positions of a folder of files: the number of the last batch that was read."""
+
+from __future__ import annotations
+
+import json
+
+from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
+
+
+def format_position(number: int) -> str:
+    return json.dumps({"batch": number})
+
+
+def parse_number(position: str) -> int:
+    return int(json.loads(position)["batch"])
+
+
+def parse_position(position: str) -> ParsedPosition:
+    """A position with the number of its batch; a text that is none stays opaque."""
+    try:
+        number = parse_number(position)
+    except (ValueError, TypeError, KeyError):
+        return keep_opaque(position)
+    return ParsedPosition(position, f"batch {number} of files", {"files": number}, is_whole=True)
