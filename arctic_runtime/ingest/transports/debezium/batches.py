@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arctic_runtime.ingest.transports.debezium.position import LogOrder, Position, Source
-from arctic_runtime.ingest.transports.debezium.replay_filter import count_events_until, snapshot_rows
+from arctic_runtime.ingest.transports.debezium.position import LogOrder, Newest, Position, Source
+from arctic_runtime.ingest.transports.debezium.replay_filter import (
+    are_new,
+    count_events_until,
+    find_newest,
+    snapshot_rows,
+)
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch, TableEvents
 
 
@@ -53,11 +59,27 @@ def merge_events(events: Iterable[PlacedEvents]) -> tuple[PlacedEvents, ...]:
     return tuple(groups)
 
 
-def gather_batches(before: Batch | None, batch: Batch, ends_snapshot: bool) -> tuple[list[Batch], Batch | None]:
-    """The batches that are complete, and the one that others may join. A batch that ends a snapshot stands alone."""
-    if ends_snapshot:
-        return [batch] if before is None else [before, batch], None
-    return [], batch if before is None else join_batches(before, batch)
+class GatheredBatch:
+    """A batch that others may join until it is taken; `batch` is None until there is one."""
+
+    def __init__(self) -> None:
+        self.batch: Batch | None = None
+        self._begun_at = 0.0
+
+    @property
+    def age_seconds(self) -> float:
+        """The time since the first of its batches was added."""
+        return time.monotonic() - self._begun_at
+
+    def add_batch(self, batch: Batch) -> None:
+        if self.batch is None:
+            self._begun_at = time.monotonic()
+        self.batch = batch if self.batch is None else join_batches(self.batch, batch)
+
+    def take_batches(self) -> list[Batch]:
+        """The batch, or nothing if there is none."""
+        batch, self.batch = self.batch, None
+        return [] if batch is None else [batch]
 
 
 def join_batches(batch: Batch, later: Batch) -> Batch:
@@ -104,6 +126,25 @@ def list_placed_events(batch: Batch) -> list[PlacedEvents]:
 
 def _shift_arrival(events: pa.Table, by: int) -> pa.Table:
     return events.set_column(events.schema.get_field_index(ARRIVAL), ARRIVAL, pc.add(events[ARRIVAL], by))
+
+
+def count_bytes(batch: Batch) -> int:
+    """Bytes of the JSON of a batch's events, with their places."""
+    return sum(int(placed_events.events.nbytes) for placed_events in list_placed_events(batch))
+
+
+def find_newest_by_table(order: LogOrder, events: Iterable[PlacedEvents]) -> dict[str, Newest]:
+    """The newest event of the stream of each table that has one."""
+    newest = ((part.table, find_newest(order, part.events[PAYLOAD])) for part in events)
+    return {table: event for table, event in newest if event is not None}
+
+
+def select_new(order: LogOrder, events: PlacedEvents, position: Position) -> PlacedEvents:
+    """The events that come after a position; rows of a snapshot always do."""
+    is_new = are_new(order, events.table, events.events[PAYLOAD].to_pylist(), position, events.start)
+    if all(is_new):
+        return events
+    return replace(events, events=events.events.filter(pa.array(is_new, pa.bool_())))
 
 
 def split_snapshot_rows(events: Iterable[PlacedEvents]) -> tuple[list[PlacedEvents], list[PlacedEvents]]:

@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium.position import INITIAL
-from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
+from arctic_runtime.ingest.transports.debezium.batches import get_first_source
+from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.thresholds import DebeziumThresholds
 
@@ -71,7 +73,7 @@ class DebeziumLoad:
         try:
             reader.open_at(INITIAL.text)
             if not self._closed.is_set():
-                yield from reader.read_load(self._finishing)
+                yield from read_load(reader.server, reader.read_batches(until_drained=False), self._finishing)
         finally:
             reader.close_source()
 
@@ -79,3 +81,38 @@ class DebeziumLoad:
         if self._now is None:
             raise SourceError("the load has not begun")
         return self._now
+
+
+def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threading.Event) -> Iterator[Batch]:
+    """The snapshot of a transport that was just opened at the initial position, and the stream after it.
+
+    The batch that ends the snapshot has as its position that of the rows among the events of all streams. Ends when
+    all was read that was committed before `finishing` was set.
+    """
+    order = server.order
+    end: Batch | None = None
+    begin = rows = INITIAL
+    until = server.get_log_end() if finishing.is_set() else None
+    for batch in batches:
+        until = server.get_log_end() if until is None and finishing.is_set() else until
+        if batch.is_snapshot:
+            yield batch
+            continue
+        if end is None:
+            end, begin = batch, read_position(batch.position)
+            server.commit_marker()
+        at = read_position(batch.position)
+        if rows.is_snapshot:
+            first = get_first_source(batch) if batch is not end and batch.count else None
+            if first is None and not order.has_come_to(at, begin.offset):
+                continue
+            rows = order.as_of(begin, first)
+            yield replace(end, position=rows.text)
+        if batch is end:
+            at = rows
+        else:
+            # Until something is committed, the position is the begin, which other streams do not have.
+            at = replace(at, offset=rows.offset) if at.offset == begin.offset else at
+            yield replace(batch, position=at.text)
+        if until is not None and server.has_reached(at, until):
+            return

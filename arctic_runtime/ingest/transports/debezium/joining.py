@@ -1,0 +1,41 @@
+"""Tables that a stream takes on at the place of a snapshot of theirs, with their definitions as of then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.position import Joining, Position
+from arctic_runtime.ingest.transports.debezium.schema_history import select_tables, select_until
+from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
+
+
+def add_joining(position: Position, tables: Collection[str], end: Position) -> Position:
+    """A position at which tables are still to join a stream, at the place where their load ended."""
+    rest = [replace(joining, tables=tuple(sorted({*joining.tables} - {*tables}))) for joining in position.joining]
+    new = Joining(tuple(tables), end.offset, select_tables(end.history or "", tables))
+    return replace(position, joining=(*(joining for joining in rest if joining.tables), new))
+
+
+def exclude_joining(connection: DebeziumConnection, position: Position) -> DebeziumConnection:
+    """The connection with the tables that the stream has at a position."""
+    return connection.exclude_tables([table for joining in position.joining for table in joining.tables])
+
+
+def join_first_tables(server: SourceServer, position: Position) -> Position:
+    """The place at which the first of the joining tables join, with their definitions."""
+    first, *others = position.joining
+    place = server.order.as_of(Position(position.partition, first.offset), None)
+    history = select_until(position.history or "", first.offset) + first.history
+    return replace(place, history=history, joining=tuple(others))
+
+
+def join_due_tables(server: SourceServer, connection: DebeziumConnection, position: Position) -> Position:
+    """A position, or the place where tables join a stream that has nothing to read before that."""
+    while position.joining and (
+        not exclude_joining(connection, position).tables
+        or server.order.has_come_to(position, position.joining[0].offset)
+    ):
+        position = join_first_tables(server, position)
+    return position

@@ -1,0 +1,37 @@
+"""Receipts of batches, by which the engine is told that they are kept. Used by several threads."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.transports.debezium.engine import Engine, Receipt
+
+
+class Receipts:
+    """Receipts by the positions of batches, in the order of the stream."""
+
+    def __init__(self, flush_seconds: float) -> None:
+        self._flush_seconds = flush_seconds
+        self._receipts: dict[str, tuple[Engine, Receipt]] = {}
+        self._acknowledged_at = 0.0
+
+    def add_receipt(self, position: str, engine: Engine, receipt: Receipt) -> None:
+        self._receipts[position] = engine, receipt
+
+    def acknowledge_until(self, position: str) -> None:
+        """Acknowledges the batch with a position, and all before it; does nothing for one without a receipt."""
+        if position not in self._receipts:
+            return
+        engine, receipt = self._receipts[position]
+        for earlier in list(self._receipts):
+            del self._receipts[earlier]
+            if earlier == position:
+                break
+        engine.acknowledge_receipt(receipt)
+        self._acknowledged_at = time.monotonic()
+
+    def wait_for_flush(self) -> None:
+        """Waits until the engine has passed on what was acknowledged: when it polls next, which its end interrupts."""
+        time.sleep(max(0.0, self._acknowledged_at + self._flush_seconds - time.monotonic()))

@@ -1,0 +1,228 @@
+"""One run of Debezium's engine: its records become batches of whole transactions."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arctic_runtime.ingest.formats.connect_schema import build_source_schema
+from arctic_runtime.ingest.formats.event_format import SourceSchema
+from arctic_runtime.ingest.transports.debezium.batches import (
+    PlacedEvents,
+    build_batch,
+    count_bytes,
+    divide_batch,
+    find_newest_by_table,
+    join_batches,
+    select_new,
+    split_off_last_delete,
+    split_snapshot_rows,
+)
+from arctic_runtime.ingest.transports.debezium.connection import (
+    HISTORY,
+    OFFSETS,
+    DebeziumConnection,
+    build_engine_properties,
+)
+from arctic_runtime.ingest.transports.debezium.joining import exclude_joining
+from arctic_runtime.ingest.transports.debezium.position import Position
+from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
+from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
+from arctic_runtime.thresholds import DebeziumThresholds
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.transports.debezium.engine import Engine, Receipt, Records, RecordSchema, SchemaEvents
+
+_RUNS = itertools.count(1)
+_NO_EVENTS = pa.table(
+    {PAYLOAD: pa.array([], pa.string()), ORIGIN: pa.array([], pa.string()), ARRIVAL: pa.array([], pa.int64())}
+)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A batch that was made of records, and the receipt that acknowledges it; None if that of a later batch does.
+
+    One that `ends_snapshot` has its last rows.
+    """
+
+    batch: Batch
+    receipt: Receipt | None = None
+    ends_snapshot: bool = False
+
+
+class EngineRun:
+    """A run of an engine from a position on, in one order for all tables.
+
+    `position` is that of the last batch. `read` is how far the engine has read, `_resume` up to where its events are
+    known already. `_held` are the events of a transaction of which more may come, after the position of the last batch;
+    they are given without its end when they come to `most_bytes`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        folder: tempfile.TemporaryDirectory[str],
+        server: SourceServer,
+        position: Position,
+        most_bytes: int,
+    ) -> None:
+        self.engine = engine
+        self.position = position
+        self.read = replace(position, seen=None, history=None, joining=())
+        self._folder = folder
+        self._server = server
+        self._most_bytes = most_bytes
+        self._resume = None if position.seen is None else position
+        self._held: Batch | None = None
+        self._tables: dict[int, tuple[str, SourceSchema]] = {}
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether events wait for the end of their transaction."""
+        return self._held is not None
+
+    def read_history(self) -> str | None:
+        """The definitions of tables over time up to now; None for connectors that need none."""
+        file = Path(self._folder.name) / HISTORY
+        return file.read_text(encoding="utf-8") if file.exists() else None
+
+    def take_records(self) -> Records | None:
+        """The next records of the engine, whose schemas are known then; None if none come in time.
+
+        Raises EngineEnded if the engine has stopped by itself, and ConnectionLost if the server can't tell of columns.
+        """
+        records = self.engine.take_records()
+        for events in records.events if records is not None else ():
+            if events.schema_id not in self._tables:
+                self._tables[events.schema_id] = self._read_schema(events)
+        return records
+
+    def split_records(self, records: Records) -> Iterator[Piece]:
+        """The batches that records make: those that end a snapshot and begin the stream make one of each."""
+        events = [self._place_events(part) for part in records.events]
+        if "snapshot" in records.offset:
+            self.position = self.read = Position(records.partition, records.offset)
+            yield Piece(build_batch(events, self.position), records.receipt)
+            return
+        if self.read.is_snapshot:
+            rows, events = split_snapshot_rows(events)
+            start = Position(records.partition, self._server.get_stream_start(records.first))
+            self.position = self.read = replace(start, history=self.read_history())
+            batch = build_batch([*rows, *self._build_empty_tables()], self.position)
+            yield Piece(batch, ends_snapshot=True)
+        order = self._server.order
+        self.read = order.build_position(
+            records.partition, records.offset, find_newest_by_table(order, events), self.read
+        )
+        events = self._leave_out_known(events)
+        if self._resume is not None:
+            return
+        position = replace(self.read, history=self.read_history(), joining=self.position.joining)
+        batch, self.position = self._take_whole_transactions(build_batch(events, position), position)
+        yield Piece(batch, records.receipt)
+
+    def end_run(self) -> None:
+        """Stops the engine, and removes its files."""
+        self.engine.stop_engine()
+        self._folder.cleanup()
+
+    def _leave_out_known(self, events: list[PlacedEvents]) -> list[PlacedEvents]:
+        """The events after the position that the run resumes; it is forgotten when reading has passed it."""
+        resume, order = self._resume, self._server.order
+        if resume is None:
+            return events
+        new = [replace(select_new(order, part, resume), start=resume) for part in events]
+        new = [part for part in new if part.events.num_rows]
+        if new or order.is_past(self.read, resume):
+            self._resume = None
+        return new
+
+    def _take_whole_transactions(self, batch: Batch, position: Position) -> tuple[Batch, Position]:
+        """Whole transactions among the events that were read up to a position, and the position after the last of them.
+
+        The events of one of which more may come are held back, unless they are too many to wait for its end.
+        """
+        read = batch if self._held is None else join_batches(self._held, batch)
+        self._held = None
+        if position.seen is None:
+            return read, position
+        begin = replace(position, seen=None)
+        whole, begun = divide_batch(self._server.order, read, begin)
+        if count_bytes(begun) >= self._most_bytes:
+            return self._take_part(read, position)
+        self._held = begun
+        return whole, begin
+
+    def _take_part(self, read: Batch, position: Position) -> tuple[Batch, Position]:
+        """The part of a transaction that was read. A delete at its end waits for the insert that may belong to it."""
+        events, last = split_off_last_delete(read)
+        if last is None:
+            return read, position
+        if not events:
+            self._held = read
+            return build_batch((), self.position), self.position
+        order, offset = self._server.order, {**position.offset, "lsn": position.reached}
+        before = order.build_position(position.partition, offset, find_newest_by_table(order, events), self.position)
+        before = replace(before, history=position.history, joining=position.joining)
+        self._held = build_batch([replace(last, start=before)], position)
+        return build_batch(events, before), before
+
+    def _place_events(self, events: SchemaEvents) -> PlacedEvents:
+        """Events with their places; they follow on what the engine has read before."""
+        table, schema = self._tables[events.schema_id]
+        places = events.places
+        columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
+        return PlacedEvents(table, schema, pa.table(columns), self.read)
+
+    def _build_empty_tables(self) -> list[PlacedEvents]:
+        """No events, with their schema, of each table of which a snapshot had none."""
+        known = {table for table, _ in self._tables.values()}
+        return [
+            PlacedEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
+            for table, schema in self.engine.list_tables().items()
+            if table not in known
+        ]
+
+    def _read_schema(self, events: SchemaEvents) -> tuple[str, SourceSchema]:
+        """The table of events, and its columns. Truncations do not tell the primary key, so the server is asked."""
+        source = json.loads(events.payload[0].as_py())["source"]
+        schema = source.get("schema") or source["db"]
+        table = f"{schema}.{source['table']}"
+        table_schema = _build_schema(table, events.schema)
+        if events.schema.has_key is None:
+            table_schema = replace(table_schema, key=self._server.get_primary_key(schema, source["table"]))
+        columns = self._server.list_columns(schema, source["table"], table_schema.columns, self.read_history())
+        return table, replace(table_schema, columns=columns)
+
+
+def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:
+    return build_source_schema(table, json.loads(schema.value), json.loads(schema.key) if schema.key else None)
+
+
+def start_run(
+    connection: DebeziumConnection, thresholds: DebeziumThresholds, server: SourceServer, position: Position
+) -> EngineRun:
+    """A run that goes on after a position, or begins with a snapshot; tables that are joining are not read yet."""
+    from arctic_runtime.ingest.transports.debezium.engine import Engine, write_offsets
+
+    folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
+    inside = Path(folder.name)
+    properties = build_engine_properties(
+        exclude_joining(connection, position), inside, thresholds, server.build_properties()
+    )
+    # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
+    engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, thresholds)
+    if not position.is_snapshot:
+        write_offsets(inside / OFFSETS, connection.slot, position)
+        if position.history is not None:
+            (inside / HISTORY).write_text(position.history, encoding="utf-8")
+    engine.start_engine()
+    return EngineRun(engine, folder, server, position, thresholds.batch_bytes)

@@ -1,0 +1,224 @@
+"""An open stream of a database: batches of its engine's runs, made anew where the connection is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.errors import SourceError
+from arctic_runtime.ingest.transports.debezium.batches import GatheredBatch, count_bytes
+from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
+from arctic_runtime.ingest.transports.debezium.heartbeat import Heartbeat, LogEnd
+from arctic_runtime.ingest.transports.debezium.joining import join_due_tables, join_first_tables
+from arctic_runtime.ingest.transports.debezium.position import Position
+from arctic_runtime.ingest.transports.debezium.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.run import EngineRun, start_run
+from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
+from arctic_runtime.ingest.transports.transport import Batch
+from arctic_runtime.thresholds import DebeziumThresholds
+
+if TYPE_CHECKING:
+    from arctic_runtime.ingest.transports.debezium.engine import Records
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What is read and how; unless it `reconnects`, a lost connection is an error."""
+
+    connection: DebeziumConnection
+    thresholds: DebeziumThresholds
+    reconnects: bool = True
+
+
+@dataclass(frozen=True)
+class StopSignals:
+    """Signals by which other threads end reading: for good, or before the next batch."""
+
+    closed: threading.Event = field(default_factory=threading.Event)
+    paused: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_set(self) -> bool:
+        return self.closed.is_set() or self.paused.is_set()
+
+
+class DebeziumStream:
+    """Batches after a position, taken by one thread.
+
+    `connection` is what the next run reads, `_lost` why the connection was lost, until it is made anew.
+    """
+
+    def __init__(
+        self,
+        settings: StreamSettings,
+        server: SourceServer,
+        position: Position,
+        signals: StopSignals,
+        receipts: Receipts,
+    ) -> None:
+        self.server = server
+        self.connection = settings.connection
+        self._thresholds = settings.thresholds
+        self._reconnects = settings.reconnects
+        self._signals = signals
+        self._receipts = receipts
+        self._log_end = LogEnd(server, settings.thresholds)
+        self._lost: SourceError | None = None
+        self._run = self._start_run(join_due_tables(server, self.connection, position))
+
+    @property
+    def position(self) -> Position:
+        """The position of the last batch, or the one that was opened at."""
+        return self._run.position
+
+    def read_batches(self, until_drained: bool) -> Iterator[Batch]:
+        end = self.server.get_log_end() if until_drained else None
+        heartbeat, gathered = Heartbeat(self._thresholds, until_drained), GatheredBatch()
+        while not self._signals.is_set:
+            is_end = until_drained and self.server.has_reached(self.position, end)
+            if gathered.batch is not None and (is_end or not self._can_grow(gathered)):
+                yield from gathered.take_batches()
+            elif is_end:
+                return
+            elif self._lost is not None:
+                yield Batch((), self.position.text, 0, failure=str(self._lost))
+                self._reconnect()
+                heartbeat.note_server()
+            elif (records := self._take_records()) is None:
+                self._attend_server(heartbeat)
+            else:
+                heartbeat.note_server()
+                yield from self._read_records(records, gathered, heartbeat, end)
+                self._log_end.request_if_due()
+                if self._is_joining():
+                    yield from gathered.take_batches()
+                    yield self._rejoin_stream()
+
+    def close_stream(self) -> None:
+        try:
+            self._run.end_run()
+        finally:
+            self.server.close_connection()
+
+    def _read_records(
+        self, records: Records, gathered: GatheredBatch, heartbeat: Heartbeat, end: Any
+    ) -> Iterator[Batch]:
+        """Gathers the batches of records; gives what is gathered before one that ends a snapshot, and this one alone.
+
+        A batch without events is gathered when one is due, and where a reader that drains the source comes to its end.
+        """
+        self._check_no_snapshot(records)
+        for piece in self._run.split_records(records):
+            position, batch = self.position, piece.batch
+            is_due = self.server.has_reached(position, end) if heartbeat.is_draining else heartbeat.is_batch_due
+            if not (batch.count or piece.ends_snapshot or is_due):
+                continue
+            if piece.receipt is not None:
+                self._receipts.add_receipt(batch.position, self._run.engine, piece.receipt)
+            heartbeat.note_batch()
+            if not position.joining:
+                batch = replace(batch, caught_up=self._log_end.take_caught_up(position))
+            if piece.ends_snapshot:
+                yield from gathered.take_batches()
+                yield batch
+            else:
+                gathered.add_batch(batch)
+
+    def _check_no_snapshot(self, records: Records) -> None:
+        """Raises SourceError if Debezium begins a snapshot in the middle of the stream, which would lose deletes."""
+        if "snapshot" in records.offset and not self.position.is_snapshot:
+            raise SourceError(
+                f"{self.connection.place}: Debezium did not go on after the position of the last commit, and began "
+                "another snapshot; nothing of it was written.\n  what to do: run again; if it happens again, "
+                "`arctic ingest --resync` reads the tables once more and writes what differs"
+            )
+
+    def _can_grow(self, gathered: GatheredBatch) -> bool:
+        """Whether more may join a batch. A commit takes as long for the first rows as for many."""
+        if gathered.batch is None or count_bytes(gathered.batch) >= self._thresholds.batch_bytes:
+            return False
+        is_loading = self.position.is_snapshot and gathered.age_seconds < self._thresholds.gather_seconds
+        return is_loading or self._run.engine.has_waiting
+
+    def _attend_server(self, heartbeat: Heartbeat) -> None:
+        """Has a server without events move its log's end, and notices one that is silent."""
+        if self._lost is not None:
+            return
+        if heartbeat.is_push_due(self._run.is_holding):
+            heartbeat.note_push()
+            self._log_end.request_end()
+            self._push_log_end(heartbeat.is_draining)
+        elif self._is_silent(heartbeat.silent_seconds):
+            self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
+
+    def _push_log_end(self, must: bool) -> None:
+        """Has the server mark the end of its log; while a server is away, reading notices that by itself."""
+        try:
+            self.server.push_log_end()
+        except SourceError as error:
+            if must and not isinstance(error, ConnectionLost):
+                raise
+
+    def _is_silent(self, seconds: float) -> bool:
+        is_late = seconds > self._thresholds.silence_seconds
+        return is_late and self.server.gives_signs_of_life and not self._run.read.is_snapshot
+
+    def _take_records(self) -> Records | None:
+        from arctic_runtime.ingest.transports.debezium.engine import EngineEnded
+
+        try:
+            return self._run.take_records()
+        except EngineEnded as ended:
+            self._drop_connection(self.server.explain_failure(ended.cause, str(ended)))
+        except ConnectionLost as lost:  # where the server is asked about columns
+            self._drop_connection(lost)
+        return None
+
+    def _drop_connection(self, error: SourceError) -> None:
+        """Gives up a lost connection, which is to be made anew; raises other errors."""
+        if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
+            raise error
+        LOG.warning("%s\nReading goes on when the server answers again.", error)
+        self._run.end_run()
+        self._log_end.forget_end()
+        self._lost = error
+
+    def _reconnect(self) -> None:
+        """Makes a lost connection anew, however long that takes within reason."""
+        closed = self._signals.closed
+        until = time.monotonic() + self._thresholds.reconnect_seconds
+        while not closed.wait(self._thresholds.reconnect_poll_seconds):
+            try:
+                self.server.prepare_server(self.position)
+                break
+            except ConnectionLost:
+                if time.monotonic() > until:
+                    raise
+        if not closed.is_set():
+            self._run, self._lost = self._start_run(self.position), None
+
+    def _is_joining(self) -> bool:
+        """Whether the stream has come to the place from which on it has more tables."""
+        joining = self.position.joining
+        return (
+            bool(joining)
+            and not self._signals.closed.is_set()
+            and self.server.order.has_come_to(self._run.read, joining[0].offset)
+        )
+
+    def _rejoin_stream(self) -> Batch:
+        """Goes back to that place. What was read after it comes again, with the events of the new tables among it."""
+        position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
+        self._run.end_run()
+        self._run = self._start_run(position)
+        self._log_end.forget_end()
+        return Batch((), position.text, 0, progress=position.progress, comes_again=True)
+
+    def _start_run(self, position: Position) -> EngineRun:
+        return start_run(self.connection, self._thresholds, self.server, position)
