@@ -119,7 +119,7 @@ class EventFormat:
     values, left to right, order the events of a table; numbers are compared as numbers. Where there are none, the
     order is that of arrival. `table` leads to the name of the table, `namespace` to that of its database or schema.
     `transaction` leads to the id of the source's transaction, and `log_place` to the place of the change in its log,
-    which both events of a row that moved to another primary key have. `unavailable` is the text or JSON in the place of
+    which both events of a row that got another primary key have. `unavailable` is the text or JSON in the place of
     a value that the source did not send, since the change did not touch it. `schema` leads to the parts of an event
     that tell the table's schema: events whose parts are equal have one schema, and those without any tell none. `zone`
     is that of each `zoneless_timestamp`. Where it `has_tombstones`, a message without a value repeats that a row was

@@ -23,8 +23,8 @@ from arctic_runtime.ingest.writing.decoding.decode_events import (
 )
 from arctic_runtime.ingest.writing.key_changes import (
     FIRST,
+    HAS_KEY_CHANGES,
     ID,
-    IS_MOVED,
     LACKS_ORIGIN,
     PLACE,
     fill_from_origins,
@@ -64,15 +64,15 @@ _FIRST_PLACE = 2
 class Tally:
     """The events of a batch for one table, counted in one job.
 
-    `rows` are sound events that say something of a row, `dead` dead letters, `moved` updates that change the primary
-    key, `partial` events that lack a value, and `lacking` those of them that begin a row under its key. `truncated_at`
-    is the place of the last event that empties the table, None if there is none. `newest` is the time of the newest
-    change at the source, in UTC and not in the future, None if no event tells.
+    `rows` are sound events that say something of a row, `dead` dead letters, `key_changes` updates that change the
+    primary key, `partial` events that lack a value, and `lacking` those of them that begin a row under its key.
+    `truncated_at` is the place of the last event that empties the table, None if there is none. `newest` is the time of
+    the newest change at the source, in UTC and not in the future, None if no event tells.
     """
 
     rows: int
     dead: int
-    moved: int
+    key_changes: int
     partial: int
     lacking: int
     truncated_at: int | None
@@ -86,7 +86,7 @@ def tally(decoded: DataFrame) -> Tally:
     row = decoded.agg(
         F.count_if(sound & ~truncates).alias("rows"),
         F.count_if(~sound).alias("dead"),
-        F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("moved"),
+        F.count_if(sound & F.col(OLD_KEY).isNotNull()).alias("key_changes"),
         F.count_if(sound & F.col(ABSENT).isNotNull()).alias("partial"),
         F.count_if(sound & ~F.expr(IS_DELETE) & _lacks_origin()).alias("lacking"),
         F.max(F.when(truncates, F.col(ARRIVAL))).alias("truncated_at"),
@@ -115,7 +115,7 @@ def change_rows(
         rules = MergeFunctions(model, shape, shape.rest_positions, required=shape.rest_positions)
         marked = _mark(events, rules, has_places)
         net = (
-            _net_of_moved(context, marked, rules, emptied_at is not None)
+            _fold_key_changes(context, marked, rules, emptied_at is not None)
             if counted.lacking
             else query_rows(marked, lambda rows: rules.fold(rows, []))
         )
@@ -126,7 +126,7 @@ def change_rows(
     if emptied_at is not None:
         old = read_current_rows(spark, context.model, state, thresholds)
         return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None, rules.required)
-    only = _keys(context, events, counted.rows + counted.moved)
+    only = _keys(context, events, counted.rows + counted.key_changes)
     base = read_base_rows(spark, context.model, state, only)
     unmerged = read_unmerged_changes(spark, context.model, state, thresholds, only)
     return diff_events(net, base, unmerged, shape, False, partial(blend_rows, rules), rules.required)
@@ -151,7 +151,7 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
     sound = sound_rows(decoded)
     lacks = ~F.expr(IS_DELETE) & _lacks_origin()
     events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME), _LACKS: lacks, _STEP: F.lit(1)})
-    if not counted.moved:
+    if not counted.key_changes:
         return events
     left = sound.where(F.col(OLD_KEY).isNotNull())
     key = {field: F.col(OLD_KEY)[field] for field in left.schema[OLD_KEY].dataType.fieldNames()}  # type: ignore[attr-defined]
@@ -181,19 +181,19 @@ def _sequence(has_places: bool) -> Expression:
     return F.when(lacks, -place).otherwise(place)
 
 
-def _net_of_moved(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
-    """Net events of marked ones; rows that moved to other keys have the values of their origin."""
+def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
+    """Net events of marked ones; rows that got other keys have the values that they had under their first one."""
     shape = rules.shape
     chains = find_chains(context.spark, marked, shape)
     net = fold_chains(chains.events, rules)
-    if not chains.moves or is_emptied:
+    if not chains.key_changes or is_emptied:
         return net
     positions = {
         part: next(i for i, kept in enumerate(shape.columns) if is_same_name(kept.name, part)) for part in shape.key
     }
-    moved = net.where(F.col(IS_MOVED) & F.col(FIRST)["is_rooted"])
-    keys = moved.select(*[F.col(FIRST)[f"a{i}"].alias(part) for part, i in positions.items()])
-    only = _keys(context, keys, chains.moves)
+    changed = net.where(F.col(HAS_KEY_CHANGES) & F.col(FIRST)["is_rooted"])
+    keys = changed.select(*[F.col(FIRST)[f"a{i}"].alias(part) for part, i in positions.items()])
+    only = _keys(context, keys, chains.key_changes)
     table = read_current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
     return net if table is None else fill_from_origins(net, table, rules)
 

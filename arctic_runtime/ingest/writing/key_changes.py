@@ -1,10 +1,10 @@
-"""Rows that move to other primary keys within a batch, without all their values being sent.
+"""Changes of the primary keys of rows within a batch, without all values of the rows being sent.
 
 PostgreSQL sends such an update as a delete and an insert at one place of its log, and leaves out long values that the
-update did not touch. They are those of the row under its old key, which may have come there from yet another one.
+update did not touch. They are those of the row under its old key, which may have got that from yet another one.
 
-A life is what happens to one key up to a delete. Lives that moves join are one chain: the life of one row, of which
-each column has the newest value that any event of the chain sent, or that of the table's row where the chain begins.
+A life is the events of one key up to a delete. Lives that key changes join are one chain, the life of one row: each
+column has the newest value that any event of the chain sent, or that of the table's row under its first key.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
 """Columns of events: a number that is higher for later ones, the place of the change in the source's log, and whether
 the event begins a row without all its values."""
 
-IS_MOVED, FIRST = "is_moved", "first"
-"""Columns of folded chains: whether the row had another life before, and the key where it began."""
+HAS_KEY_CHANGES, FIRST = "has_key_changes", "first"
+"""Columns of folded chains: whether the row had another key before, and the first one."""
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Events with the `chain` that each belongs to, about `moves` of them being moves.
+    """Events with the `chain` that each belongs to; `key_changes` is about the number of key changes among them.
 
     An event that deletes a key for good is there once more as `is_gone`, in a chain of its own.
     """
 
     events: DataFrame
-    moves: int
+    key_changes: int
 
 
 def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
     """Chains of events that have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE, LACKS_ORIGIN.
 
     They get `is_newest` and `reset`, whether the event is the newest of its key, and some event deletes that;
-    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 if values of the key's
-    row moved elsewhere. One job runs.
+    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 if the row of the key got
+    another key. One job runs.
     """
     lives = _with_lives(_with_origins(events), shape)
     parents = _find_parents(lives)
@@ -81,34 +81,34 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
         *map(F.expr, [*columns, *rules.fold_flags()]),
         F.max_by(newest, "order").alias("newest"),
         F.min_by(first, "order").alias(FIRST),
-        F.max(F.col("root").isNotNull()).alias(IS_MOVED),
+        F.max(F.col("root").isNotNull()).alias(HAS_KEY_CHANGES),
     )
     ends = folded.where(F.col("is_gone") | ~F.col("newest.deleted"))
     return ends.select("*", "newest.*").drop("newest", "chain", "is_gone")
 
 
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
-    """Net rows that moved, in which values that were not sent are those of the table's row where their chain began."""
+    """Net rows in which values that were not sent are those of the table's row under the first key of their chain."""
     shape, flags = rules.shape, {i: F.col(brought_flag(i)) for i in rules.partial}
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
-        *[table[shape.columns[i].name].alias(f"moved{i}") for i in flags],
+        *[table[shape.columns[i].name].alias(f"stored{i}") for i in flags],
         F.lit(True).alias("is_known"),
     )
-    is_origin = F.col(IS_MOVED) & F.col(FIRST)["is_rooted"]
+    is_origin = F.col(HAS_KEY_CHANGES) & F.col(FIRST)["is_rooted"]
     joined = net.join(
         origins,
         is_origin & combine_all([F.col(FIRST)[f"a{i}"] == F.col(f"at{i}") for i in shape.key_positions]),
         "left",
     )
     is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
-    filled = {f"a{i}": F.when(taken, F.col(f"moved{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
+    filled = {f"a{i}": F.when(taken, F.col(f"stored{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
     brought = {brought_flag(i): flags[i] | taken for i, taken in is_taken.items()}
     return joined.withColumns({**filled, **brought}).select(*net.columns)
 
 
 def _with_origins(events: DataFrame) -> DataFrame:
-    """Events with the ID of the delete that each is the other half of, `origin`; and whether it is such a delete."""
+    """Events with `origin`, the ID of the delete that each is the other half of; and `passes`, whether it is one."""
     of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
     until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
@@ -121,21 +121,21 @@ def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
     of_key = Window.partitionBy(*list_key_images(shape))
     by_order = of_key.orderBy("order")
     begins = F.coalesce(F.lag("deleted").over(by_order), F.lit(True))
-    is_moved_away = F.max("passes").over(of_key)
+    changes_key = F.max("passes").over(of_key)
     lives = {
         "life": F.last(F.when(begins, F.col(ID)), ignorenulls=True).over(by_order),
         "is_rooted": F.first(ID).over(by_order) == F.col("life"),
         "is_newest": F.lead(ID).over(by_order).isNull(),
         "reset": F.max("deleted").over(of_key),
-        "seq": F.when(is_moved_away, F.least(-F.abs("seq"), F.lit(-1))).otherwise(F.col("seq")),
+        "seq": F.when(changes_key, F.least(-F.abs("seq"), F.lit(-1))).otherwise(F.col("seq")),
     }
     begun = events.withColumn("life", lives.pop("life"))
     return begun.withColumns(lives)
 
 
 def _find_parents(lives: DataFrame) -> dict[int, int]:
-    """The life that each life comes from which a move began. One that goes on with a row that is there has none."""
-    moved = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
+    """The life under the key before, of each life that a key change began; none if its key has a row already."""
+    begun = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
     ended = lives.where("passes").select(F.col(ID).alias("origin"), F.col("life").alias("parent"))
-    pairs = moved.join(ended, "origin").select("life", "parent").toArrow()
+    pairs = begun.join(ended, "origin").select("life", "parent").toArrow()
     return dict(zip(pairs["life"].to_pylist(), pairs["parent"].to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""Selection of the events that are new after a position: repeated ones are recognised by their position in the log."""
+"""Filter of replayed events: those up to a position are recognised by their places in the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SNAPSHOT_ROW = "r"
 """The operation of events that are rows of a snapshot, which have no place in the log."""
 
 
-def are_new(
+def flag_new_events(
     order: LogOrder, table: str, payloads: Iterable[str], position: Position, start: Position | None
 ) -> list[bool]:
     """For each event of a table whether it comes after a position. Rows of a snapshot always do.
@@ -37,7 +37,7 @@ def are_new(
     return new
 
 
-def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
+def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
     """The last event of the stream among a table's events; None if all are rows of a snapshot."""
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
@@ -51,7 +51,7 @@ def find_newest(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
     return Newest(last["source"], count)
 
 
-def snapshot_rows(payloads: Sequence[Any]) -> int:
+def count_snapshot_rows(payloads: Sequence[Any]) -> int:
     """Number of a table's events that are rows of a snapshot; these come before all others."""
     return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
 

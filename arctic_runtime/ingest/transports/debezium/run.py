@@ -15,13 +15,13 @@ import pyarrow as pa
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.debezium.batches import (
-    PlacedEvents,
+    StreamEvents,
     build_batch,
     count_bytes,
     divide_batch,
-    find_newest_by_table,
+    find_newest_events,
     join_batches,
-    select_new,
+    select_new_events,
     split_off_last_delete,
     split_snapshot_rows,
 )
@@ -107,7 +107,7 @@ class EngineRun:
 
     def split_records(self, records: Records) -> Iterator[Piece]:
         """The batches that records make: those that end a snapshot and begin the stream make one of each."""
-        events = [self._place_events(part) for part in records.events]
+        events = [self._build_stream_events(part) for part in records.events]
         if "snapshot" in records.offset:
             self.position = self.read = Position(records.partition, records.offset)
             yield Piece(build_batch(events, self.position), records.receipt)
@@ -120,7 +120,7 @@ class EngineRun:
             yield Piece(batch, ends_snapshot=True)
         order = self._server.order
         self.read = order.build_position(
-            records.partition, records.offset, find_newest_by_table(order, events), self.read
+            records.partition, records.offset, find_newest_events(order, events), self.read
         )
         events = self._leave_out_known(events)
         if self._resume is not None:
@@ -134,12 +134,12 @@ class EngineRun:
         self.engine.stop_engine()
         self._folder.cleanup()
 
-    def _leave_out_known(self, events: list[PlacedEvents]) -> list[PlacedEvents]:
+    def _leave_out_known(self, events: list[StreamEvents]) -> list[StreamEvents]:
         """The events after the position that the run resumes; it is forgotten when reading has passed it."""
         resume, order = self._resume, self._server.order
         if resume is None:
             return events
-        new = [replace(select_new(order, part, resume), start=resume) for part in events]
+        new = [replace(select_new_events(order, part, resume), start=resume) for part in events]
         new = [part for part in new if part.events.num_rows]
         if new or order.is_past(self.read, resume):
             self._resume = None
@@ -170,23 +170,23 @@ class EngineRun:
             self._held = read
             return build_batch((), self.position), self.position
         order, offset = self._server.order, {**position.offset, "lsn": position.reached}
-        before = order.build_position(position.partition, offset, find_newest_by_table(order, events), self.position)
+        before = order.build_position(position.partition, offset, find_newest_events(order, events), self.position)
         before = replace(before, history=position.history, joining=position.joining)
         self._held = build_batch([replace(last, start=before)], position)
         return build_batch(events, before), before
 
-    def _place_events(self, events: SchemaEvents) -> PlacedEvents:
+    def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
         """Events with their places; they follow on what the engine has read before."""
         table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
-        return PlacedEvents(table, schema, pa.table(columns), self.read)
+        return StreamEvents(table, schema, pa.table(columns), self.read)
 
-    def _build_empty_tables(self) -> list[PlacedEvents]:
+    def _build_empty_tables(self) -> list[StreamEvents]:
         """No events, with their schema, of each table of which a snapshot had none."""
         known = {table for table, _ in self._tables.values()}
         return [
-            PlacedEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
+            StreamEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
             for table, schema in self.engine.list_tables().items()
             if table not in known
         ]

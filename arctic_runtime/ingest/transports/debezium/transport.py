@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from arctic_runtime.errors import ConfigError, SourceError
-from arctic_runtime.ingest.transports.debezium.batches import PlacedEvents, select_new
+from arctic_runtime.ingest.transports.debezium.batches import StreamEvents, select_new_events
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.joining import add_joining
 from arctic_runtime.ingest.transports.debezium.load import DebeziumLoad
@@ -108,8 +108,8 @@ class DebeziumTransport:
         if known.is_snapshot:
             return events
         rows: pa.Table = events.events
-        placed_events = events if isinstance(events, PlacedEvents) else PlacedEvents(events.table, events.schema, rows)
-        return select_new(self.server.order, placed_events, known)
+        stream_events = events if isinstance(events, StreamEvents) else StreamEvents(events.table, events.schema, rows)
+        return select_new_events(self.server.order, stream_events, known)
 
     def acknowledge_batch(self, batch: Batch) -> None:
         self._receipts.acknowledge_until(batch.position)

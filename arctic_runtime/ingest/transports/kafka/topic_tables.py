@@ -46,15 +46,15 @@ def is_of(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -
     """
     from pyspark.sql import functions as F
 
-    from arctic_runtime.ingest.transports.payload_parts import extract_part
+    from arctic_runtime.ingest.transports.payload_parts import extract_payload_part
 
     if form.table is None:
         return F.lit(table == sharing[0])
-    name = extract_part(form.table)
+    name = extract_payload_part(form.table)
     if form.namespace is not None and _has_namespace(table):
-        name = F.concat_ws(".", extract_part(form.namespace), name)
+        name = F.concat_ws(".", extract_payload_part(form.namespace), name)
     is_own = name.eqNullSafe(F.lit(_get_event_table_name(table, form)))
-    return is_own | extract_part(form.table).isNull() if table == sharing[0] else is_own
+    return is_own | extract_payload_part(form.table).isNull() if table == sharing[0] else is_own
 
 
 def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Joining, LogOrder, Position, read_position
-from arctic_runtime.ingest.transports.debezium.replay_filter import are_new, find_newest, snapshot_rows
+from arctic_runtime.ingest.transports.debezium.replay_filter import (
+    count_snapshot_rows,
+    find_newest_event,
+    flag_new_events,
+)
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
 from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 
@@ -74,12 +78,14 @@ def read(
         if not batch:
             break
         by_table = {table: [of for of in batch if of[0] == table] for table in TABLES}
-        last = {table: find_newest(order, [payload(of) for of in found]) for table, found in by_table.items() if found}
+        last = {
+            table: find_newest_event(order, [payload(of) for of in found]) for table, found in by_table.items() if found
+        }
         before, at = at, order.build_position({}, batch[-1][2], {t: of for t, of in last.items() if of is not None}, at)
         left = batch
         if resume is not None:
             flags = {
-                table: iter(are_new(order, table, [payload(of) for of in found], resume, before))
+                table: iter(flag_new_events(order, table, [payload(of) for of in found], resume, before))
                 for table, found in by_table.items()
             }
             left = [of for of in batch if next(flags[of[0]])]
@@ -128,7 +134,7 @@ def test_a_tables_own_position_lies_anywhere(kind: str, data: st.DataObject) -> 
     known = data.draw(st.integers(0, len(events) - 1))
     for table in TABLES:
         own = [i for i, of in enumerate(events) if of[0] == table]
-        kept = are_new(order, table, [payload(events[i]) for i in own], positions[known], Position({}, begin))
+        kept = flag_new_events(order, table, [payload(events[i]) for i in own], positions[known], Position({}, begin))
         assert kept == [i > known for i in own]
 
 
@@ -146,7 +152,7 @@ def test_a_snapshot_beside_the_log_lies_between_two_transactions(is_known: bool,
         events = [of if of not in later else _after(of, 1000 * number + 999) for of in events]
     position = WalOrder().as_of(begin, own[0][1] if own and is_known else None)
     found = [of for of in events if of[0] == "a"]
-    kept = are_new(WalOrder(), "a", [payload(of) for of in found], read_position(position.text), None)
+    kept = flag_new_events(WalOrder(), "a", [payload(of) for of in found], read_position(position.text), None)
     assert kept == [of[1]["txId"] >= 50 + number for of in found]
 
 
@@ -162,9 +168,9 @@ def test_rows_of_a_snapshot_are_always_new_and_come_first() -> None:
     (event,) = wal([[("a", 1)]])
     rows = [payload(event, "r"), payload(event, "r"), payload(event)]
     position = Position({}, {"lsn": 9000, "lsn_commit": 9000})
-    assert are_new(WalOrder(), "a", rows, position, None) == [True, True, False]
-    assert [snapshot_rows(rows[:count]) for count in range(4)] == [0, 1, 2, 2]
-    assert find_newest(WalOrder(), rows[:2]) is None
+    assert flag_new_events(WalOrder(), "a", rows, position, None) == [True, True, False]
+    assert [count_snapshot_rows(rows[:count]) for count in range(4)] == [0, 1, 2, 2]
+    assert find_newest_event(WalOrder(), rows[:2]) is None
 
 
 def test_a_position_is_the_same_after_it_was_a_text() -> None:

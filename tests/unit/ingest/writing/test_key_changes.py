@@ -1,4 +1,4 @@
-"""Lives that moves of rows join are one chain, which begins with the first of them."""
+"""Lives that key changes join are one chain, which begins with the first of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arctic_runtime.ingest.writing.key_changes import find_roots
 
 
 @given(st.lists(st.integers(0, 30), max_size=40).map(lambda ends: {of + 31: end for of, end in enumerate(ends)}))
-def test_a_move_leads_to_the_begin_of_its_chain(parents: dict[int, int]) -> None:
+def test_a_key_change_leads_to_the_begin_of_its_chain(parents: dict[int, int]) -> None:
     assert find_roots(parents) == parents
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.debezium.batches import PlacedEvents, join_batches, merge_events
+from arctic_runtime.ingest.transports.debezium.batches import StreamEvents, join_batches, merge_events
 from arctic_runtime.ingest.transports.debezium.connection import (
     DebeziumConnection,
     build_driver_settings,
@@ -107,9 +107,9 @@ def test_columns_are_read_of_tables_that_are_and_unless_excluded(column: str, is
     assert connection.is_column_read(*column.rsplit(".", 1)) is is_read  # type: ignore[call-arg]
 
 
-def events(table: str, *columns: str) -> PlacedEvents:
+def events(table: str, *columns: str) -> StreamEvents:
     schema = SourceSchema(tuple(SourceColumn(name, "int") for name in columns))
-    return PlacedEvents(table, schema, pa.table({"payload": [f"{table}{len(columns)}"]}))
+    return StreamEvents(table, schema, pa.table({"payload": [f"{table}{len(columns)}"]}))
 
 
 def test_events_are_put_together_where_a_schema_was_only_read_again() -> None:
@@ -124,14 +124,14 @@ def test_joined_batches_keep_the_order_of_events_and_the_later_position() -> Non
     first = Batch((placed("a", [0, 2]), placed("b", [1])), "p1", 3)
     later = Batch((placed("b", [0]), placed("a", [1])), "p2", 2, progress="g2")
     found = join_batches(first, later)
-    arrivals = {of.table: of.events[ARRIVAL].to_pylist() for of in found.tables if isinstance(of, PlacedEvents)}
+    arrivals = {of.table: of.events[ARRIVAL].to_pylist() for of in found.tables if isinstance(of, StreamEvents)}
     assert arrivals == {"a": [0, 2, 4], "b": [1, 3]}
     assert (found.position, found.progress, found.count) == ("p2", "g2", 5)
 
 
-def placed(table: str, arrivals: list[int]) -> PlacedEvents:
+def placed(table: str, arrivals: list[int]) -> StreamEvents:
     columns = {PAYLOAD: pa.array(["{}"] * len(arrivals)), ARRIVAL: pa.array(arrivals, pa.int64())}
-    return PlacedEvents(table, SourceSchema((SourceColumn("id", "int"),)), pa.table(columns))
+    return StreamEvents(table, SourceSchema((SourceColumn("id", "int"),)), pa.table(columns))
 
 
 def test_a_reader_beside_the_stream_has_a_slot_of_its_own_that_ends_with_it() -> None:
