@@ -9,7 +9,6 @@ from typing import Any
 from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.ingest.connectors import get_position_parser
 from arctic_runtime.ingest.source import (
     PORTS,
     DeclaredTable,
@@ -106,6 +105,8 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
     """The tables of sources that are in the catalog, each with the primary key that it is kept by there."""
+    from arctic_runtime.ingest.connectors import get_position_parser
+
     tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]
     keyed = [(source, table, observe_key(reader, table.table)) for source, table in tables]
     origins = {
