@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What is read and how; unless it `reconnects`, a lost connection is an error."""
+    """A connection to read, and the limits for that; unless it `reconnects`, a lost connection is an error."""
 
     connection: DebeziumConnection
     thresholds: DebeziumThresholds

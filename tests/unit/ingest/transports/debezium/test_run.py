@@ -47,7 +47,8 @@ def a_run(position: Position = STREAM, most_bytes: int = 1 << 20, tables: Sequen
     return EngineRun(engine, tempfile.TemporaryDirectory(), server, position, most_bytes)
 
 
-def feed(run: Any, events: Sequence[Event], offset: dict[str, Any]) -> Iterator[Piece]:
+def records(events: Sequence[Event], offset: dict[str, Any]) -> Any:
+    """Records of table a, as the engine gives them; `offset` is that of the last."""
     payloads = [
         json.dumps({"op": op, "source": {"db": "shop", "table": "a", "file": FILE, "pos": begin + 20, "row": row}})
         for begin, row, op in events
@@ -55,7 +56,11 @@ def feed(run: Any, events: Sequence[Event], offset: dict[str, Any]) -> Iterator[
     places = pa.array(range(len(events)), pa.int64())
     schema_events = SimpleNamespace(schema_id=1, schema=SCHEMA, payload=pa.array(payloads), places=places)
     parts = (schema_events,) if events else ()
-    run.engine.waiting.append(SimpleNamespace(events=parts, partition={}, first={}, offset=offset, receipt="r"))
+    return SimpleNamespace(events=parts, partition={}, first={}, offset=offset, receipt="r")
+
+
+def feed(run: Any, events: Sequence[Event], offset: dict[str, Any]) -> Iterator[Piece]:
+    run.engine.waiting.append(records(events, offset))
     yield from run.split_records(run.take_records())
 
 
