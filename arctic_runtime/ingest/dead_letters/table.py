@@ -22,7 +22,7 @@ from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.layout import KEPT_METADATA
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import FAILURE, POSITION, RESYNC_PREFIX
-from arctic_runtime.model.sources.ingestion import Failure, Progress
+from arctic_runtime.model.sources.ingestion import Failure, Progress, SourceProgress
 from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, type_name
 from arctic_runtime.spark.tables.commit import (
@@ -70,13 +70,11 @@ class DeadLetterTable:
 
     def read_progress(self) -> Progress:
         """Returns the progress of the source; none before the first batch. Needs no Spark."""
-        observed = observe_progress(self._reader, self.table)
-        return observed.progress if observed else Progress()
+        return self._observe_source().progress
 
     def count_dead_letters(self) -> int:
         """Returns the number of dead letters that are kept. Needs no Spark."""
-        observed = observe_progress(self._reader, self.table)
-        return observed.dead_letters if observed else 0
+        return self._observe_source().dead_letters
 
     def list_reasons(self, most: int) -> list[str]:
         """Returns the most frequent reasons of dead letters, as `TABLE: REASON (COUNT)`."""
@@ -124,8 +122,7 @@ class DeadLetterTable:
 
     def list_requested_tables(self) -> frozenset[str]:
         """Returns the tables that somebody asked to load again, by their names in the source. Needs no Spark."""
-        observed = observe_progress(self._reader, self.table)
-        return observed.requested if observed else frozenset()
+        return self._observe_source().requested
 
     def save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
         """Keeps the progress of all tables, of which some are about to be `loaded` again."""
@@ -214,6 +211,9 @@ class DeadLetterTable:
         writer = rows.writeTo(quote_name(*self.table.parts)).options(**build_isolation_options(snapshot))
         what = f"rewrite {self.table}"
         perform_effect("ingest.rewrite_dead_letters", lambda: writer.overwrite(F.lit(True)), what, SPARK)
+
+    def _observe_source(self) -> SourceProgress:
+        return observe_progress(self._reader, self.table) or SourceProgress(Progress(), 0)
 
     def _load_table(self) -> Table | None:
         if self._reader.list_relations(self.table.schema).get(self.table.name) != "table":
