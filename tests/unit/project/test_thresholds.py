@@ -30,7 +30,7 @@ FACTS = {
     "ingest/transports/debezium/connection.py: _OWN_IDS": "a range of ids of MySQL's replicas",
     "ingest/transports/debezium/connection.py: _SLOT_LENGTH": "the longest name of a slot in PostgreSQL",
     "ingest/transports/debezium/servers/mysql.py: _NEWEST_STATUS": "a version of MySQL",
-    "ingest/transports/debezium/servers/postgresql.py: _OLDEST_VERSION": "a version of PostgreSQL",
+    "ingest/transports/debezium/servers/postgresql_requirements.py: _OLDEST_VERSION": "a version of PostgreSQL",
     "ivm/algebra/average.py: _MOST": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_BEHIND": "Spark's types of averages",
     "ivm/algebra/average.py: _MOST_COUNTED": "the digits of a bigint",
@@ -61,7 +61,7 @@ FACTS = {
     "spark/tables/files/file_rewrite.py: ANY_COUNT": "more than any number of files",
     "spark/tables/files/file_rewrite.py: ANY_SIZE": "larger than any file",
     "spark/refresh/from_query/aggregate_state.py: _MOST_BEHIND": "Spark's types of sums",
-    "model/sources/ingestion.py: _SHOWN": "the length of a position in a line",
+    "model/sources/positions.py: _SHOWN": "the length of a position in a line",
     "spark/refresh/from_query/parser_check.py: _SHOWN": "the length of a text in an error",
 }
 """Numbers that no setting could change, with what says them."""
