@@ -135,8 +135,11 @@ class DebeziumStream:
         if "snapshot" in records.offset and not self.position.is_snapshot:
             raise SourceError(
                 f"{self.connection.place}: Debezium did not go on after the position of the last commit, and began "
-                "another snapshot; nothing of it was written.\n  what to do: run again; if it happens again, "
-                "`arctic ingest --resync` reads the tables once more and writes what differs"
+                "another snapshot; nothing of it was written.",
+                fix=(
+                    "run again; if it happens again, `arctic ingest --resync` reads the tables once more and writes "
+                    "what differs"
+                ),
             )
 
     def _can_grow(self, gathered: GatheredBatch) -> bool:

@@ -213,8 +213,8 @@ class PostgreSQL:
                 "read the primary, or run without --once and with the tables of the first run",
             )
 
-    def _build_error(self, text: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {text}")
+    def _build_error(self, what: str, fix: str | None = None) -> SourceError:
+        return SourceError(f"{self._connection.place}: {what}.", fix=fix)
 
 
 def match_columns(

@@ -71,14 +71,14 @@ def _check_setup(connection: DebeziumConnection, database: SourceDatabase) -> No
     if wal_level != "logical":
         raise _build_error(
             connection,
-            f"the server's wal_level is {wal_level}, expected logical.\n"
-            "  what to do: `alter system set wal_level = logical`, then restart the server",
+            f"the server's wal_level is {wal_level}, expected logical",
+            "`alter system set wal_level = logical`, then restart the server",
         )
     if may_replicate != "t":
         raise _build_error(
             connection,
-            f"user {connection.user} has no right to replicate.\n"
-            f"  what to do: `alter role {connection.user} replication`",
+            f"user {connection.user} has no right to replicate",
+            f"`alter role {connection.user} replication`",
         )
 
 
@@ -89,8 +89,8 @@ def _check_columns(connection: DebeziumConnection, database: SourceDatabase) -> 
         raise _build_error(
             connection,
             "columns with bits of any length, lists of bits, intervals, money, xml, names or points, or lists "
-            f"inside of lists can't be read exactly: {', '.join(inexact)}.\n"
-            "  what to do: exclude them, with the Debezium property `column.exclude.list`",
+            f"inside of lists can't be read exactly: {', '.join(inexact)}",
+            "exclude them, with the Debezium property `column.exclude.list`",
         )
 
 
@@ -105,12 +105,10 @@ def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) 
     if partitioned:
         raise _build_error(
             connection,
-            f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}.\n"
-            + (
-                f"  what to do: `alter publication {publication} set (publish_via_partition_root = true)`"
-                if is_there
-                else f"  what to do: set the Debezium property `{VIA_ROOT}: true`"
-            ),
+            f"changes of partitioned tables come under the names of their partitions: {', '.join(partitioned)}",
+            f"`alter publication {publication} set (publish_via_partition_root = true)`"
+            if is_there
+            else f"set the Debezium property `{VIA_ROOT}: true`",
         )
 
 
@@ -124,8 +122,8 @@ def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase)
             raise _build_error(
                 connection,
                 f"a snapshot of {parent} has the rows of {children} too, which inherit from it, and their changes "
-                "would be left out.\n"
-                f"  what to do: set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
+                "would be left out",
+                f"set the Debezium properties `{SNAPSHOT_SELECTS}: {apart}` "
                 f"and `{SNAPSHOT_SELECTS}.{parent}: select * from only {parent}`, and ingest {children} as well",
             )
 
@@ -138,9 +136,8 @@ def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabas
         raise _build_error(
             connection,
             "the server does not send long values of these columns with every update, and for their types Debezium "
-            f"does not tell that: {', '.join(column for _, column in columns)}.\n"
-            f"  what to do: `{'; '.join(tables)}`, or exclude the columns, with the Debezium property "
-            "`column.exclude.list`",
+            f"does not mark them as missing: {', '.join(column for _, column in columns)}",
+            f"`{'; '.join(tables)}`, or exclude the columns, with the Debezium property `column.exclude.list`",
         )
 
 
@@ -166,5 +163,5 @@ def warn_of_refused_updates(connection: DebeziumConnection, database: SourceData
         )
 
 
-def _build_error(connection: DebeziumConnection, text: str) -> SourceError:
-    return SourceError(f"{connection.place}: {text}")
+def _build_error(connection: DebeziumConnection, what: str, fix: str | None = None) -> SourceError:
+    return SourceError(f"{connection.place}: {what}.", fix=fix)

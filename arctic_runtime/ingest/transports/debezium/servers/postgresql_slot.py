@@ -14,7 +14,7 @@ _SLOT = """
 select plugin, database, active, active_pid, wal_status, confirmed_flush_lsn - '0/0'::pg_lsn
 from pg_replication_slots where slot_name = ?
 """
-_RESYNC = "what to do: `arctic ingest --resync` reads the tables again and writes what differs"
+_RESYNC = "`arctic ingest --resync` reads the tables again and writes what differs"
 
 
 class ReplicationSlot:
@@ -59,8 +59,8 @@ class ReplicationSlot:
                 return True
             if time.monotonic() > until:
                 raise self._build_error(
-                    f"replication slot {self._connection.slot} is in use by process {pid} of the server.\n"
-                    "  what to do: end the other ingestion, or choose another `slot`"
+                    f"replication slot {self._connection.slot} is in use by process {pid} of the server",
+                    "end the other ingestion, or choose another `slot`",
                 )
             time.sleep(self._thresholds.release_poll_seconds)
         return False
@@ -73,9 +73,8 @@ class ReplicationSlot:
         if slot is not None:
             raise self._build_error(
                 f"replication slot {self._connection.slot} exists, but this source was never ingested: another "
-                "reader uses it, or the tables of an earlier ingestion were dropped.\n"
-                f"  what to do: drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose "
-                "another `slot`"
+                "reader uses it, or the tables of an earlier ingestion were dropped",
+                f"drop it (`select pg_drop_replication_slot('{self._connection.slot}')`), or choose another `slot`",
             )
 
     def _check_position(self, slot: Row | None, position: Position) -> None:
@@ -88,7 +87,8 @@ class ReplicationSlot:
         if plugin != "pgoutput" or database != self._connection.database:
             raise self._build_error(
                 f"replication slot {name} is of plugin {plugin} and database {database}, expected pgoutput and "
-                f"{self._connection.database}.\n  what to do: choose another `slot`"
+                f"{self._connection.database}",
+                "choose another `slot`",
             )
         if status == "lost":
             raise self._build_lost_error(
@@ -96,12 +96,12 @@ class ReplicationSlot:
             )
         if confirmed is not None and position.reached is not None and int(confirmed) > position.reached:
             raise self._build_lost_error(
-                f"replication slot {name} stands at {confirmed}, behind the last commit at {position.reached}: it was "
-                "made anew, or another reader moved it"
+                f"replication slot {name} is at {confirmed}, behind the last commit at {position.reached}: it was "
+                "recreated, or another reader moved it"
             )
 
     def _build_lost_error(self, what: str) -> SourceError:
-        return self._build_error(f"{what}.\n  {_RESYNC}")
+        return self._build_error(what, _RESYNC)
 
-    def _build_error(self, text: str) -> SourceError:
-        return SourceError(f"{self._connection.place}: {text}")
+    def _build_error(self, what: str, fix: str | None = None) -> SourceError:
+        return SourceError(f"{self._connection.place}: {what}.", fix=fix)
