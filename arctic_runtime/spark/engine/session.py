@@ -20,6 +20,7 @@ from arctic_runtime.spark.engine.java.jvm import (
     submit_driver,
 )
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS, Spark
+from arctic_runtime.spark.engine.joined_session import fork_session, release_fork
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,15 +31,19 @@ class SparkEnvironment:
 
     A process has one Spark. Environments whose profiles differ in SQL settings alone, catalogs among them,
     share it; one that differs in more gets a ConfigError until `stop`. Methods may be called from any thread.
+    With a `joined` session nothing is started: all are sessions on the Spark of that one, which stays its owner's.
     """
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
         self.profile = profile
+        self._joined = joined
         self._prepared = False
 
     @property
     def is_started(self) -> bool:
         """Whether a session can be had without starting or connecting anything."""
+        if self._joined is not None:
+            return True
         return PROCESS.root is not None and select_fixed_settings(PROCESS.settings) == select_fixed_settings(
             _list_wanted_settings(self.profile)
         )
@@ -49,6 +54,8 @@ class SparkEnvironment:
         Raises ConfigError if Java or the JARs are missing, or no server answers, CatalogError if the warehouse
         can't be used.
         """
+        if self._joined is not None:
+            return fork_session(self._joined, self.profile)
         with PROCESS.lock:
             root = self._get_root()
         if self.profile.method == "connect":
@@ -59,7 +66,9 @@ class SparkEnvironment:
 
     def discard_session(self, session: SparkSession) -> None:
         """Lets a session go that nobody will use again; a server would keep it for an hour."""
-        if self.profile.method == "connect":
+        if self._joined is not None:
+            release_fork(session)
+        elif self.profile.method == "connect":
             PROCESS.lent.discard(session)
             with suppress(Exception):  # The server may be gone, and the session with it.
                 session.stop()
@@ -88,7 +97,7 @@ class SparkEnvironment:
         sessions of this process end.
         """
         with PROCESS.lock:
-            if PROCESS.root is not None and self.is_started:
+            if self._joined is None and PROCESS.root is not None and self.is_started:
                 release_sessions()
                 PROCESS.root.stop()
                 PROCESS.root, PROCESS.settings = None, {}

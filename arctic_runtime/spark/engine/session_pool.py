@@ -22,8 +22,8 @@ class SessionPool:
     A session that nobody used for long is not lent again: a server forgets it.
     """
 
-    def __init__(self, profile: Profile) -> None:
-        self.environment = SparkEnvironment(profile)
+    def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
+        self.environment = SparkEnvironment(profile, joined)
         self._idle: list[tuple[SparkSession, float]] = []
         self._lock = threading.Lock()
 
@@ -43,6 +43,12 @@ class SessionPool:
         """The session is lent again, so it must have no temporary views and no settings of its borrower."""
         with self._lock:
             self._idle.append((session, time.monotonic()))
+
+    def discard_idle(self) -> None:
+        """Lets all sessions go that nobody has borrowed."""
+        with self._lock:
+            while self._idle:
+                self.discard_session(self._idle.pop()[0])
 
     def discard_session(self, session: SparkSession) -> None:
         """For a session that has kept something of its borrower."""
@@ -108,6 +114,22 @@ def get_pool(profile: Profile) -> SessionPool:
                 return pool
         _pools.append(SessionPool(profile))
         return _pools[-1]
+
+
+def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
+    """The pool that everybody in this process uses for a profile until `leave_pool`, on the Spark of a session."""
+    pool = SessionPool(profile, session)
+    with _pools_lock:
+        _pools.insert(0, pool)
+    return pool
+
+
+def leave_pool(pool: SessionPool) -> None:
+    """Ends the use of a pool of `join_pool`; its Spark goes on."""
+    with _pools_lock:
+        if pool in _pools:
+            _pools.remove(pool)
+    pool.discard_idle()
 
 
 def stop_all() -> None:

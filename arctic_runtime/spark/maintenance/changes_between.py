@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError
@@ -17,25 +18,36 @@ from arctic_runtime.spark.tables.versions import find_version
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
     """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
 
-    A version is given by its number or by a savepoint's name. Raises ConfigError if a version is not one of the
-    table, or they stand the wrong way round.
+    Raises as `frame_changes_between`.
+    """
+    rows = frame_changes_between(session, start, end)
+    return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
+
+
+def frame_changes_between(session: TableSession, start: int | str | None, end: int | str | None) -> DataFrame:
+    """Change rows after version `start` and up to `end`, in order.
+
+    A version is given by its number or by a savepoint's name; None is the beginning of what is kept, and the newest
+    version. Raises ConfigError if a version is not one of the table, or they stand the wrong way round.
     """
     state = session.observe_state()
     commits = state.changes.commits if state.changes else ()
-    first, last = (find_version(session, commits, str(version)) for version in (start, end))
-    if first.version.sequence > last.version.sequence:
+    if end is None and not commits:
+        raise ConfigError(f"{session.model.table} has no versions yet.\n  what to do: refresh it")
+    last = commits[-1] if end is None else find_version(session, commits, str(end))
+    first = None if start is None else find_version(session, commits, str(start))
+    if first is not None and first.version.sequence > last.version.sequence:
         raise ConfigError(
             f"{session.model.table}: version {start} is newer than version {end}; give the older version first"
         )
-    is_whole = all(commit in commits for commit in (first, last))
-    if not is_whole and state.changes and first.version.sequence < read_trimmed_age(state.changes.properties).sequence:
+    is_whole = last in commits and (first is None or first in commits)
+    trimmed = read_trimmed_age(state.changes.properties).sequence if state.changes else 0
+    if first is not None and not is_whole and first.version.sequence < trimmed:
         raise ConfigError(
             f"{session.model.table}: some changes since version {start} have been deleted.",
             fix="give a later version; `retention: changes` sets how long changes are kept",
         )
     formerly = state.changes.formerly if state.changes else {}
-    rows = read_appended(session.spark(), session.model.table.changes, first.version, last.version, is_whole, formerly)
-    if first == last:
-        return []
-    ordered = rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE)).limit(limit)
-    return [row.asDict(recursive=True) for row in ordered.collect()]
+    begin = None if first is None else first.version
+    rows = read_appended(session.spark(), session.model.table.changes, begin, last.version, is_whole, formerly)
+    return rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE))

@@ -1,0 +1,58 @@
+"""Sessions of our own on the Spark of a session that a program has already, as notebooks do."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import ICEBERG_EXTENSIONS, Profile, select_fixed_settings
+from arctic_runtime.spark.engine.java.process import PROCESS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def find_session() -> SparkSession | None:
+    """The active session of this process, unless there is none or Spark was started by a profile."""
+    if PROCESS.root is not None or "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
+    """A new session on the Spark of `session`, with the catalog and the SQL settings of a profile.
+
+    `session` stays as it is. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the warehouse can't be
+    used.
+    """
+    extensions = session.conf.get("spark.sql.extensions", "") or ""
+    if ICEBERG_EXTENSIONS not in extensions:
+        raise ConfigError(
+            "The Spark of this session can't be used.\n"
+            f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
+            "  what to do: start it with that setting and with Iceberg's JAR, see docs/cluster.md; or stop it, and a "
+            "Spark of the profile is started"
+        )
+    prepare_warehouse(profile)
+    fork = cast(Any, session).cloneSession() if is_remote(session) else session.newSession()
+    settings, fixed = profile.build_session_settings(), select_fixed_settings(profile.build_session_settings())
+    for key in sorted(settings.keys() - fixed.keys()):
+        fork.conf.set(key, settings[key])
+    return cast("SparkSession", fork)
+
+
+def release_fork(fork: SparkSession) -> None:
+    """Ends a session of `fork_session`; a server would keep it for an hour."""
+    if is_remote(fork):
+        with suppress(Exception):  # The server may be gone, and the session with it.
+            cast(Any, fork).client.release_session()
+
+
+def is_remote(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
