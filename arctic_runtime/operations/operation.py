@@ -32,6 +32,9 @@ class Answer:
     lines: tuple[str, ...]
     differs: bool = False
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
 
 @dataclass(frozen=True)
 class OperationContext:
@@ -158,6 +161,15 @@ class Operation:
 
         Raises ConfigError if it needs a key that a table does not have.
         """
+        self.check_keys(models)
+        if not plan:
+            return self.perform(context, models, values)
+        if self.plan is None:
+            raise ConfigError(f"{self.name} can't be planned without execution; run it without --plan")
+        return self.plan(context, models, values)
+
+    def check_keys(self, models: Sequence[Model]) -> None:
+        """Raises ConfigError if it needs a key that a table does not have."""
         for model in models:
             if self.needs_key and model.is_appended:
                 events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
@@ -165,11 +177,6 @@ class Operation:
                     f"{self.name} needs a primary key, and {model.table} has none: {events} are appended to it.",
                     fix="read its rows by a query; its versions are Iceberg's snapshots",
                 )
-        if not plan:
-            return self.perform(context, models, values)
-        if self.plan is None:
-            raise ConfigError(f"{self.name} can't be planned without execution; run it without --plan")
-        return self.plan(context, models, values)
 
     def _check_exclusive(self, arguments_given: Mapping[str, Any]) -> None:
         groups: dict[str, str] = {}

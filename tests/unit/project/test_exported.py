@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 import arctic_runtime
 from arctic_runtime import errors
@@ -14,6 +17,30 @@ from arctic_runtime import errors
 ROOT = Path(arctic_runtime.__file__).parent
 ROOMS = ("catalog", "catalog_kinds", "ivm", "model", "operations", "plan", "sql")
 """Packages that work without Spark."""
+
+LIBRARY = [
+    "Answer",
+    "ArcticError",
+    "CatalogError",
+    "CommitConflict",
+    "CommitUnknown",
+    "ConfigError",
+    "CorruptState",
+    "DataError",
+    "Outcome",
+    "PlanError",
+    "Profile",
+    "Project",
+    "SourceError",
+    "SparkEnded",
+    "Table",
+    "Warehouse",
+    "open_project",
+    "open_warehouse",
+]
+"""Names that users import from `arctic_runtime`."""
+
+HEAVY = {"pyspark", "py4j", "dbt", "pyarrow", "pandas", "sqlalchemy"}
 
 SURFACE_OF_IVM = (
     "algebra.numbers",
@@ -38,6 +65,32 @@ SURFACE_OF_IVM = (
     "strategies.pairs",
     "strategies.spool",
 )
+
+
+def test_the_library_exports_these_names() -> None:
+    assert arctic_runtime.__all__ == LIBRARY
+    assert set(LIBRARY) <= set(dir(arctic_runtime))
+    assert set(errors.__all__) <= set(LIBRARY)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_an_exported_name_and_its_public_members_have_docstrings(name: str) -> None:
+    exported = getattr(arctic_runtime, name)
+    assert exported.__doc__
+    for member, value in vars(exported).items() if inspect.isclass(exported) else ():
+        if not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+            assert value.__doc__ or isinstance(value, property), f"{name}.{member}"
+
+
+def test_a_name_that_is_not_exported_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="open_warehous"):
+        arctic_runtime.open_warehous  # noqa: B018
+
+
+def test_importing_the_library_loads_little_and_opening_it_nothing_heavy() -> None:
+    assert not [name for name in list_loaded("import arctic_runtime") if name.startswith("arctic_runtime.api")]
+    opened = list_loaded("import arctic_runtime; arctic_runtime.open_warehouse; arctic_runtime.open_project")
+    assert HEAVY.isdisjoint(name.split(".")[0] for name in opened)
 
 
 def test_queries_are_maintained_through_few_modules() -> None:
@@ -70,13 +123,14 @@ def test_every_error_is_an_arctic_error_and_stands_in_the_tree() -> None:
 
 def test_planning_and_observing_start_without_spark_and_without_dbt() -> None:
     modules = ["arctic_runtime.refresh_planner", *(name for room in ROOMS for name in list_submodules(room))]
-    code = (
-        f"import sys, {', '.join(modules)}\n"
-        "heavy = {'pyspark', 'py4j', 'dbt', 'pyarrow', 'pandas', 'sqlalchemy'}\n"
-        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
-    assert done.stdout.strip() == "[]"
+    loaded = list_loaded(f"import {', '.join(modules)}")
+    assert HEAVY.isdisjoint(name.split(".")[0] for name in loaded)
+
+
+def list_loaded(code: str) -> list[str]:
+    """The modules that a process has loaded after this code."""
+    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout.split()
 
 
 def list_submodules(room: str) -> list[str]:

@@ -1,0 +1,80 @@
+"""The catalog and the Spark that tables of the library share, from their opening until they are closed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.profile import Profile
+from arctic_runtime.spark.engine.joined_session import find_session
+from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, join_pool, leave_pool, lend_session
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Connection:
+    """The catalog of a profile, read at once, and its Spark, which starts when it is first asked for.
+
+    All work is done in sessions of its own on the Spark of `spark`, or of the active session if a program has one;
+    only a profile that names a Spark Connect server is not asked for that.
+    """
+
+    def __init__(self, profile: Profile, spark: SparkSession | None = None) -> None:
+        """Raises CatalogError if an embedded warehouse can't be used."""
+        prepare_warehouse(profile)
+        self.profile = profile
+        self.reader = CatalogReader(profile)
+        joined = find_session() if spark is None and profile.method == "session" else spark
+        self.is_joined = joined is not None
+        self._pool = get_pool(profile) if joined is None else join_pool(profile, joined)
+        self._session: SparkSession | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def get_session(self) -> SparkSession:
+        """The session of the DataFrames that a user is given; it stays until `close_sessions`."""
+        with self._lock:
+            self.check_open()
+            if self._session is None:
+                self._session = self._pool.take_session()
+            return self._session
+
+    @contextmanager
+    def lend_session(self) -> Iterator[LentSession]:
+        """A session for one piece of work, which no other thread uses; raises SparkEnded if Spark ends meanwhile."""
+        self.check_open()
+        with self.explain_loss(), lend_session(self._pool) as session:
+            yield session
+
+    @contextmanager
+    def explain_loss(self) -> Iterator[None]:
+        """Raises SparkEnded in the place of an error that came of Spark's end."""
+        try:
+            yield
+        except Exception as error:
+            ended = to_spark_ended(error)
+            if ended is None:
+                raise
+            raise ended from error
+
+    def check_open(self) -> None:
+        """Raises ConfigError after `close_sessions`."""
+        if self._is_closed:
+            raise ConfigError("This warehouse is closed.\n  what to do: open it again")
+
+    def close_sessions(self) -> None:
+        """Ends the sessions; Spark goes on, for others in this process, until the process ends."""
+        with self._lock:
+            session, self._session = self._session, None
+            was_closed, self._is_closed = self._is_closed, True
+        if session is not None:
+            self._pool.discard_session(session)
+        if self.is_joined and not was_closed:
+            leave_pool(self._pool)

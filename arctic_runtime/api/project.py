@@ -1,0 +1,173 @@
+"""A dbt project: its models and ingested tables, refreshed as dbt does, and its commands for ingestion and the service.
+
+The runtime knows nothing of dbt. The module that does is loaded by its name when a project is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, cast
+
+from arctic_runtime.api.connection import Connection
+from arctic_runtime.api.table import Table
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.profile import Profile
+from arctic_runtime.suggestions import suggest_nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
+
+PROJECTS = "dbt.adapters.arctic.library"
+"""The module whose `read_project(project_dir, profiles_dir, target)` returns a DbtProject."""
+
+
+class DbtProject(Protocol):
+    """A dbt project as this module needs it; every method raises ConfigError for what dbt can't use."""
+
+    @property
+    def profile(self) -> Profile:
+        """The catalog and the Spark of the project's target."""
+
+    def list_models(self, reader: CatalogReader) -> Sequence[Model]:
+        """The arctic models, compiled, and the ingested tables that there are, by their names."""
+
+    def refresh_model(self, model: Model) -> Refreshed:
+        """Refreshes a model as `dbt run` does; raises ConfigError for a table that no run makes."""
+
+    def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
+        """Does what `arctic ingest` does."""
+
+    def run_service(self, host: str | None, port: int | None, without: Sequence[str]) -> None:
+        """Does what `arctic serve` does."""
+
+
+def open_project(
+    project_dir: str | os.PathLike[str] = ".",
+    target: str | None = None,
+    *,
+    profiles_dir: str | os.PathLike[str] | None = None,
+    spark: SparkSession | None = None,
+) -> Project:
+    """Opens a dbt project in the folder of its dbt_project.yml, with a target of profiles.yml as dbt finds it.
+
+    `spark` is a session that the program has already, as for `open_warehouse`. Raises ConfigError if dbt is not
+    installed or can't use the project; models are compiled when a table is first asked for.
+    """
+    try:
+        module = import_module(PROJECTS)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("dbt", "dbt_common"):
+            raise
+        raise ConfigError(
+            f"A dbt project needs dbt.\n  found: no module {error.name}\n"
+            "  what to do: pip install dbt-arctic; without dbt, `open_warehouse` defines tables"
+        ) from error
+    folder = Path(project_dir).expanduser()
+    if not (folder / "dbt_project.yml").is_file():
+        raise ConfigError(
+            f"{folder.absolute()} is not a dbt project.\n  expected: a folder with dbt_project.yml\n"
+            "  what to do: name the project's folder"
+        )
+    profiles = None if profiles_dir is None else Path(profiles_dir).expanduser()
+    source = cast(DbtProject, module.read_project(folder, profiles, target))
+    return Project(source, Connection(source.profile, spark))
+
+
+class Project:
+    """The tables of a dbt project; made by `open_project`, closed by `close` or `with`.
+
+    What is changed in the project's files counts when it is opened again.
+    """
+
+    def __init__(self, source: DbtProject, connection: Connection) -> None:
+        self._source = source
+        self._connection = connection
+
+    @property
+    def profile(self) -> Profile:
+        """The catalog and the Spark of the project's target."""
+        return self._connection.profile
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session whose default catalog is the target's; starts Spark."""
+        return self._connection.get_session()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The arctic models, and the ingested tables that there are, by their names."""
+        return tuple(map(self._build_table, self._list_models()))
+
+    def table(self, name: str) -> Table:
+        """The table of this name, `name` or `schema.name`; raises ConfigError if the project has none."""
+        models = self._list_models()
+        for model in models:
+            table = model.table
+            if name in (table.name, f"{table.schema}.{table.name}", str(table)):
+                return self._build_table(model)
+        known = [f"{model.table.schema}.{model.table.name}" for model in models]
+        nearest = suggest_nearest(name, [*known, *(model.table.name for model in models)])
+        raise ConfigError(f"no arctic table is named {name!r}{nearest}.\n  found in the project: {', '.join(known)}")
+
+    def ingest(self, *sources: str, once: bool = False) -> None:
+        """Brings change data of the project's sources into their tables, all if none is named, as `arctic ingest`.
+
+        With `once` it returns when everything that is there now is ingested, else when it is interrupted. Raises what
+        ingestion raises.
+        """
+        self._check_own_spark("ingest")
+        self._source.run_ingestion(sources, once)
+
+    def serve(self, *, host: str | None = None, port: int | None = None, without: Sequence[str] = ()) -> None:
+        """Keeps the project fresh and shows it in a browser until it is interrupted, as `arctic serve`.
+
+        `without` leaves parts to others: `ingest`, `upkeep`, `http`.
+        """
+        self._check_own_spark("serve")
+        self._source.run_service(host, port, without)
+
+    def close(self) -> None:
+        """Ends the sessions of this project; DataFrames of it can't be read any more, and tables stay."""
+        self._connection.close_sessions()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Project({self.profile!r})"
+
+    def _list_models(self) -> Sequence[Model]:
+        self._connection.check_open()
+        return self._source.list_models(self._connection.reader)
+
+    def _build_table(self, model: Model) -> Table:
+        return Table(self._connection, model, self._list_models, self._refresh_model)
+
+    def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
+        if full_refresh:
+            raise ConfigError(
+                f"{model.table}: a model of a dbt project is not computed anew from here.\n"
+                f"  what to do: dbt run --full-refresh --select {model.table.name}"
+            )
+        with self._connection.explain_loss():
+            return self._source.refresh_model(model)
+
+    def _check_own_spark(self, command: str) -> None:
+        """Ingestion starts Spark with JARs and settings of its own, which a session of others may lack."""
+        self._connection.check_open()
+        if self._connection.is_joined:
+            raise ConfigError(
+                f"{command} can't use the Spark session of this program: it starts Spark with JARs of its own.\n"
+                f"  what to do: run `arctic {command}` as a process of its own"
+            )

@@ -1,0 +1,131 @@
+"""A warehouse: the tables that a program defines by a query and a key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.api.connection import Connection
+from arctic_runtime.api.table import Table
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.names import TableName, format_changes_view, parse_table_name
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Refreshed, perform_refresh
+from arctic_runtime.plan.config.configure import read_configuration
+from arctic_runtime.plan.refresh.decide import Request
+from arctic_runtime.profile import Profile
+from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.suggestions import suggest_nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
+
+
+def open_warehouse(location: str | os.PathLike[str] | Profile, *, spark: SparkSession | None = None) -> Warehouse:
+    """Opens a warehouse, or makes it: a folder of this machine, or the catalog that a `Profile` describes.
+
+    `spark` is a session that the program has already; None is the active session of this process, and if there is none
+    Spark starts with the first work that needs it. Raises ConfigError for a location that can't be used, CatalogError
+    for a folder that can't be read or written.
+    """
+    profile = location if isinstance(location, Profile) else Profile.for_embedded(os.fspath(location))
+    return Warehouse(Connection(profile, spark))
+
+
+class Warehouse:
+    """The tables that a program has defined, over one catalog; made by `open_warehouse`, closed by `close` or `with`.
+
+    Methods may be called from any thread.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._models: dict[TableName, Model] = {}
+
+    @property
+    def profile(self) -> Profile:
+        """The catalog and the Spark that it uses."""
+        return self._connection.profile
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session whose default catalog is this warehouse; starts Spark."""
+        return self._connection.get_session()
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that were defined, by their names."""
+        return tuple(self._build_table(model) for _, model in sorted(self._models.items()))
+
+    def define_table(self, name: str, query: str, **config: Any) -> Table:
+        """Defines a table, `schema.name`, as the rows of a query, and makes nothing yet; `Table.refresh` does.
+
+        `config` has the keys of a dbt model, `primary_key` at least. The query names tables as `schema.name` too. A
+        later definition of the same name replaces this one. Raises ConfigError with everything that is wrong.
+        """
+        self._connection.check_open()
+        model = Model(self._parse_name(name), query.strip().rstrip(";"), read_configuration(config, name))
+        self._models[model.table] = model
+        return self._build_table(model)
+
+    def table(self, name: str) -> Table:
+        """The table that was defined under this name; raises ConfigError if there is none."""
+        model = self._models.get(self._parse_name(name))
+        if model is None:
+            known = [f"{table.schema}.{table.name}" for table in sorted(self._models)]
+            raise ConfigError(
+                f"no table {name!r} is defined{suggest_nearest(name, known)}.\n"
+                f"  found: {', '.join(known) or 'none'}\n  what to do: define it by `define_table`"
+            )
+        return self._build_table(model)
+
+    def name_changes(self, name: str) -> str:
+        """What stands for the new rows of a table in the query of one with `input="changes"`, as `changes(…)` of dbt.
+
+        It is quoted for SQL: `f"select * from {warehouse.name_changes('ods.events')}"`.
+        """
+        return f"`{format_changes_view(self._parse_name(name))}`"
+
+    def close(self) -> None:
+        """Ends the sessions of this warehouse; DataFrames of it can't be read any more, and tables stay."""
+        self._connection.close_sessions()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Warehouse({self.profile!r}, tables={[str(table) for table in sorted(self._models)]})"
+
+    def _parse_name(self, name: str) -> TableName:
+        catalog = self.profile.catalog
+        table = parse_table_name(name, TableName(catalog, _NO_SCHEMA, name))
+        if table.schema == _NO_SCHEMA or table.catalog != catalog:
+            raise ConfigError(
+                f"{name!r} is not a table of this warehouse.\n  expected: schema.name, or {catalog}.schema.name\n"
+                "  what to do: write the schema, as in dwd.flights"
+            )
+        return table
+
+    def _build_table(self, model: Model) -> Table:
+        return Table(self._connection, model, lambda: tuple(self._models.values()), self._refresh_model)
+
+    def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
+        reader = self._connection.reader
+        if not reader.has_namespace(model.table.schema):
+            reader.create_namespace(model.table.schema)
+        planner = RefreshPlanner(model, reader, Request(full_refresh=full_refresh), pins=PinnedSnapshots())
+        with self._connection.lend_session() as session:
+            return perform_refresh(planner, planner.plan_refresh(), session, self._list_readers)
+
+    def _list_readers(self, table: TableName) -> Iterable[TableName]:
+        return [other for other in self._models if other != table]
+
+
+_NO_SCHEMA = "(none)"

@@ -1,0 +1,106 @@
+"""A dbt project for the library `arctic_runtime`: refreshed as by `arctic run`, ingested and served by commands."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.connectors import with_jars
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.service.refreshing.refresh_task import Task
+from arctic_runtime.suggestions import suggest_nearest
+from dbt.adapters.arctic.cli import build_parser
+from dbt.adapters.arctic.commands import ingest, serve
+from dbt.adapters.arctic.project.compiled_project import build_compiled_model, load_sources
+from dbt.adapters.arctic.project.followed_project import FollowedProject
+from dbt.adapters.arctic.project.loaded_project import Location
+from dbt.adapters.arctic.project.sources import list_ingested_models
+
+
+def read_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> OpenedProject:
+    """Parses a project, and compiles no model yet; raises ConfigError if dbt can't."""
+    return OpenedProject(project_dir, profiles_dir, target)
+
+
+class OpenedProject:
+    """A project that a program has opened; it is compiled when its models are first asked for."""
+
+    def __init__(self, project_dir: Path, profiles_dir: Path | None, target: str | None) -> None:
+        self._location = Location(project_dir, profiles_dir, target, is_served=True)
+        parsed = load_sources(project_dir, profiles_dir, target)
+        self._sources = parsed.sources
+        self.profile = with_jars(parsed.profile, parsed.sources)
+        """That of the target, with the JARs for ingestion, so that one Spark does for all."""
+
+        self._followed: FollowedProject | None = None
+
+    def list_models(self, reader: CatalogReader) -> Sequence[Model]:
+        project = self._follow_project()
+        nodes = project.refresher.nodes
+        compiled = [
+            build_compiled_model(nodes[followed.name]) if nodes[followed.name].compiled else followed.model
+            for followed in project.models
+        ]
+        return sorted((*compiled, *list_ingested_models(self._sources, reader)), key=lambda model: model.table)
+
+    def refresh_model(self, model: Model) -> Refreshed:
+        from dbt_common.exceptions import DbtBaseException
+
+        project = self._follow_project()
+        followed = next((candidate for candidate in project.models if candidate.table == model.table), None)
+        if followed is None:
+            raise ConfigError(
+                f"{model.table} is ingested from {model.ingested_from}, and no run of a model makes it.\n"
+                "  what to do: `ingest` brings it up to date"
+            )
+        try:
+            return project.refresh_model(Task(followed, PinnedSnapshots(), has_news=True, is_known=False)).refreshed
+        except DbtBaseException as error:
+            raise ConfigError(f"{model.table}: dbt could not run the model.\n  found: {error}") from error
+
+    def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
+        self._followed = None  # The command has dbt read the project, whose state in this process is then another one.
+        options = ["ingest", *self._list_options(), *(["--once"] if once else []), "--", *sources]
+        ingest.perform_command(build_parser().parse_args(options))
+
+    def run_service(self, host: str | None, port: int | None, without: Sequence[str]) -> None:
+        for part in without:
+            if part not in serve.PARTS:
+                raise ConfigError(
+                    f"{part!r} is no part of the service{suggest_nearest(part, serve.PARTS)}; "
+                    f"expected of {', '.join(serve.PARTS)}"
+                )
+        self._followed = None
+        given = {"--host": host, "--port": port}
+        options = [text for option, value in given.items() if value is not None for text in (option, str(value))]
+        left_out = [text for part in without for text in ("--without", part)]
+        serve.perform_command(build_parser().parse_args(["serve", *self._list_options(), *options, *left_out]))
+
+    def _list_options(self) -> list[str]:
+        location = self._location
+        given = {
+            "--project-dir": location.project_dir,
+            "--profiles-dir": location.profiles_dir,
+            "--target": location.target,
+        }
+        return [text for option, value in given.items() if value is not None for text in (option, str(value))]
+
+    def _follow_project(self) -> FollowedProject:
+        """The project as dbt has compiled it, with dbt's state of this thread set for it."""
+        from dbt.flags import set_flags
+
+        if self._followed is None:
+            self._followed = FollowedProject(self._location, _warn_user)
+            self._prepare_thread = self._followed.build_thread_starter()
+        self._prepare_thread()
+        set_flags(self._followed.loaded.flags)
+        return self._followed
+
+
+def _warn_user(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=2)
