@@ -40,9 +40,10 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
         )
     prepare_warehouse(profile)
     fork = cast(Any, session).cloneSession() if is_remote(session) else session.newSession()
-    settings, fixed = profile.build_session_settings(), select_fixed_settings(profile.build_session_settings())
-    for key in sorted(settings.keys() - fixed.keys()):
-        fork.conf.set(key, settings[key])
+    settings = profile.build_session_settings()
+    for key in sorted(settings.keys() - select_fixed_settings(settings).keys()):
+        if fork.conf.get(key, None) != settings[key]:  # Spark warns of some settings, also if they stay as they are.
+            fork.conf.set(key, settings[key])
     return cast("SparkSession", fork)
 
 
