@@ -67,7 +67,10 @@ class Connection:
     def check_open(self) -> None:
         """Raises ConfigError after `close_sessions`."""
         if self._is_closed:
-            raise ConfigError("This warehouse is closed.\n  what to do: open it again")
+            raise ConfigError(
+                "This warehouse is closed.",
+                fix="open it again",
+            )
 
     def close_sessions(self) -> None:
         """Ends the sessions; Spark goes on, for others in this process, until the process ends."""

@@ -67,14 +67,16 @@ def open_project(
         if (error.name or "").split(".")[0] not in ("dbt", "dbt_common"):
             raise
         raise ConfigError(
-            f"A dbt project needs dbt.\n  found: no module {error.name}\n"
-            "  what to do: pip install dbt-arctic; without dbt, `open_warehouse` defines tables"
+            "A dbt project needs dbt.",
+            actual=f"no module {error.name}",
+            fix="pip install dbt-arctic; without dbt, `open_warehouse` defines tables",
         ) from error
     folder = Path(project_dir).expanduser()
     if not (folder / "dbt_project.yml").is_file():
         raise ConfigError(
-            f"{folder.absolute()} is not a dbt project.\n  expected: a folder with dbt_project.yml\n"
-            "  what to do: name the project's folder"
+            f"{folder.absolute()} is not a dbt project.",
+            expected="a folder with dbt_project.yml",
+            fix="name the project's folder",
         )
     profiles = None if profiles_dir is None else Path(profiles_dir).expanduser()
     source = cast(DbtProject, module.read_project(folder, profiles, target))
@@ -157,8 +159,8 @@ class Project:
     def _refresh_model(self, model: Model, full_refresh: bool) -> Refreshed:
         if full_refresh:
             raise ConfigError(
-                f"{model.table}: a model of a dbt project is not computed anew from here.\n"
-                f"  what to do: dbt run --full-refresh --select {model.table.name}"
+                f"{model.table}: a model of a dbt project is not computed anew from here.",
+                fix=f"dbt run --full-refresh --select {model.table.name}",
             )
         with self._connection.explain_loss():
             return self._source.refresh_model(model)
@@ -168,6 +170,6 @@ class Project:
         self._connection.check_open()
         if self._connection.is_joined:
             raise ConfigError(
-                f"{command} can't use the Spark session of this program: it starts Spark with JARs of its own.\n"
-                f"  what to do: run `arctic {command}` as a process of its own"
+                f"{command} can't use the Spark session of this program: it starts Spark with JARs of its own.",
+                fix=f"run `arctic {command}` as a process of its own",
             )

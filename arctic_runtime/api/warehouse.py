@@ -78,8 +78,9 @@ class Warehouse:
         if model is None:
             known = [f"{table.schema}.{table.name}" for table in sorted(self._models)]
             raise ConfigError(
-                f"no table {name!r} is defined{suggest_nearest(name, known)}.\n"
-                f"  found: {', '.join(known) or 'none'}\n  what to do: define it by `define_table`"
+                f"no table {name!r} is defined{suggest_nearest(name, known)}.",
+                actual=f"{', '.join(known) or 'none'}",
+                fix="define it by `define_table`",
             )
         return self._build_table(model)
 
@@ -108,8 +109,9 @@ class Warehouse:
         table = parse_table_name(name, TableName(catalog, _NO_SCHEMA, name))
         if table.schema == _NO_SCHEMA or table.catalog != catalog:
             raise ConfigError(
-                f"{name!r} is not a table of this warehouse.\n  expected: schema.name, or {catalog}.schema.name\n"
-                "  what to do: write the schema, as in dwd.flights"
+                f"{name!r} is not a table of this warehouse.",
+                expected=f"schema.name, or {catalog}.schema.name",
+                fix="write the schema, as in dwd.flights",
             )
         return table
 

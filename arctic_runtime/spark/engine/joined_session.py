@@ -33,10 +33,13 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
         raise ConfigError(
-            "The Spark of this session can't be used.\n"
-            f"  expected: spark.sql.extensions has {ICEBERG_EXTENSIONS}\n  found: {extensions or 'none'}\n"
-            "  what to do: start it with that setting and with Iceberg's JAR, see docs/cluster.md; or stop it, and a "
-            "Spark of the profile is started"
+            "The Spark of this session can't be used.",
+            expected=f"spark.sql.extensions has {ICEBERG_EXTENSIONS}",
+            actual=f"{extensions or 'none'}",
+            fix=(
+                "start it with that setting and with Iceberg's JAR, see docs/cluster.md; or stop it, and a "
+                "Spark of the profile is started"
+            ),
         )
     prepare_warehouse(profile)
     fork = cast(Any, session).cloneSession() if is_remote(session) else session.newSession()

@@ -33,7 +33,10 @@ def frame_changes_between(session: TableSession, start: int | str | None, end: i
     state = session.observe_state()
     commits = state.changes.commits if state.changes else ()
     if end is None and not commits:
-        raise ConfigError(f"{session.model.table} has no versions yet.\n  what to do: refresh it")
+        raise ConfigError(
+            f"{session.model.table} has no versions yet.",
+            fix="refresh it",
+        )
     last = commits[-1] if end is None else find_version(session, commits, str(end))
     first = None if start is None else find_version(session, commits, str(start))
     if first is not None and first.version.sequence > last.version.sequence:

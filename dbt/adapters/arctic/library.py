@@ -55,13 +55,16 @@ class OpenedProject:
         followed = next((candidate for candidate in project.models if candidate.table == model.table), None)
         if followed is None:
             raise ConfigError(
-                f"{model.table} is ingested from {model.ingested_from}, and no run of a model makes it.\n"
-                "  what to do: `ingest` brings it up to date"
+                f"{model.table} is ingested from {model.ingested_from}, and no run of a model makes it.",
+                fix="`ingest` brings it up to date",
             )
         try:
             return project.refresh_model(Task(followed, PinnedSnapshots(), has_news=True, is_known=False)).refreshed
         except DbtBaseException as error:
-            raise ConfigError(f"{model.table}: dbt could not run the model.\n  found: {error}") from error
+            raise ConfigError(
+                f"{model.table}: dbt could not run the model.",
+                actual=f"{error}",
+            ) from error
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
         self._followed = None  # The command has dbt read the project, whose state in this process is then another one.

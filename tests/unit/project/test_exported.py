@@ -43,6 +43,7 @@ LIBRARY = [
 HEAVY = {"pyspark", "py4j", "dbt", "pyarrow", "pandas", "sqlalchemy"}
 
 SURFACE_OF_IVM = (
+    "algebra.aggregate_functions",
     "algebra.numbers",
     "algebra.refusal",
     "algebra.tree",
