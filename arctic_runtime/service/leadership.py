@@ -1,4 +1,4 @@
-"""The time for which a service leads."""
+"""Leadership of a service: the work that it stops when it ends."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Callable
 from contextlib import suppress
 
 
-class Term:
-    """Leadership of a service: the work that runs while it leads, and its end; may be used by any thread."""
+class Leadership:
+    """The time for which a service leads, and what is called when it ends; may be used by any thread."""
 
     def __init__(self) -> None:
-        self.over = threading.Event()
+        self.ended = threading.Event()
         self._lock = threading.Lock()
-        self._ends: list[Callable[[], None]] = []
+        self._actions: list[Callable[[], None]] = []
 
-    def on_end(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Calls an action at the end; what is returned takes it back."""
+    def call_at_end(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Calls an action at the end, at once if that has come; returns a function that takes it back."""
         with self._lock:
-            self._ends.append(action)
-            is_over = self.over.is_set()
-        if is_over:
+            self._actions.append(action)
+            has_ended = self.ended.is_set()
+        if has_ended:
             action()
 
         def remove_action() -> None:
             with self._lock, suppress(ValueError):
-                self._ends.remove(action)
+                self._actions.remove(action)
 
         return remove_action
 
     def end_leadership(self) -> None:
-        self.over.set()
+        self.ended.set()
         with self._lock:
-            actions = list(self._ends)
+            actions = list(self._actions)
         for action in actions:
             # A transport may take a while to end, and a signal's handler must not.
             threading.Thread(target=action, daemon=True).start()

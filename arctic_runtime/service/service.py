@@ -17,7 +17,7 @@ from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
-from arctic_runtime.service.leadership import Term
+from arctic_runtime.service.leadership import Leadership
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
@@ -26,7 +26,7 @@ from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Sch
 from arctic_runtime.service.schedules.data_tests import DataTests
 from arctic_runtime.service.schedules.timetable import Timetable
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.shared_state import Surroundings
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
@@ -136,22 +136,22 @@ class Service:
         self._lease = Lease(table, times)
         events = EventLog(limits.events)
         board = JobBoard(events, limits)
-        self._around = Surroundings(reader)
-        self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._around)
-        live = LiveWarehouse(project, reader, sessions, table, self._around, self._upkeep, board, events, version)
+        self._shared = SharedState(reader)
+        self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._shared)
+        live = LiveWarehouse(project, reader, sessions, table, self._shared, self._upkeep, board, events, version)
         self.live = live
         self._tests = DataTests(project, board, limits, self._show_part_failure)
         self._timetable = Timetable(
-            project, table, board, limits, self._around.is_paused, self._show_part_failure, self._tests.queue_tests
+            project, table, board, limits, self._shared.is_paused, self._show_part_failure, self._tests.queue_tests
         )
         self._stopping = threading.Event()
-        self._term: Term | None = None
+        self._leadership: Leadership | None = None
         self._spark_end: SparkEnded | None = None
 
     def run_service(self) -> None:
         """Leads, or stands by until it may, until `stop`; raises SparkEnded if Spark is gone."""
         self._table.ensure()
-        self._around.paused = self._table.paused()
+        self._shared.paused = self._table.paused()
         self._replace_models(self._project.list_followed())
         observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
         observer.start()
@@ -177,9 +177,9 @@ class Service:
     def stop_service(self) -> None:
         """Ends the service after what is under way; can be called from any thread or signal handler."""
         self._stopping.set()
-        term = self._term
-        if term is not None:
-            term.end_leadership()
+        leadership = self._leadership
+        if leadership is not None:
+            leadership.end_leadership()
 
     def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
         """A batch of a source was ingested: those who read its tables are looked at without a pause."""
@@ -198,7 +198,7 @@ class Service:
             try:
                 self._table.ensure()
                 other = self._lease.take_lease()
-                self._around.paused = self._table.paused()
+                self._shared.paused = self._table.paused()
                 self.live.set_error("lease", "")
             except ArcticError as error:
                 self.live.set_error("lease", str(error))
@@ -216,24 +216,24 @@ class Service:
 
     def _lead_until_stopped(self) -> None:
         """Does all the work until the service is stopped, or another one has taken over."""
-        term = self._term = Term()
+        leadership = self._leadership = Leadership()
 
         def end_leadership(other: Held) -> None:
             self._show_standby(other)
-            term.end_leadership()
+            leadership.end_leadership()
 
         try:
             if self._stopping.is_set():
                 return
             self.live.change_state(role="leads", leader="")
             with self._lease.keep_alive(end_leadership):
-                self._run_parts(term)
+                self._run_parts(leadership)
         finally:
-            self._term = None
+            self._leadership = None
             self._lease.end_lease()
 
-    def _run_parts(self, term: Term) -> None:
-        project, around = self._project, self._around
+    def _run_parts(self, leadership: Leadership) -> None:
+        project, shared = self._project, self._shared
         follower = Follower(
             self._reader,
             self._refresh_model,
@@ -241,21 +241,21 @@ class Service:
             project.threads,
             self._told.say,
             project.prepare_thread,
-            is_paused=around.is_waiting,
-            look=around.heads.observe_now,
+            is_paused=shared.is_waiting,
+            look=shared.heads.observe_now,
         )
-        parts = {"upkeep": partial(self._upkeep.run_until, term.over)} if self._with_upkeep else {}
+        parts = {"upkeep": partial(self._upkeep.run_until, leadership.ended)} if self._with_upkeep else {}
         parts |= {
-            "schedules": partial(self._timetable.run_until, term.over),
-            "tests": partial(self._tests.run_until, term.over),
+            "schedules": partial(self._timetable.run_until, leadership.ended),
+            "tests": partial(self._tests.run_until, leadership.ended),
         }
         parts |= {
-            to_part_name(ingestion.name): partial(self._ingest_source, term, ingestion)
+            to_part_name(ingestion.name): partial(self._ingest_source, leadership, ingestion)
             for ingestion in self._ingesting()
         }
         with follower:
             follower.follow_models(project.list_followed())
-            term.on_end(follower.stop_following)
+            leadership.call_at_end(follower.stop_following)
             self.live.follower = follower
             threads = [self._run_in_background(name, action) for name, action in parts.items()]
             try:
@@ -264,7 +264,7 @@ class Service:
                 self.end_without_spark(error)
             finally:
                 self.live.follower = None
-                term.end_leadership()
+                leadership.end_leadership()
                 for thread in threads:
                     thread.join()
 
@@ -287,18 +287,18 @@ class Service:
         """Shows, and keeps up, what the project has now."""
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
-        self._around.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
+        self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
         self._upkeep.set_tables(maintained)
 
     # Its parts
 
-    def _ingest_source(self, term: Term, ingestion: Ingesting) -> None:
+    def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
         """Ingests a source; if that fails it is tried again after a pause, and the others go on."""
         failures, name = 0, ingestion.name
-        while not term.over.is_set():
+        while not leadership.ended.is_set():
             self.live.begin_ingestion(name)
             began = time.monotonic()
-            remove = term.on_end(ingestion.stop_ingestion)
+            remove = leadership.call_at_end(ingestion.stop_ingestion)
             try:
                 ingestion.run_ingestion()
                 break
@@ -313,7 +313,7 @@ class Service:
                 message = get_message(error)
                 self.live.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
                 self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
-                term.over.wait(pause)
+                leadership.ended.wait(pause)
             finally:
                 remove()
         self.live.end_ingestion(name)
@@ -342,7 +342,7 @@ class Service:
             try:
                 for table in self.live.observe_tables():
                     self._upkeep.note_write(table)
-                if self._around.has_new_tables():
+                if self._shared.has_new_tables():
                     self._replace_models(self._project.list_followed())
                 self.live.set_error("catalog", "")
             except Exception as error:

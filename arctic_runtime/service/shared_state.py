@@ -18,7 +18,7 @@ from arctic_runtime.service.schedules.cron_schedules import Scheduled
 from arctic_runtime.suggestions import suggest_nearest
 
 
-class Surroundings:
+class SharedState:
     """The tables of the project: those that are kept up, the models that are refreshed, and what goes on at them."""
 
     def __init__(self, reader: CatalogReader) -> None:

@@ -22,7 +22,7 @@ from arctic_runtime.service.ingest_jobs import IngestJobs
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import Report, Task
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, schedule_part
-from arctic_runtime.service.shared_state import Surroundings, list_named_tables
+from arctic_runtime.service.shared_state import SharedState, list_named_tables
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
@@ -66,7 +66,7 @@ class LiveWarehouse:
         reader: CatalogReader,
         sessions: SessionPool,
         table: ServiceTable,
-        around: Surroundings,
+        shared: SharedState,
         upkeep: UpkeepRunner,
         board: JobBoard,
         events: EventLog,
@@ -78,11 +78,11 @@ class LiveWarehouse:
         self._reader = reader
         self._sessions = sessions
         self._table = table
-        self._around = around
+        self._shared = shared
         self._upkeep = upkeep
         self._board = board
         self._limits = reader.thresholds.service
-        self._observed = ObservedTables(reader, around.heads)
+        self._observed = ObservedTables(reader, shared.heads)
         self._operations = ThreadPoolExecutor(self._limits.operations, "operation")
         self._lock = threading.RLock()
         self._refreshing: dict[TableName, Refreshing] = {}
@@ -108,14 +108,14 @@ class LiveWarehouse:
         with self._lock:
             self._jobs_of[table] = job.number
             self._refreshing[table] = replace(self._refreshing.get(table, Refreshing()), is_running=True)
-        self._around.begin_writing(table)
+        self._shared.begin_writing(table)
 
     def refresh_ended(self, report: Report) -> None:
         table = report.followed.table
         with self._lock:
             number = self._jobs_of.pop(table, None) if report.status != "skipped" else None
             self._refreshing[table] = _update_refreshing(self._refreshing.get(table, Refreshing()), report)
-        self._around.end_writing(table)
+        self._shared.end_writing(table)
         if number is not None:
             self._end_job(number, report)
 
@@ -165,16 +165,16 @@ class LiveWarehouse:
 
         Raises CatalogError if the catalog does not answer.
         """
-        models, reads = self._around.models, self._around.list_reads()
+        models, reads = self._shared.models, self._shared.list_reads()
         scheduled = {
             scheduled_model.table: scheduled_model
-            for scheduled_model in self._around.scheduled
+            for scheduled_model in self._shared.scheduled
             if scheduled_model.table not in models
         }
         others = {table for scheduled_model in reads.values() for table in scheduled_model} | scheduled.keys()
         others = others.union(*(scheduled_model.reads for scheduled_model in scheduled.values())) - models.keys()
         moved = self._observed.observe_moved(models, others)
-        self._around.readable = self._observed.readable
+        self._shared.readable = self._observed.readable
         now = datetime.now(timezone.utc)
         with self._lock:
             refreshing = {
@@ -192,7 +192,7 @@ class LiveWarehouse:
             refreshing,
             dict(self._ingestions),
             self._upkeep.sum_waste(),
-            self._around.paused,
+            self._shared.paused,
             self._limits.flow_seconds,
             scheduled,
             self._observed.readable,
@@ -301,8 +301,8 @@ class LiveWarehouse:
             yield take
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
-        followed = {model.table for model in self._around.followed}
-        wanted = followed if not tables else {self._around.find_table(name) for name in tables}
+        followed = {model.table for model in self._shared.followed}
+        wanted = followed if not tables else {self._shared.find_table(name) for name in tables}
         if strange := wanted - followed:
             raise ConfigError(f"{', '.join(map(str, sorted(strange)))}: no model that this service refreshes")
         follower = self.follower
@@ -314,18 +314,18 @@ class LiveWarehouse:
         return self._board.cancel_job(number)
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
-        names = [str(self._around.find_table(name)) for name in tables]
+        names = [str(self._shared.find_table(name)) for name in tables]
         if upkeep_only and not names:
-            names = [str(table) for table in self._around.models]
+            names = [str(table) for table in self._shared.models]
         self._change_paused(lambda paused: paused.paused(names, upkeep_only))
 
     def resume_tables(self, tables: Sequence[str]) -> None:
-        names = [str(self._around.find_table(name)) for name in tables]
+        names = [str(self._shared.find_table(name)) for name in tables]
         self._change_paused(lambda paused: paused.resumed(names))
 
     def _change_paused(self, change: Callable[[Paused], Paused]) -> None:
         attempts = self._reader.thresholds.commits.attempts
-        self._around.paused = retry_on_conflict(lambda: self._table.change_paused(change), attempts)
+        self._shared.paused = retry_on_conflict(lambda: self._table.change_paused(change), attempts)
         self.change_state()
         follower = self.follower
         if follower is not None:
@@ -335,7 +335,7 @@ class LiveWarehouse:
         models = {model.table: model for model in self._project.list_models()}
         if not names and operation.tables != "one":
             return list(models.values())
-        chosen = [models.get(self._around.find_table(name)) for name in names]
+        chosen = [models.get(self._shared.find_table(name)) for name in names]
         if operation.tables == "one" and len(chosen) != 1:
             raise ConfigError(f"{operation.name} takes one table; found {len(chosen)}")
         return [model for model in chosen if model is not None]
@@ -349,7 +349,7 @@ class LiveWarehouse:
 
     def change_state(self, **changed: Any) -> None:
         with self._lock:
-            paused = self._around.paused
+            paused = self._shared.paused
             self._state = replace(
                 self._state,
                 **changed,
@@ -360,7 +360,7 @@ class LiveWarehouse:
         self.events.append_event("service", self._state)
 
     def _list_tables_named(self, names: Collection[str]) -> tuple[TableName, ...]:
-        return tuple(sorted(table for table in self._around.models if str(table) in names))
+        return tuple(sorted(table for table in self._shared.models if str(table) in names))
 
     def set_error(self, part: str, message: str) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.shared_state import Surroundings
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
 from arctic_runtime.service.view.event_log import EventLog
 from arctic_runtime.service.view.job_board import JobBoard
@@ -44,11 +44,11 @@ class Project:
 def warehouse(shop: Any) -> Iterator[Client]:
     reader = shop[0].reader
     limits = reader.thresholds.service
-    events, pool, around = EventLog(limits.events), SessionPool(reader.profile), Surroundings(reader)
+    events, pool, shared = EventLog(limits.events), SessionPool(reader.profile), SharedState(reader)
     board = JobBoard(events, limits)
-    upkeep = UpkeepRunner(reader, pool, ServeSettings().budget, board, around)
-    live = LiveWarehouse(Project(), reader, pool, ServiceTable("dwd", reader), around, upkeep, board, events, "1")
-    around.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
+    upkeep = UpkeepRunner(reader, pool, ServeSettings().budget, board, shared)
+    live = LiveWarehouse(Project(), reader, pool, ServiceTable("dwd", reader), shared, upkeep, board, events, "1")
+    shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
     live.observe_tables()
     with HttpServer(live, HttpSettings(port=0)) as server:
         yield Client(server.url)
