@@ -16,7 +16,7 @@ from typing import Any
 from arctic_runtime.spark.engine.session_pool import get_pool
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from benchmarks.measure import Measurement
-from benchmarks.served import ModelText, ServedProject, project_in, served, write_project
+from benchmarks.served import LiveProject, ModelText, project_in, served, write_project
 
 EVENTS_A_SECOND, CUSTOMERS, WARM_UP_SECONDS = 200, 1000, 60
 MOST_SECONDS, LEAST_RATIO = 12.0, 3.0
@@ -66,9 +66,9 @@ def measure(minutes: float) -> list[Measurement]:
     ]
 
 
-def _delays(folder: Path, run: Callable[[ServedProject], AbstractContextManager[None]], seconds: float) -> list[float]:
+def _delays(folder: Path, run: Callable[[LiveProject], AbstractContextManager[None]], seconds: float) -> list[float]:
     project = project_in(folder)
-    pool = get_pool(project.followed_project.loaded.profile)
+    pool = get_pool(project.loaded.profile)
     spark = pool.take_session()
     spark.sql("create namespace if not exists ods")
     spark.range(CUSTOMERS).selectExpr("cast(id as int) as customer", "concat('c', id % 20) as city").writeTo(
@@ -97,9 +97,9 @@ def _events(spark: Any, number: int) -> Any:
 
 
 @contextmanager
-def _run_in_a_loop(project: ServedProject) -> Iterator[None]:
+def _run_in_a_loop(project: LiveProject) -> Iterator[None]:
     """As a loop in a shell does it: a process for each run."""
-    folder = project.followed_project.loaded.location.project_dir
+    folder = project.loaded.location.project_dir
     ending = threading.Event()
     dbt = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", "--quiet", "run"]
     command = [*dbt, "--project-dir", str(folder), "--profiles-dir", str(folder)]
@@ -134,7 +134,7 @@ def _is_shown(spark: Any, rows: int) -> bool:
 
 def _measured(project: Any, spark: Any) -> list[float]:
     """Seconds from each commit to the source to the first one of the last layer with its rows, after the warm-up."""
-    reader = project.followed_project.refresher.reader
+    reader = project.reader
     appended = [of.timestamp_ms for of in reader.load_table("ods", "events").metadata.snapshots]
     shown = reader.load_table("dws", "by_batch__changes").metadata.snapshots
     times = {of.sequence_number: of.timestamp_ms for of in shown}

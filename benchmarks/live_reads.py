@@ -41,8 +41,8 @@ def measure(minutes: float) -> list[Measurement]:
         sources = _SOURCES % ", ".join(f"{{name: {name}}}" for name in names)
         write_project(Path(folder), sources, dict(map(_model, names)))
         project = project_in(Path(folder))
-        pool = get_pool(project.followed_project.loaded.profile)
-        reader = project.followed_project.refresher.reader
+        pool = get_pool(project.loaded.profile)
+        reader = project.reader
         spark = pool.take_session()
         _make_sources(spark, names)
         with served(project):

@@ -14,10 +14,10 @@ from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.service.service import Service, Told
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.spark.engine.session_pool import get_pool
+from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
-from dbt.adapters.arctic.project.served_project import ServedProject
 
-__all__ = ["ModelText", "ServedProject", "project_in", "served", "write_project"]
+__all__ = ["LiveProject", "ModelText", "project_in", "served", "write_project"]
 
 ModelText = tuple[Mapping[str, Any], str]
 """What a user writes of a model: its configuration, and its query."""
@@ -42,15 +42,15 @@ def write_project(
         (folder / "models" / f"{model}.sql").write_text(f"{{{{ config({declared}) }}}}\n{sql}")
 
 
-def project_in(folder: Path) -> ServedProject:
+def project_in(folder: Path) -> LiveProject:
     """The project of a folder, whose Spark starts with it."""
-    return ServedProject(Location(folder, folder), lambda _: None)
+    return LiveProject(Location(folder, folder), lambda _: None)
 
 
 @contextmanager
-def served(project: ServedProject) -> Iterator[None]:
+def served(project: LiveProject) -> Iterator[None]:
     """A service follows the project for as long as this lasts; what fails is printed."""
-    loaded, reader = project.followed_project.loaded, project.followed_project.refresher.reader
+    loaded, reader = project.loaded, project.reader
     table = ServiceTable("dws", reader)
     told = Told(print, _print_failure)
     service = Service(project, reader, get_pool(loaded.profile), table, ServeSettings(), listeners=told)

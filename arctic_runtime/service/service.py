@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -15,14 +15,12 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
-from arctic_runtime.model.table import Model
-from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.service.leadership import Leadership
+from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.schedules.data_tests import DataTests
 from arctic_runtime.service.schedules.timetable import Timetable
 from arctic_runtime.service.settings import ServeSettings
@@ -37,53 +35,6 @@ from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 LOG = logging.getLogger(__name__)
-
-
-class ServedProject(Protocol):
-    """The project that a service keeps fresh; what it has may change while the service runs."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def threads(self) -> int:
-        """Number of models that are refreshed side by side."""
-
-    def has_changed(self) -> bool:
-        """Whether files of the project are others than when it was last loaded; cheap."""
-
-    def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models as the project has them now; None if it can't be used, of which the user was warned."""
-
-    def list_followed(self) -> Sequence[FollowedModel]:
-        """The models that are kept fresh."""
-
-    def refresh_model(self, task: Task) -> Done:
-        """Refreshes a model in the calling thread; raises what `RefreshModel` raises."""
-
-    def prepare_thread(self) -> None:
-        """Readies a thread that refreshes models, or has dbt run or test them."""
-
-    def list_scheduled(self) -> Sequence[Scheduled]:
-        """The models that dbt runs at times, each after all that it reads."""
-
-    def run_scheduled(self, name: str) -> str:
-        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
-
-    def list_tested_tables(self) -> Collection[TableName]:
-        """The tables whose tests are run after each refresh."""
-
-    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        """Runs the tests of a table in the calling thread."""
-
-    def list_models(self) -> Sequence[Model]:
-        """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
-
-    def list_maintained(self) -> Sequence[Maintained]:
-        """The tables that are kept up."""
-
-    def list_expected_tables(self) -> Collection[TableName]:
-        """The tables that ingestion makes when their first rows come."""
 
 
 class Ingesting(Protocol):
@@ -115,7 +66,7 @@ class Service:
 
     def __init__(
         self,
-        project: ServedProject,
+        project: Project,
         reader: CatalogReader,
         sessions: SessionPool,
         table: ServiceTable,
@@ -259,7 +210,7 @@ class Service:
             self.live.follower = follower
             threads = [self._run_in_background(name, action) for name, action in parts.items()]
             try:
-                follower.run_until_stopped(_Reloading(project, self._replace_models))
+                follower.run_until_stopped(project, self._replace_models)
             except SparkEnded as error:
                 self.end_without_spark(error)
             finally:
@@ -351,18 +302,3 @@ class Service:
                 self.live.set_error("catalog", get_message(error))
             took = time.monotonic() - began
             self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))
-
-
-class _Reloading:
-    """The project for a follower; the parts that show its tables get the new ones."""
-
-    def __init__(self, project: ServedProject, use: Callable[[Sequence[FollowedModel]], None]) -> None:
-        self._project = project
-        self._use = use
-        self.has_changed = project.has_changed
-
-    def load_models(self) -> Sequence[FollowedModel] | None:
-        models = self._project.load_models()
-        if models is not None:
-            self._use(models)
-        return models

@@ -16,7 +16,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import Report
 from arctic_runtime.spark.engine.session_pool import get_pool
-from dbt.adapters.arctic.project.followed_project import FollowedProject
+from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
 from dbt.adapters.arctic.project.sources import ingest_sources
 from sample_project.dbt_runs import Dbt, StepError, rows_text
@@ -51,20 +51,20 @@ class Pipeline:
         self.ods, self.dws = Reached(), Reached()
         self.passes: list[Refreshes] = []
         self._dbt = dbt
-        project = FollowedProject(Location(dbt.folder, dbt.folder), _warn)
+        project = LiveProject(Location(dbt.folder, dbt.folder), _warn)
         self._profile = project.loaded.profile
         self._session = get_pool(self._profile).environment.new_session
         self._job = self._ingestion(project)
         self._reports: dict[TableName, Report] = {}
         self._follower = Follower(
-            project.refresher.reader,
+            project.reader,
             project.refresh_model,
             self._note,
-            project.loaded.threads,
+            project.threads,
             _warn,
-            project.build_thread_starter(),
+            project.prepare_thread,
         )
-        self._follower.follow_models(project.models)
+        self._follower.follow_models(project.list_followed())
         self._stopped = threading.Event()
         self._workers: list[Worker] = []
 
@@ -126,9 +126,9 @@ class Pipeline:
             if self.ods != self.dws:
                 self.refresh()
 
-    def _ingestion(self, project: FollowedProject) -> Ingestion:
+    def _ingestion(self, project: LiveProject) -> Ingestion:
         (source,) = ingest_sources(self._dbt.manifest)
-        reader = project.refresher.reader
+        reader = project.reader
         connection = connect(source, reader, self._session)
         return Ingestion(source, connection, reader, self._session, Listeners(self._count))
 

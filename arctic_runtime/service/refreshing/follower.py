@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import current_thread
-from typing import Protocol
 
 from typing_extensions import Self
 
@@ -23,6 +22,7 @@ from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ArcticError, CatalogError, CommitConflict, ConfigError, SparkEnded
 from arctic_runtime.model.names import TableName
+from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.candidates import list_candidates
 from arctic_runtime.service.refreshing.model_graph import NOTHING, ModelGraph
 from arctic_runtime.service.refreshing.model_records import Heads, Record, pause_after
@@ -33,15 +33,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel, Re
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
-
-class Project(Protocol):
-    """Origin of the models, and whether it has changed."""
-
-    def has_changed(self) -> bool:
-        """Whether files of the project are others than when it was last loaded; cheap."""
-
-    def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models as the project has them now; None if it can't be used, of which the user was warned."""
+UseModels = Callable[[Sequence[FollowedModel]], None]
 
 
 @dataclass
@@ -154,16 +146,16 @@ class Follower:
                 return
             heads = self._observe_heads()
 
-    def run_until_stopped(self, project: Project | None = None) -> None:
-        """Follows the models until `stop`, and the files of the project where one is given.
+    def run_until_stopped(self, project: Project | None = None, use_models: UseModels = lambda _: None) -> None:
+        """Follows the models until `stop`, and the files of the project if one is given.
 
-        Raises SparkEnded where Spark is gone.
+        `use_models` gets the models of each reload. Raises SparkEnded if Spark is gone.
         """
         while not self._stopping and self._fatal is None:
             begun = self._clock()
             if project is not None and begun >= self._check_at:
                 self._check_at = begun + self._thresholds.project_poll_seconds
-                self._reload_project(project)
+                self._reload_project(project, use_models)
             if begun >= self._look_at:
                 self._start_passes()
             self._handle_ends(begun + self._thresholds.poll_seconds)
@@ -241,13 +233,14 @@ class Follower:
             if group not in self._passes:
                 self._begin_pass(group, heads, self._lags)
 
-    def _reload_project(self, project: Project) -> None:
+    def _reload_project(self, project: Project, use_models: UseModels) -> None:
         if not project.has_changed():
             return
         self._cut_short()
         self._drain_passes()
         models = None if self._stopping else project.load_models()
         if models is not None:
+            use_models(models)
             try:
                 self.follow_models(models)
             except ConfigError as error:

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
+from arctic_runtime.service.project import Project
 from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from arctic_runtime.thresholds import ServiceThresholds
-
-
-class TestedProject(Protocol):
-    """A project with tables whose tests a service runs."""
-
-    def list_tested_tables(self) -> Collection[TableName]:
-        """The tables whose tests are run after each refresh."""
-
-    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
-        """Runs the tests of a table in the calling thread."""
-
-    def prepare_thread(self) -> None:
-        """Readies a thread that runs tests."""
 
 
 class DataTests:
@@ -36,7 +22,7 @@ class DataTests:
 
     def __init__(
         self,
-        project: TestedProject,
+        project: Project,
         board: JobBoard,
         limits: ServiceThresholds,
         set_error: Callable[[str, str], None],

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
+from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, schedule_part, was_set_back
 from arctic_runtime.service.view.job_board import JobBoard
@@ -31,19 +32,6 @@ class RunTimes(Protocol):
         """Notes when runs of models began."""
 
 
-class ScheduledProject(Protocol):
-    """A project with models that dbt runs."""
-
-    def list_scheduled(self) -> Sequence[Scheduled]:
-        """The models that are run at times, each after all that it reads."""
-
-    def run_scheduled(self, name: str) -> str:
-        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
-
-    def prepare_thread(self) -> None:
-        """Readies a thread that runs models."""
-
-
 class Timetable:
     """Runs models at the times that their cron expressions name, one after the other.
 
@@ -54,7 +42,7 @@ class Timetable:
 
     def __init__(
         self,
-        project: ScheduledProject,
+        project: Project,
         times: RunTimes,
         board: JobBoard,
         limits: ServiceThresholds,

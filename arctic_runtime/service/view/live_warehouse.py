@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.catalog.service_table import Paused, ServiceTable
@@ -19,6 +19,7 @@ from arctic_runtime.model.sources.ingestion import Failure
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.operation import Answer, Operation, OperationContext
 from arctic_runtime.service.ingest_jobs import IngestJobs
+from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.refresh_task import Report, Task
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, schedule_part
@@ -45,15 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class OperableProject(Protocol):
-    """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
-
-    @property
-    def name(self) -> str: ...
-
-    def list_models(self) -> Sequence[Model]: ...
-
-
 class LiveWarehouse:
     """Live state of a warehouse, and the requests of users; the `LiveService` of `live.py`.
 
@@ -62,7 +54,7 @@ class LiveWarehouse:
 
     def __init__(
         self,
-        project: OperableProject,
+        project: Project,
         reader: CatalogReader,
         sessions: SessionPool,
         table: ServiceTable,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dbt.adapters.arctic import cli
+from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
-from dbt.adapters.arctic.project.served_project import ServedProject
 
 PROFILE = """
 shop: {target: dev, outputs: {dev: {type: arctic, schema: dws, warehouse: "{{ env_var('SHOP_WAREHOUSE') }}"}}}
@@ -53,7 +53,7 @@ def test_a_project_that_breaks_while_it_is_served_keeps_its_last_good_models(
 ) -> None:
     monkeypatch.setenv("SHOP_WAREHOUSE", str(project / "warehouse"))
     said: list[str] = []
-    served = ServedProject(Location(project, project, is_served=True), said.append)
+    served = LiveProject(Location(project, project, is_served=True), said.append)
     before, model = list(served.list_followed()), project / "models" / "clean.sql"
     for broken, reason in (
         (MODEL.replace("source('raw', 'a')", "ref('clean')"), "cycle"),

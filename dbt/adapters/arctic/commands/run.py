@@ -29,14 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def perform_command(options: argparse.Namespace) -> Answer:
     """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
-    from dbt.adapters.arctic.project.followed_project import FollowedProject
+    from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
     from dbt.adapters.arctic.project.run_results import Results, write_results
 
     PROCESS.is_lasting = not options.once
     began, results = datetime.now(timezone.utc), Results()
     location = Location(options.project_dir, options.profiles_dir, options.target, options.select, options.exclude)
-    project = FollowedProject(location, _print_warning)
+    project = LiveProject(location, _print_warning)
     say = build_reporter(options.json, options.once)
 
     def report_refresh(finished: Report) -> None:
@@ -44,23 +44,23 @@ def perform_command(options: argparse.Namespace) -> Answer:
             results.add_report(finished)
         say(finished)
 
-    reader, threads = project.refresher.reader, project.loaded.threads
+    reader, models = project.reader, project.list_followed()
     follower = Follower(
-        reader, project.refresh_model, report_refresh, threads, _print_warning, project.build_thread_starter()
+        reader, project.refresh_model, report_refresh, project.threads, _print_warning, project.prepare_thread
     )
     with (
         stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
         follower,
         stop_on_signals(NAME, follower.stop_following, "ends after the refreshes under way"),
     ):
-        follower.follow_models(project.models)
+        follower.follow_models(models)
         if options.once:
             try:
                 follower.run_once()
             finally:
-                write_results(results, project.loaded, project.refresher.nodes, began)
-            return Answer(None, (), differs=results.have_failed or len(results.reports) < len(project.models))
-        _print_warning(f"follows {len(project.models)} models")
+                write_results(results, project.loaded, project.compiled_nodes, began)
+            return Answer(None, (), differs=results.have_failed or len(results.reports) < len(models))
+        _print_warning(f"follows {len(models)} models")
         follower.run_until_stopped(project)
     return Answer(None, ())
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arctic_runtime.service.refreshing.refresh_task import Report
     from arctic_runtime.service.service import Service
     from arctic_runtime.thresholds import Thresholds
-    from dbt.adapters.arctic.project.served_project import ServedProject
+    from dbt.adapters.arctic.project.live_project import LiveProject
 
 NAME = "serve"
 DESCRIPTION = "keep a project's warehouse fresh: ingest, refresh models, do upkeep, and show it in a browser"
@@ -60,8 +60,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
     from arctic_runtime.service.service import Service, Told
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.spark.engine.session_pool import get_pool
+    from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
-    from dbt.adapters.arctic.project.served_project import ServedProject
 
     PROCESS.is_lasting = True
     location = Location(
@@ -69,10 +69,10 @@ def perform_command(options: argparse.Namespace) -> Answer:
     )
     is_json = options.log_format == "json"
     warn = logs.log_message if is_json else _print_warning
-    project = ServedProject(location, warn)
-    credentials: Any = project.followed_project.loaded.config.credentials
+    project = LiveProject(location, warn)
+    credentials: Any = project.loaded.config.credentials
     settings = read_settings(credentials.serve)
-    reader, profile = project.followed_project.refresher.reader, project.followed_project.loaded.profile
+    reader, profile = project.reader, project.loaded.profile
     pool = get_pool(profile)
     listeners: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if is_json:
@@ -140,7 +140,7 @@ def _serve_http(
         yield
 
 
-def _list_secrets(settings: ServeSettings, project: ServedProject) -> list[str]:
+def _list_secrets(settings: ServeSettings, project: LiveProject) -> list[str]:
     """Secrets that must not stand in a log, wherever an error may have them from."""
     secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
     return [str(secret) for secret in secrets if secret]

@@ -25,7 +25,7 @@ from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 
 @dataclass(frozen=True)
-class Project:
+class CompiledProject:
     """The models in the order of their names, the sources that are ingested, and how to reach the tables of both.
 
     `landing` are tables of other sources that have a `retention`. `readers` tells the models that may read a table.
@@ -37,12 +37,12 @@ class Project:
     landing: tuple[Model, ...] = ()
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
 
-    def with_ingested(self, reader: CatalogReader) -> Project:
+    def with_ingested(self, reader: CatalogReader) -> CompiledProject:
         """The project with the tables of its ingested sources, of those that there are, among its models."""
         models = (*self.models, *list_ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
-    def with_landing(self) -> Project:
+    def with_landing(self) -> CompiledProject:
         """The project with its landing tables among its models."""
         return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
@@ -59,7 +59,7 @@ class Project:
         raise ConfigError(f"no arctic model is named {name}.", actual=known)
 
 
-def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
     """Compiles a project as dbt does, and leaves what dbt wrote about its last run alone.
 
     Raises ConfigError if dbt can't.
@@ -77,7 +77,7 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     nodes = [result.node for result in outcome.result]
     models = tuple(build_compiled_model(node) for node in nodes if maintain.is_arctic(node))
     in_order = tuple(sorted(models, key=lambda model: model.table))
-    return Project(
+    return CompiledProject(
         _load_credentials_profile(project_dir, target),
         in_order,
         ingest_sources(manifest),
@@ -85,11 +85,11 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
     )
 
 
-def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Project:
+def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
     """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
     manifest = parse_manifest(project_dir, profiles_dir, target)
     readers = Readers(manifest.nodes.values(), manifest.sources.values())
-    return Project(
+    return CompiledProject(
         _load_credentials_profile(project_dir, target), (), ingest_sources(manifest), readers=readers.list_readers
     )
 

@@ -27,7 +27,7 @@ from dbt.adapters.arctic.project.run_features import is_persisting_docs, is_vola
 NOTHING_NEW = Refreshed(Outcome("unchanged", "NOTHING_NEW"))
 
 
-class ProjectRefresher:
+class DbtRefresher:
     """Refreshes models of a project as `dbt run` does, without what dbt does for each invocation.
 
     Queries are compiled once, those that depend on more than the project's files before each refresh. Models with

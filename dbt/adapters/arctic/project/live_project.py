@@ -1,0 +1,167 @@
+"""A dbt project that is kept fresh: its models and tables as it was last loaded, and loaded anew after an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property
+from typing import Any
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.ingest.source import IngestSource
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.refreshing.refresh_task import Done, Task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
+from dbt.adapters.arctic.materialize.readers import Readers
+from dbt.adapters.arctic.project.dbt_work import DbtWork
+from dbt.adapters.arctic.project.left_to_dbt import list_left_to_dbt
+from dbt.adapters.arctic.project.loaded_project import LoadedProject, Location, load_project
+from dbt.adapters.arctic.project.model_refresh import DbtRefresher
+from dbt.adapters.arctic.project.project_files import ProjectFiles
+from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_models, list_landing_tables
+
+
+class _LoadedParts:
+    """Everything that is made from a project at one load of it, and replaced as a whole by the next."""
+
+    def __init__(self, loaded: LoadedProject) -> None:
+        self.loaded = loaded
+        self.refresher = DbtRefresher(loaded)
+        self.models = self.refresher.list_followed()
+        for schema in sorted({model.table.schema for model in self.models}):
+            if not self.refresher.reader.has_namespace(schema):
+                self.refresher.reader.create_namespace(schema)
+
+    @cached_property
+    def dbt_work(self) -> DbtWork:
+        return DbtWork(self.loaded)
+
+
+class LiveProject:
+    """The `Project` of a service, or of `arctic run`, over dbt; `warn` gets what its user should know, each text once.
+
+    An edit that leaves the project unusable changes nothing: the models before stay.
+    """
+
+    def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
+        """Raises ConfigError if dbt can't use the project."""
+        from dbt_common.context import get_invocation_context
+
+        self._location = location
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._use_parts(_LoadedParts(load_project(location)))
+        self._files = ProjectFiles(location.project_dir, _list_folders(self.loaded.config))
+        self._environment = get_invocation_context().env
+
+    @property
+    def loaded(self) -> LoadedProject:
+        """The project as it was last loaded."""
+        return self._parts.loaded
+
+    @property
+    def reader(self) -> CatalogReader:
+        return self._parts.refresher.reader
+
+    @property
+    def compiled_nodes(self) -> dict[str, Any]:
+        """The models as they were last compiled, by their unique id."""
+        return self._parts.refresher.nodes
+
+    @property
+    def name(self) -> str:
+        return str(self.loaded.config.project_name)
+
+    @property
+    def threads(self) -> int:
+        return self.loaded.threads
+
+    @property
+    def sources(self) -> tuple[IngestSource, ...]:
+        """The sources that are ingested."""
+        return ingest_sources(self.loaded.manifest)
+
+    def prepare_thread(self) -> None:
+        """Sets a thread up in which dbt's code runs."""
+        from dbt_common.context import set_invocation_context
+
+        set_invocation_context(self._environment)
+
+    # Models that are refreshed
+
+    def has_changed(self) -> bool:
+        return self._files.has_changed()
+
+    def load_models(self) -> Sequence[FollowedModel] | None:
+        """The models after an edit. None, and a warning, if it left the project unusable: the old ones stay."""
+        try:
+            loaded = load_project(self._location)
+            if loaded.profile != self.loaded.profile:
+                self._warn("the target in profiles.yml has changed; end `arctic run` and start it again to use it")
+                return None
+            self._use_parts(_LoadedParts(loaded))
+        except ConfigError as error:
+            self._warn(
+                f"the project has changed, and can't be used as it is; the models before stay.\n  found: {error}"
+            )
+            return None
+        return self._parts.models
+
+    def list_followed(self) -> Sequence[FollowedModel]:
+        return self._parts.models
+
+    def refresh_model(self, task: Task) -> Done:
+        return self._parts.refresher(task)
+
+    def _use_parts(self, parts: _LoadedParts) -> None:
+        self._parts = parts
+        for text in list_left_to_dbt(parts.loaded, parts.refresher.reader):
+            if text not in self._warned:
+                self._warned.add(text)
+                self._warn(text)
+
+    # Models that dbt runs, and tests
+
+    def list_scheduled(self) -> Sequence[Scheduled]:
+        return self._parts.dbt_work.scheduled
+
+    def run_scheduled(self, name: str) -> str:
+        return self._parts.dbt_work.run_model(name)
+
+    def list_tested_tables(self) -> Collection[TableName]:
+        return self._parts.dbt_work.list_tested_tables()
+
+    def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
+        return self._parts.dbt_work.test_table(table)
+
+    # Tables
+
+    def list_models(self) -> Sequence[Model]:
+        followed = [followed_model.model for followed_model in self.list_followed()]
+        landing = list_landing_tables(self.loaded.manifest)
+        all_models = [*followed, *list_ingested_models(self.sources, self.reader), *landing]
+        return sorted(all_models, key=lambda model: model.table)
+
+    def list_maintained(self) -> Sequence[Maintained]:
+        manifest, models = self.loaded.manifest, self.list_models()
+        readers = Readers(manifest.nodes.values(), manifest.sources.values())
+        by_table = {model.table: model for model in models}
+
+        def build_maintained(model: Model) -> Maintained:
+            names = readers.list_readers(model.table)
+            known = (by_table[name] for name in names if name in by_table)
+            return Maintained(model, names, tuple(known) if model.is_landing else ())
+
+        return [build_maintained(model) for model in models]
+
+    def list_expected_tables(self) -> Collection[TableName]:
+        return [table.table for source in self.sources for table in source.tables]
+
+
+def _list_folders(config: Any) -> list[str]:
+    """The folders of a project whose files dbt reads."""
+    paths = (config.model_paths, config.macro_paths, config.seed_paths, config.snapshot_paths, config.test_paths)
+    return sorted({str(folder) for paths_of_kind in paths for folder in paths_of_kind})
