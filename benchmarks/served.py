@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.refresh_task import Report
-from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.service import Service
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.project.live_project import LiveProject
@@ -52,8 +53,8 @@ def served(project: LiveProject) -> Iterator[None]:
     """A service follows the project for as long as this lasts; what fails is printed."""
     loaded, reader = project.loaded, project.reader
     table = ServiceTable("dws", reader)
-    told = Told(print, _print_failure)
-    service = Service(project, reader, get_pool(loaded.profile), table, ServeSettings(), listeners=told)
+    listeners = Listeners(print, _print_failure)
+    service = Service(project, reader, get_pool(loaded.profile), table, ServeSettings(), listeners=listeners)
     running = threading.Thread(target=service.run_service)
     running.start()
     try:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.leadership import Leadership
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import pause_after
@@ -48,14 +49,6 @@ class Ingesting(Protocol):
     def stop_ingestion(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Told:
-    """Listeners for what happens: in lines for people, and what became of each model."""
-
-    say: Callable[[str], None] = lambda _: None
-    report: Callable[[Report], None] = lambda _: None
-
-
 class Service:
     """Keeps the warehouse of a project fresh and healthy until `stop`; `live` shows what it does.
 
@@ -72,7 +65,7 @@ class Service:
         table: ServiceTable,
         settings: ServeSettings,
         ingesting: Callable[[], Sequence[Ingesting]] = lambda: (),
-        listeners: Told | None = None,
+        listeners: Listeners | None = None,
         version: str = "",
         with_upkeep: bool = True,
     ) -> None:
@@ -80,7 +73,8 @@ class Service:
         self._project = project
         self._reader = reader
         self._table = table
-        self._told = listeners or Told()
+        self._listeners = listeners or Listeners()
+        self._refresh = self._listeners.trace(project.refresh_model)
         self._ingesting = ingesting
         self._with_upkeep = with_upkeep
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
@@ -162,7 +156,7 @@ class Service:
 
     def _show_standby(self, other: Held) -> None:
         if self.live.get_state().leader != other.process:
-            self._told.say(f"stands by while {other.process} leads")
+            self._listeners.say(f"stands by while {other.process} leads")
             self.live.change_state(role="stands_by", leader=other.process)
 
     def _lead_until_stopped(self) -> None:
@@ -190,7 +184,7 @@ class Service:
             self._refresh_model,
             self._report_refresh,
             project.threads,
-            self._told.say,
+            self._listeners.say,
             project.prepare_thread,
             is_paused=shared.is_waiting,
             look=shared.heads.observe_now,
@@ -228,7 +222,7 @@ class Service:
             except Exception as error:
                 LOG.exception("%s ended", name)
                 self.live.set_error(name, get_message(error))
-                self._told.say(f"{name} ended: {get_message(error)}")
+                self._listeners.say(f"{name} ended: {get_message(error)}")
 
         thread = threading.Thread(target=run_action, name=name)
         thread.start()
@@ -263,7 +257,7 @@ class Service:
                 pause = pause_after(failures + 1, self._limits)
                 message = get_message(error)
                 self.live.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
-                self._told.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
+                self._listeners.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 leadership.ended.wait(pause)
             finally:
                 remove()
@@ -272,20 +266,20 @@ class Service:
     def _show_part_failure(self, part: str, message: str) -> None:
         """Shows why a part does not work, and says so when that has changed; an empty message ends it."""
         if message and self.live.get_state().errors.get(part) != message:
-            self._told.say(f"{part}: {message}")
+            self._listeners.say(f"{part}: {message}")
         self.live.set_error(part, message)
 
     def _refresh_model(self, task: Task) -> Done:
         self.live.refresh_begins(task)
         does_upkeep = not self._with_upkeep or self._upkeep.is_overdue(task.followed.table)
-        return self._project.refresh_model(replace(task, with_upkeep=does_upkeep))
+        return self._refresh(replace(task, with_upkeep=does_upkeep))
 
     def _report_refresh(self, report: Report) -> None:
         self.live.refresh_ended(report)
         if report.status == "refreshed":
             self._upkeep.note_write(report.followed.table)
             self._tests.queue_tests(report.followed.table)
-        self._told.report(report)
+        self._listeners.report(report)
 
     def _observe_always(self) -> None:
         while not self._stopping.is_set():

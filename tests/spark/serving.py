@@ -12,11 +12,12 @@ from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.upkeep import Maintained
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
-from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.service import Service
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.spark.engine.session_pool import SessionPool
@@ -122,7 +123,7 @@ def running(project: Project) -> Running:
     """A service over a project, as another process would have it."""
     lake, said = project.lake, list[str]()
     pool, table = SessionPool(lake.environment.profile), ServiceTable(lake.namespace, lake.reader)
-    return Running(Service(project, lake.reader, pool, table, ServeSettings(), listeners=Told(said.append)), said)
+    return Running(Service(project, lake.reader, pool, table, ServeSettings(), listeners=Listeners(said.append)), said)
 
 
 def jobs_of(one: Running, name: str) -> object:

@@ -26,10 +26,11 @@ from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
-from arctic_runtime.service.service import Service, Told
+from arctic_runtime.service.service import Service
 from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.view.live_data import TableOverview
 from arctic_runtime.spark.engine.java.process import PROCESS
@@ -145,8 +146,10 @@ class Shop:
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
         project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
         table = ServiceTable("dwd", reader)
-        told = Told(self.said.append)
-        service = Service(project, reader, SessionPool(profile), table, ServeSettings(), lambda: self.sources, told)
+        listeners = Listeners(self.said.append)
+        service = Service(
+            project, reader, SessionPool(profile), table, ServeSettings(), lambda: self.sources, listeners
+        )
         for source in self.sources:
             source.service = service
         thread = threading.Thread(target=self._run, args=(service,))

@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +25,14 @@ from dbt.adapters.arctic.commands.signals import stop_on_signals
 from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
 
 if TYPE_CHECKING:
+    from arctic_runtime.catalog.reader import CatalogReader
     from arctic_runtime.ingest.job.batch_work import BatchWork
     from arctic_runtime.ingest.job.ingestion import Ingestion
     from arctic_runtime.ingest.job.reports import BatchReport
+    from arctic_runtime.ingest.source import IngestSource
     from arctic_runtime.service.refreshing.refresh_task import Report
     from arctic_runtime.service.service import Service
+    from arctic_runtime.spark.engine.session_pool import SessionPool
     from arctic_runtime.thresholds import Thresholds
     from dbt.adapters.arctic.project.live_project import LiveProject
 
@@ -57,7 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def perform_command(options: argparse.Namespace) -> Answer:
     """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
-    from arctic_runtime.service.service import Service, Told
+    from arctic_runtime.service.listeners import Listeners
+    from arctic_runtime.service.service import Service
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.live_project import LiveProject
@@ -74,27 +78,28 @@ def perform_command(options: argparse.Namespace) -> Answer:
     settings = read_settings(credentials.serve)
     reader, profile = project.reader, project.loaded.profile
     pool = get_pool(profile)
-    listeners: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
+    reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if is_json:
         logs.write_json_logs(sys.stderr, _list_secrets(settings, project))
 
     show = _show_nothing if is_json or options.json else LineWriter(_print_line).write_line
 
-    def list_ingestions() -> Sequence[_Source]:
+    def list_ingestions() -> Sequence[SourceIngestion]:
         sources = () if "ingest" in options.without else project.sources
-        return [_Source(source, reader, pool, service, show) for source in sources]
+        return [SourceIngestion(source, reader, pool, service, show) for source in sources]
 
     with ExitStack() as parts:
         lineage, spans = build_lineage_emitter(reader, project.name, warn), build_traces(project.name)
         if lineage is not None:
-            listeners.append(parts.enter_context(lineage))
-        if spans is not None:
-            project.refresh_model = parts.enter_context(spans).trace_refresh(project.refresh_model)
+            reporters.append(parts.enter_context(lineage))
 
         def report_refresh(finished: Report) -> None:
-            for tell in listeners:
-                tell(finished)
+            for report in reporters:
+                report(finished)
 
+        listeners = Listeners(warn, report_refresh)
+        if spans is not None:
+            listeners = replace(listeners, trace=parts.enter_context(spans).trace_refresh)
         service = Service(
             project,
             reader,
@@ -102,7 +107,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
             ServiceTable(str(credentials.schema), reader),
             settings,
             list_ingestions,
-            Told(warn, report_refresh),
+            listeners,
             version,
             with_upkeep="upkeep" not in options.without,
         )
@@ -157,29 +162,27 @@ def _check_installed() -> None:
 
 
 @dataclass
-class _Source:
-    """The ingestion of one source, made when it begins, since one that has ended is not used again."""
+class SourceIngestion:
+    """The ingestion of one source, whose job is made when it begins, since one that has ended is not used again."""
 
-    source: Any
-    reader: Any
-    pool: Any
+    source: IngestSource
+    reader: CatalogReader
+    pool: SessionPool
     service: Service
     show: Say
-
-    def __post_init__(self) -> None:
-        self._job: Ingestion | None = None
-        self._is_stopped = False
+    _job: Ingestion | None = field(default=None, init=False)
+    _is_stopped: bool = field(default=False, init=False)
 
     @property
     def name(self) -> str:
-        return str(self.source.name)
+        return self.source.name
 
     def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
         from arctic_runtime.ingest.job.ingestion import Ingestion
         from arctic_runtime.ingest.job.reports import Listeners
 
-        session: Callable[[], Any] = self.pool.environment.new_session
+        session = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)
         listeners = Listeners(self._report_batch, self._begin_work)
         job = Ingestion(self.source, connection, self.reader, session, listeners)

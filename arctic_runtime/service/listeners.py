@@ -1,0 +1,24 @@
+"""Listeners for the work of a service, or of a follower alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arctic_runtime.service.refreshing.refresh_task import RefreshModel, Report
+
+
+def _keep_untraced(refresh: RefreshModel) -> RefreshModel:
+    return refresh
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """`say` gets lines for people, and `report` the result of each model in each pass.
+
+    `trace` gets the function that refreshes a model, and returns the one that is called: the same within a span.
+    """
+
+    say: Callable[[str], None] = lambda _: None
+    report: Callable[[Report], None] = lambda _: None
+    trace: Callable[[RefreshModel], RefreshModel] = _keep_untraced
