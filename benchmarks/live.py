@@ -13,10 +13,12 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.profile import Profile
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
 from benchmarks.measure import Measurement
@@ -38,7 +40,8 @@ def measure() -> list[Measurement]:
             if of.error:
                 failed.append(of)
 
-        with Follower(reader, Refresher(reader, pool, lambda _: ()), report, threads=2) as follower:
+        workers = RefreshWorkers(Refresher(reader, pool, lambda _: ()), 2)
+        with Follower(SharedState(reader), workers, Listeners(report=report)) as follower:
             follower.follow_models(models := list(_models()))
             follower.run_once()
             follower.run_once()

@@ -6,33 +6,31 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
 from arctic_runtime.catalog.lease import Held, Lease, LeaseTimes
-from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ArcticError, SparkEnded
 from arctic_runtime.model.names import TableName
+from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
+from arctic_runtime.service.activity import Activity
 from arctic_runtime.service.leadership import Leadership
 from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.follower import Follower
 from arctic_runtime.service.refreshing.model_records import pause_after
-from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.data_tests import DataTests
 from arctic_runtime.service.schedules.timetable import Timetable
-from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.user_requests import UserRequests
 from arctic_runtime.service.view.live_warehouse import LiveWarehouse
 from arctic_runtime.service.view.overviews import to_part_name
+from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
-from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 LOG = logging.getLogger(__name__)
@@ -49,46 +47,48 @@ class Ingesting(Protocol):
     def stop_ingestion(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class ServiceWork:
+    """Work of a service beside refreshes: upkeep under a budget, and ingestions.
+
+    Without a budget somebody else does the upkeep: each refresh that of its table. Ingestions are made anew each time
+    that the service begins to lead.
+    """
+
+    upkeep: UpkeepBudget | None = field(default_factory=UpkeepBudget)
+    ingestions: Callable[[], Sequence[Ingesting]] = lambda: ()
+
+
 class Service:
     """Keeps the warehouse of a project fresh and healthy until `stop`; `live` shows what it does.
 
     Of several services on one schema one leads, and the others stand by: correctness does not depend on it, since every
-    commit is a compare-and-swap. All state is in the tables, so the process may end at any moment. `ingesting` makes
-    the ingestions, anew each time that the service begins to lead. Without upkeep each refresh does that of its table.
+    commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
     """
 
     def __init__(
         self,
         project: Project,
-        reader: CatalogReader,
-        sessions: SessionPool,
-        table: ServiceTable,
-        settings: ServeSettings,
-        ingesting: Callable[[], Sequence[Ingesting]] = lambda: (),
+        warehouse: Warehouse,
+        work: ServiceWork | None = None,
         listeners: Listeners | None = None,
         version: str = "",
-        with_upkeep: bool = True,
     ) -> None:
+        reader = warehouse.reader
         limits = self._limits = reader.thresholds.service
         self._project = project
-        self._reader = reader
-        self._table = table
+        self._table = warehouse.service_table
+        self._work = work or ServiceWork()
         self._listeners = listeners or Listeners()
-        self._refresh = self._listeners.trace(project.refresh_model)
-        self._ingesting = ingesting
-        self._with_upkeep = with_upkeep
         times = LeaseTimes(limits.lease_seconds, limits.lease_renewal_seconds, reader.thresholds.commits.attempts)
-        self._lease = Lease(table, times)
-        events = EventLog(limits.events)
-        board = JobBoard(events, limits)
-        self._shared = SharedState(reader)
-        self._upkeep = UpkeepRunner(reader, sessions, settings.budget, board, self._shared)
-        live = LiveWarehouse(project, reader, sessions, table, self._shared, self._upkeep, board, events, version)
-        self.live = live
-        self._tests = DataTests(project, board, limits, self._show_part_failure)
-        self._timetable = Timetable(
-            project, table, board, limits, self._shared.is_paused, self._show_part_failure, self._tests.queue_tests
-        )
+        self._lease = Lease(self._table, times)
+        self._shared = SharedState(reader, self._listeners.say, project.name, version)
+        self._upkeep = UpkeepRunner(self._shared, warehouse.sessions, self._work.upkeep or UpkeepBudget())
+        self.activity = Activity(self._shared)
+        self._requests = UserRequests(project, warehouse, self.activity, self._upkeep)
+        self.live = LiveWarehouse(self.activity, self._upkeep, self._requests)
+        self._tests = DataTests(project, self._shared)
+        self._timetable = Timetable(project, self._table, self._shared, self._tests.queue_tests)
         self._stopping = threading.Event()
         self._leadership: Leadership | None = None
         self._spark_end: SparkEnded | None = None
@@ -105,8 +105,8 @@ class Service:
                 self._lead_until_stopped()
         finally:
             self._stopping.set()
-            self.live.change_state(role="ending")
-            self.live.close_operations()
+            self._shared.change_state(role="ending")
+            self._requests.close_operations()
             observer.join()
         if self._spark_end is not None:
             raise self._spark_end
@@ -115,8 +115,8 @@ class Service:
         """Ends the service because its Spark is gone; from now on it says that it is not ready."""
         if self._spark_end is None:
             self._spark_end = error
-            self.live.set_error("spark", str(error))
-            self.live.change_state(role="ending")
+            self._shared.set_error("spark", str(error))
+            self._shared.change_state(role="ending")
         self.stop_service()
 
     def stop_service(self) -> None:
@@ -128,12 +128,10 @@ class Service:
 
     def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
         """A batch of a source was ingested: those who read its tables are looked at without a pause."""
-        self.live.events.append_event("batch", {"source": source, **data})
+        self._shared.events.append_event("batch", {"source": source, **data})
         for table in tables:
             self._upkeep.note_write(table)
-        follower = self.live.follower
-        if follower is not None:
-            follower.wake_up()
+        self.activity.wake_follower()
 
     # Leading
 
@@ -144,9 +142,9 @@ class Service:
                 self._table.ensure()
                 other = self._lease.take_lease()
                 self._shared.paused = self._table.paused()
-                self.live.set_error("lease", "")
+                self._shared.set_error("lease", "")
             except ArcticError as error:
-                self.live.set_error("lease", str(error))
+                self._shared.set_error("lease", str(error))
             else:
                 if other is None:
                     return True
@@ -155,9 +153,9 @@ class Service:
         return False
 
     def _show_standby(self, other: Held) -> None:
-        if self.live.get_state().leader != other.process:
+        if self._shared.get_state().leader != other.process:
             self._listeners.say(f"stands by while {other.process} leads")
-            self.live.change_state(role="stands_by", leader=other.process)
+            self._shared.change_state(role="stands_by", leader=other.process)
 
     def _lead_until_stopped(self) -> None:
         """Does all the work until the service is stopped, or another one has taken over."""
@@ -170,7 +168,7 @@ class Service:
         try:
             if self._stopping.is_set():
                 return
-            self.live.change_state(role="leads", leader="")
+            self._shared.change_state(role="leads", leader="")
             with self._lease.keep_alive(end_leadership):
                 self._run_parts(leadership)
         finally:
@@ -178,37 +176,32 @@ class Service:
             self._lease.end_lease()
 
     def _run_parts(self, leadership: Leadership) -> None:
-        project, shared = self._project, self._shared
+        project = self._project
         follower = Follower(
-            self._reader,
-            self._refresh_model,
-            self._report_refresh,
-            project.threads,
-            self._listeners.say,
-            project.prepare_thread,
-            is_paused=shared.is_waiting,
-            look=shared.heads.observe_now,
+            self._shared,
+            RefreshWorkers(self._refresh_model, project.threads, project.prepare_thread),
+            replace(self._listeners, report=self._report_refresh),
         )
-        parts = {"upkeep": partial(self._upkeep.run_until, leadership.ended)} if self._with_upkeep else {}
+        parts = {"upkeep": partial(self._upkeep.run_until, leadership.ended)} if self._work.upkeep else {}
         parts |= {
             "schedules": partial(self._timetable.run_until, leadership.ended),
             "tests": partial(self._tests.run_until, leadership.ended),
         }
         parts |= {
             to_part_name(ingestion.name): partial(self._ingest_source, leadership, ingestion)
-            for ingestion in self._ingesting()
+            for ingestion in self._work.ingestions()
         }
         with follower:
             follower.follow_models(project.list_followed())
             leadership.call_at_end(follower.stop_following)
-            self.live.follower = follower
+            self.activity.follower = follower
             threads = [self._run_in_background(name, action) for name, action in parts.items()]
             try:
                 follower.run_until_stopped(project, self._replace_models)
             except SparkEnded as error:
                 self.end_without_spark(error)
             finally:
-                self.live.follower = None
+                self.activity.follower = None
                 leadership.end_leadership()
                 for thread in threads:
                     thread.join()
@@ -221,7 +214,7 @@ class Service:
                 action()
             except Exception as error:
                 LOG.exception("%s ended", name)
-                self.live.set_error(name, get_message(error))
+                self._shared.set_error(name, get_message(error))
                 self._listeners.say(f"{name} ended: {get_message(error)}")
 
         thread = threading.Thread(target=run_action, name=name)
@@ -241,7 +234,7 @@ class Service:
         """Ingests a source; if that fails it is tried again after a pause, and the others go on."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
-            self.live.begin_ingestion(name)
+            self.activity.begin_ingestion(name)
             began = time.monotonic()
             remove = leadership.call_at_end(ingestion.stop_ingestion)
             try:
@@ -249,33 +242,27 @@ class Service:
                 break
             except Exception as error:
                 if (end := to_spark_ended(error)) is not None:
-                    self.live.fail_ingestion(name, str(end), is_running=False, details=end.details)
+                    self.activity.fail_ingestion(name, str(end), is_running=False, details=end.details)
                     self.end_without_spark(end)
                     return
                 is_steady = time.monotonic() - began > self._limits.steady_seconds
                 failures = 0 if is_steady else failures + 1
                 pause = pause_after(failures + 1, self._limits)
                 message = get_message(error)
-                self.live.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
+                self.activity.fail_ingestion(name, message, is_running=False, details=get_error_details(error))
                 self._listeners.say(f"source {name}: {message}\n  tried again in {pause:.0f} s")
                 leadership.ended.wait(pause)
             finally:
                 remove()
-        self.live.end_ingestion(name)
-
-    def _show_part_failure(self, part: str, message: str) -> None:
-        """Shows why a part does not work, and says so when that has changed; an empty message ends it."""
-        if message and self.live.get_state().errors.get(part) != message:
-            self._listeners.say(f"{part}: {message}")
-        self.live.set_error(part, message)
+        self.activity.end_ingestion(name)
 
     def _refresh_model(self, task: Task) -> Done:
-        self.live.refresh_begins(task)
-        does_upkeep = not self._with_upkeep or self._upkeep.is_overdue(task.followed.table)
-        return self._refresh(replace(task, with_upkeep=does_upkeep))
+        self.activity.begin_refresh(task)
+        does_upkeep = self._work.upkeep is None or self._upkeep.is_overdue(task.followed.table)
+        return self._project.refresh_model(replace(task, with_upkeep=does_upkeep))
 
     def _report_refresh(self, report: Report) -> None:
-        self.live.refresh_ended(report)
+        self.activity.end_refresh(report)
         if report.status == "refreshed":
             self._upkeep.note_write(report.followed.table)
             self._tests.queue_tests(report.followed.table)
@@ -289,10 +276,10 @@ class Service:
                     self._upkeep.note_write(table)
                 if self._shared.has_new_tables():
                     self._replace_models(self._project.list_followed())
-                self.live.set_error("catalog", "")
+                self._shared.set_error("catalog", "")
             except Exception as error:
                 if not isinstance(error, ArcticError):
                     LOG.exception("tables could not be observed")
-                self.live.set_error("catalog", get_message(error))
+                self._shared.set_error("catalog", get_message(error))
             took = time.monotonic() - began
             self._stopping.wait(max(self._limits.poll_seconds, took / self._limits.look_share - took))

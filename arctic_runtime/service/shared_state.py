@@ -1,10 +1,13 @@
-"""State shared by the parts of a service: tables and models, who writes now, and what users paused."""
+"""State shared by the parts of a service: its tables, jobs and events, its own state, and what users paused."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
+from typing import Any
 
 from arctic_runtime.catalog.heads import ObservedHeads, SharedHeads
 from arctic_runtime.catalog.observation.views import read_view_sql
@@ -15,16 +18,28 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.service.refreshing.source_relations import FollowedModel, Readings
 from arctic_runtime.service.schedules.cron_schedules import Scheduled
+from arctic_runtime.service.view.event_log import EventLog
+from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.view.live_data import ServiceState
 from arctic_runtime.suggestions import suggest_nearest
 
 
 class SharedState:
-    """The tables of the project: those that are kept up, the models that are refreshed, and what goes on at them."""
+    """Tables that are kept up, models that are refreshed, and the jobs at both; may be used by any thread.
 
-    def __init__(self, reader: CatalogReader) -> None:
-        self._reader = reader
+    `say` gets lines for people. Each change of a job, and of the service itself, is an event.
+    """
+
+    def __init__(
+        self, reader: CatalogReader, say: Callable[[str], None] = lambda _: None, project: str = "", version: str = ""
+    ) -> None:
+        self.reader = reader
         self.heads = SharedHeads(reader)
-        self._lock = threading.Lock()
+        self.events = EventLog(reader.thresholds.service.events)
+        self.jobs = JobBoard(self.events, reader.thresholds.service)
+        self._say = say
+        self._lock = threading.RLock()
+        self._state = ServiceState(datetime.now(timezone.utc), version, project, "starting")
         self._writing: set[TableName] = set()
         self.models: Mapping[TableName, Model] = {}
         self.followed: tuple[FollowedModel, ...] = ()
@@ -33,6 +48,49 @@ class SharedState:
         self.readable: Collection[TableName] = ()
         self._expected: frozenset[TableName] = frozenset()
         self._read: tuple[tuple[FollowedModel, ...], Readings] | None = None
+
+    # The service itself
+
+    def get_state(self) -> ServiceState:
+        return self._state
+
+    def change_state(self, **changed: Any) -> None:
+        """Changes fields of the state, and shows what users have paused by now."""
+        with self._lock:
+            paused = self.paused
+            self._state = replace(
+                self._state,
+                **changed,
+                is_paused=paused.everything,
+                paused_tables=self._list_tables_named(paused.tables),
+                paused_upkeep=self._list_tables_named(paused.upkeep),
+            )
+        self.events.append_event("service", self._state)
+
+    def note_look(self, at: datetime) -> None:
+        """Notes when all tables were last looked at, which is no event."""
+        with self._lock:
+            self._state = replace(self._state, looked_at=at)
+
+    def set_error(self, part: str, message: str) -> None:
+        """Shows why a part does not work; an empty message ends it."""
+        with self._lock:
+            errors = dict(self._state.errors)
+            if errors.get(part, "") == message:
+                return
+            errors[part] = message
+            self.change_state(errors={name: text for name, text in errors.items() if text})
+
+    def report_error(self, part: str, message: str) -> None:
+        """The same, and says so if it is another error than before."""
+        if message and self._state.errors.get(part) != message:
+            self._say(f"{part}: {message}")
+        self.set_error(part, message)
+
+    def _list_tables_named(self, names: Collection[str]) -> tuple[TableName, ...]:
+        return tuple(sorted(table for table in self.models if str(table) in names))
+
+    # Tables
 
     def set_tables(
         self,
@@ -97,7 +155,7 @@ class SharedState:
         """The tables that each model reads, directly and through views."""
         followed = self.followed
         if self._read is None or self._read[0] is not followed:
-            self._read = (followed, Readings(followed, partial(read_view_sql, self._reader)))
+            self._read = (followed, Readings(followed, partial(read_view_sql, self.reader)))
         readings = self._read[1]
         observed = self._observe_heads(readings)
         while readings.resolve_views(observed.heads, observed.views):
@@ -105,7 +163,7 @@ class SharedState:
         return {table: reading.tables - {table} for table, reading in readings.by_model.items()}
 
     def _observe_heads(self, readings: Readings) -> ObservedHeads:
-        age = self._reader.thresholds.service.poll_seconds
+        age = self.reader.thresholds.service.poll_seconds
         return self.heads.get_recent("reads", readings.list_all_relations(), age)
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.upkeep import Done, Maintained, find_due_upkeep, perform_upkeep
@@ -25,9 +22,10 @@ from arctic_runtime.plan.maintenance.upkeep import (
     UpkeepState,
     schedule_upkeep,
 )
+from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.refreshing.repeated_warnings import Repeats
-from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.view.live_data import Upkeep
 from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
@@ -42,24 +40,6 @@ LOG = logging.getLogger(__name__)
 Key = tuple[TableName, UpkeepOperation]
 
 
-class Others(Protocol):
-    """Activity of others: which tables are being written now, and which users paused."""
-
-    def list_busy_tables(self) -> Collection[TableName]: ...
-
-    def is_upkeep_paused(self, table: TableName) -> bool: ...
-
-
-class Nobody:
-    """Nothing else goes on."""
-
-    def list_busy_tables(self) -> Collection[TableName]:
-        return ()
-
-    def is_upkeep_paused(self, _: TableName) -> bool:
-        return False
-
-
 @dataclass(frozen=True)
 class _Known:
     """Due upkeep of a table, with the bytes that its readers paid when it was first due."""
@@ -71,27 +51,17 @@ class _Known:
 class UpkeepRunner:
     """Keeps tables up; all that is known here may be lost, since the tables hold the state.
 
-    `sessions` lends a Spark session for each job. Jobs stand on the `board`.
+    `sessions` lends a Spark session for each job. It keeps off tables that others write, or whose upkeep is paused.
     """
 
     def __init__(
-        self,
-        reader: CatalogReader,
-        sessions: SessionPool,
-        budget: UpkeepBudget,
-        board: JobBoard,
-        others: Others | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        local: Callable[[], datetime] = datetime.now,
+        self, shared: SharedState, sessions: SessionPool, budget: UpkeepBudget, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._reader = reader
+        self._shared = shared
         self._sessions = sessions
         self._budget = budget
-        self._board = board
-        self._others = others or Nobody()
         self._clock = clock
-        self._local = local
-        self._limits = reader.thresholds.upkeep
+        self._limits = shared.reader.thresholds.upkeep
         self._lock = threading.Lock()
         self._tables: dict[TableName, Maintained] = {}
         self._look_at: dict[TableName, float] = {}
@@ -99,7 +69,7 @@ class UpkeepRunner:
         self._waits: list[tuple[DueUpkeep, str]] = []
         self._repeats = Repeats()
         self._running: dict[TableName, Key] = {}
-        now = clock()
+        now = clock.monotonic()
         groups: dict[str | None, int] = dict(budget.group_bytes_per_minute.items())
         groups |= {} if budget.bytes_per_minute is None else {None: budget.bytes_per_minute}
         self._allowances = {
@@ -117,7 +87,7 @@ class UpkeepRunner:
         """Somebody wrote to a table: it is looked at soon, and not more often than now and then."""
         with self._lock:
             if table in self._tables:
-                self._look_at[table] = min(self._look_at[table], self._clock() + self._limits.settle_seconds)
+                self._look_at[table] = min(self._look_at[table], self._clock.monotonic() + self._limits.settle_seconds)
 
     def is_overdue(self, table: TableName) -> bool:
         """Whether so much has come together that the table's writer had better do its upkeep itself.
@@ -126,7 +96,7 @@ class UpkeepRunner:
         """
         with self._lock:
             known = self._known.get((table, "compact"))
-        if known is None or any(hours.contain(self._local()) for hours in self._budget.quiet_hours):
+        if known is None or any(hours.contain(self._clock.read_local()) for hours in self._budget.quiet_hours):
             return False
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
@@ -159,14 +129,14 @@ class UpkeepRunner:
 
     def find_due(self, over: threading.Event | None = None) -> None:
         """Finds what is due of the tables whose time has come; without Spark."""
-        now = self._clock()
+        now = self._clock.monotonic()
         with self._lock:
             wanted = [maintained for table, maintained in self._tables.items() if self._look_at[table] <= now]
         for maintained in wanted:
             if over is not None and over.is_set():
                 return
             try:
-                due_jobs = find_due_upkeep(maintained, self._reader, now)
+                due_jobs = find_due_upkeep(maintained, self._shared.reader, now)
                 self._repeats.clear_subject(maintained.table)
             except Exception as error:
                 # One table must not keep the others from being looked at; a later look may find it well again.
@@ -174,7 +144,7 @@ class UpkeepRunner:
                     LOG.warning("%s could not be looked at for upkeep: %s", maintained.table, error)
                 due_jobs = []
             with self._lock:
-                self._look_at[maintained.table] = self._clock() + self._limits.look_seconds
+                self._look_at[maintained.table] = self._clock.monotonic() + self._limits.look_seconds
                 self._note_due(maintained.table, due_jobs)
 
     def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
@@ -193,14 +163,14 @@ class UpkeepRunner:
 
     def begin_due(self) -> list[DueUpkeep]:
         """Begins the upkeep that may begin now; it counts as running from here on."""
-        busy, now = self._others.list_busy_tables(), self._clock()
+        busy, now = self._shared.list_busy_tables(), self._clock.monotonic()
         with self._lock:
             state = UpkeepState(
                 now,
-                self._local(),
+                self._clock.read_local(),
                 busy,
                 tuple(self._running),
-                [table for table in self._tables if self._others.is_upkeep_paused(table)],
+                [table for table in self._tables if self._shared.is_upkeep_paused(table)],
                 self._allowances,
             )
             due = [known.due for key, known in self._known.items() if key not in self._running.values()]
@@ -216,23 +186,22 @@ class UpkeepRunner:
     def perform_due(self, due: DueUpkeep) -> None:
         """Does what `begin` gave out; what fails is due again after a pause."""
         table = self._tables.get(due.table)
-        job = self._board.add_job("upkeep", due.operation, (due.table,), "; ".join(due.reasons), "running")
+        job = self._shared.jobs.add_job("upkeep", due.operation, (due.table,), "; ".join(due.reasons), "running")
         try:
             if table is not None:
                 done = self._perform_job(table, due, job.number)
-                self._board.end_job(job.number, "done", lines=done.lines, bytes=done.bytes)
+                self._shared.jobs.end_job(job.number, "done", lines=done.lines, bytes=done.bytes)
             else:
-                self._board.discard_job(job.number)
+                self._shared.jobs.discard_job(job.number)
         except CommitConflict as conflict:
             self._failed(due)
-            self._board.end_job(
-                job.number, "failed", error=f"writers were faster: {conflict}", error_details=conflict.details
-            )
+            message = f"writers were faster: {conflict}"
+            self._shared.jobs.end_job(job.number, "failed", error=message, error_details=conflict.details)
         except Exception as error:
             self._failed(due)
             cause = to_spark_ended(error) or error
             details = get_error_details(cause)
-            self._board.end_job(job.number, "failed", error=get_message(cause), error_details=details)
+            self._shared.jobs.end_job(job.number, "failed", error=get_message(cause), error_details=details)
         else:
             self._succeeded(due)
         finally:
@@ -248,14 +217,14 @@ class UpkeepRunner:
                 return spark
 
             with make_cancellable(open_session(), f"arctic-{number}") as cancel:
-                self._board.allow_cancel(number, cancel)
+                self._shared.jobs.allow_cancel(number, cancel)
                 most = max(due.bytes, 1) if self._allowances else math.inf
                 return perform_upkeep(
                     table,
                     due.operation,
-                    self._reader,
+                    self._shared.reader,
                     open_session,
-                    lambda line: self._board.report_progress(number, line),
+                    lambda line: self._shared.jobs.report_progress(number, line),
                     most,
                 )
 
@@ -271,6 +240,6 @@ class UpkeepRunner:
             known = self._known.get(key)
             if known is not None:
                 failures = known.due.failures + 1
-                retry_at = self._clock() + pause_after(failures, self._limits)
+                retry_at = self._clock.monotonic() + pause_after(failures, self._limits)
                 failed = replace(known.due, failures=failures, retry_at=retry_at)
                 self._known[key] = replace(known, due=failed)

@@ -13,8 +13,10 @@ from arctic_runtime.ingest.connectors import connect
 from arctic_runtime.ingest.job.ingestion import Ingestion
 from arctic_runtime.ingest.job.reports import BatchReport, Listeners
 from arctic_runtime.model.names import TableName
+from arctic_runtime.service.listeners import Listeners as FollowerListeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import get_pool
 from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
@@ -56,14 +58,8 @@ class Pipeline:
         self._session = get_pool(self._profile).environment.new_session
         self._job = self._ingestion(project)
         self._reports: dict[TableName, Report] = {}
-        self._follower = Follower(
-            project.reader,
-            project.refresh_model,
-            self._note,
-            project.threads,
-            _warn,
-            project.prepare_thread,
-        )
+        workers = RefreshWorkers(project.refresh_model, project.threads, project.prepare_thread)
+        self._follower = Follower(SharedState(project.reader), workers, FollowerListeners(_warn, self._note))
         self._follower.follow_models(project.list_followed())
         self._stopped = threading.Event()
         self._workers: list[Worker] = []

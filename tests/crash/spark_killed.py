@@ -13,18 +13,16 @@ from contextlib import suppress
 from typing import Any
 
 from arctic_runtime.catalog.reader import CatalogReader
-from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.errors import SparkEnded
 from arctic_runtime.profile import Profile
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session import SparkEnvironment
-from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.commands.spark_loss import FAILED, stop_with_spark
 from tests.crash.child import SETTINGS
 from tests.crash.served import COLUMNS, MOST_BATCHES, batch, build, project
+from tests.spark.serving import to_warehouse
 from tests.spark.warehouse import Warehouse
 
 
@@ -35,8 +33,7 @@ def main(warehouse: str, name: str) -> int:
     lake = Warehouse(environment, reader, environment.new_session(), "shop")
     build(lake)
     served = project(lake, edited=False)
-    table, pool = ServiceTable("shop", served.lake.reader), SessionPool(environment.profile)
-    service = Service(served, served.lake.reader, pool, table, ServeSettings())
+    service = Service(served, to_warehouse(served.lake))
     writing = threading.Thread(target=write, args=(lake,), daemon=True)
     try:
         with (

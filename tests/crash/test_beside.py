@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.crash.served import COLUMNS, batch, build, expected, models, project
-from tests.spark.serving import Running, jobs_of, running, until
+from tests.spark.serving import Running, jobs_of, running, to_warehouse, until
 from tests.spark.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -41,14 +38,8 @@ class World:
 
     def serve(self, schema: str | None = None) -> Running:
         """A service; one with another schema for its lease does not know of the first."""
-        lake = self.project.lake
-        table = ServiceTable(schema or lake.namespace, lake.reader)
-        pool = SessionPool(lake.environment.profile)
-        one = (
-            Running(Service(self.project, lake.reader, pool, table, ServeSettings()))
-            if schema
-            else running(self.project)
-        )
+        project = self.project
+        one = Running(Service(project, to_warehouse(project.lake, schema))) if schema else running(project)
         self.services.append(one)
         return one
 
@@ -201,10 +192,10 @@ def test_a_source_that_is_dropped_and_made_again_is_read_from_its_start(world: W
     world.since = world.batches
     world.feed(2)
     until(lambda: world.shows("whole") == [(2, "c", 2), (3, "d", 3)], 120)
-    one.service.live.refresh_tables(["latest"])
+    one.service.live.requests.refresh_tables(["latest"])
     until(lambda: "dropped and created again" in one.table("latest").error)  # type: ignore[union-attr]
     lake.run(world.model("latest"), full_refresh=True)
-    one.service.live.refresh_tables([])
+    one.service.live.requests.refresh_tables([])
     world.feed()
     world.settle()
     world.is_exact()

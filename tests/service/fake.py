@@ -161,6 +161,10 @@ class FakeService:
         self._add_job("upkeep", "compact", (model.table,), "running", "41 small files cost readers 1.2 s")
         self._add_job("upkeep", "expire", (self.made[-1].table,), "waiting", "212 snapshots are older than 5 days")
 
+    @property
+    def requests(self) -> FakeService:
+        return self
+
     # What it shows
 
     def get_state(self) -> ServiceState:

@@ -18,8 +18,8 @@ from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
 from arctic_runtime.service.service import Service
-from arctic_runtime.service.settings import ServeSettings
 from arctic_runtime.service.view.live_data import TableOverview
+from arctic_runtime.service.warehouse import Warehouse as ReachedWarehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.spark.warehouse import Warehouse
 
@@ -122,8 +122,13 @@ class Running:
 def running(project: Project) -> Running:
     """A service over a project, as another process would have it."""
     lake, said = project.lake, list[str]()
-    pool, table = SessionPool(lake.environment.profile), ServiceTable(lake.namespace, lake.reader)
-    return Running(Service(project, lake.reader, pool, table, ServeSettings(), listeners=Listeners(said.append)), said)
+    return Running(Service(project, to_warehouse(lake), listeners=Listeners(said.append)), said)
+
+
+def to_warehouse(lake: Warehouse, schema: str | None = None) -> ReachedWarehouse:
+    """The warehouse of a test as a service reaches it, with its own state in this schema."""
+    table = ServiceTable(schema or lake.namespace, lake.reader)
+    return ReachedWarehouse(lake.reader, SessionPool(lake.environment.profile), table)
 
 
 def jobs_of(one: Running, name: str) -> object:

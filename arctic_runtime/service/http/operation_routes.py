@@ -132,7 +132,7 @@ def _build_question_endpoint(
         _check_once(request, repeatable)
         values = query.model_dump(exclude_unset=True)
         tables: list[str] = values.pop("table", [])
-        answer = await run_in_thread(service.answer_operation, operation, tables, values, plan)
+        answer = await run_in_thread(service.requests.answer_operation, operation, tables, values, plan)
         return Response(await run_in_thread(encode_json, answer), media_type="application/json")
 
     ask.__annotations__["query"] = Annotated[_query_model(operation), Query()]
@@ -188,7 +188,7 @@ def _build_start_endpoint(service: LiveService, operation: Operation) -> Callabl
             )
         tables, arguments = values.get("tables", []), values.get("arguments", {})
         operation.read_values(arguments)
-        job = await run_in_thread(service.submit_operation, operation, tables, arguments)
+        job = await run_in_thread(service.requests.submit_operation, operation, tables, arguments)
         return Response(encode_json(job), 202, {"location": f"/api/jobs/{job.number}"}, "application/json")
 
     start.__annotations__["body"] = Annotated[_build_body_model(operation), Body()]

@@ -139,7 +139,7 @@ def _add_jobs(router: APIRouter, service: LiveService) -> None:
         return as_json(_require_known(service.find_job(number), number))
 
     async def cancel(number: str) -> Response:
-        return as_json(_require_known(await run_in_thread(service.cancel_job, number), number))
+        return as_json(_require_known(await run_in_thread(service.requests.cancel_job, number), number))
 
     schema = build_record_schema(event=_NUMBER, jobs=list_of(build_reference("Job")))
     _add_get_route(router, "/jobs", jobs, "Jobs that wait or run, then those that ended of late", schema)
@@ -162,15 +162,15 @@ def _require_known(job: Any, number: str) -> Any:
 
 def _add_changes(router: APIRouter, service: LiveService) -> None:
     async def refresh(body: Annotated[Tables, Body()]) -> Response:
-        await run_in_thread(service.refresh_tables, body.tables)
+        await run_in_thread(service.requests.refresh_tables, body.tables)
         return as_json({"event": service.events.last, "service": service.get_state()}, 202)
 
     async def pause(body: Annotated[Pause, Body()]) -> Response:
-        await run_in_thread(service.pause_tables, body.tables, body.upkeep_only)
+        await run_in_thread(service.requests.pause_tables, body.tables, body.upkeep_only)
         return as_json({"event": service.events.last, "service": service.get_state()})
 
     async def resume(body: Annotated[Tables, Body()]) -> Response:
-        await run_in_thread(service.resume_tables, body.tables)
+        await run_in_thread(service.requests.resume_tables, body.tables)
         return as_json({"event": service.events.last, "service": service.get_state()})
 
     state = build_record_schema(event=_NUMBER, service=build_reference("ServiceState"))

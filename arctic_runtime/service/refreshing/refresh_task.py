@@ -40,6 +40,16 @@ class Done:
 RefreshModel = Callable[[Task], Done]
 """Refreshes a model in the calling thread; raises CommitConflict after a lost race, and whatever else went wrong."""
 
+
+@dataclass(frozen=True)
+class RefreshWorkers:
+    """Threads that refresh models, as many at a time, each made ready by `prepare`."""
+
+    refresh: RefreshModel
+    threads: int
+    prepare: Callable[[], None] = lambda: None
+
+
 Status = Literal["refreshed", "unchanged", "failed", "conflict", "skipped"]
 
 

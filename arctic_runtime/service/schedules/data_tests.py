@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.project import Project
-from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from arctic_runtime.thresholds import ServiceThresholds
 
 
 class DataTests:
@@ -20,18 +18,10 @@ class DataTests:
     lead, those of all tables are: what failed before must still be shown.
     """
 
-    def __init__(
-        self,
-        project: Project,
-        board: JobBoard,
-        limits: ServiceThresholds,
-        set_error: Callable[[str, str], None],
-    ) -> None:
-        """`set_error` shows the failures of a part, empty for one without."""
+    def __init__(self, project: Project, shared: SharedState) -> None:
         self._project = project
-        self._board = board
-        self._limits = limits
-        self._set_error = set_error
+        self._shared = shared
+        self._poll_seconds = shared.reader.thresholds.service.poll_seconds
         self._changed = threading.Condition()
         self._waiting: dict[TableName, None] = {}
         self._failing: set[TableName] = set()
@@ -57,35 +47,35 @@ class DataTests:
         """Runs the tests of a table now, and shows what they tell."""
         for gone in self._failing - set(self._project.list_tested_tables()):
             self._show_failures(gone, "")
-        job = self._board.add_job("test", "dbt test", (table,), "after a refresh", "running")
+        job = self._shared.jobs.add_job("test", "dbt test", (table,), "after a refresh", "running")
         try:
             outcomes = self._project.test_table(table)
         except Exception as error:
             cause = to_spark_ended(error) or error
             message = get_message(cause)
-            self._board.end_job(job.number, "failed", error=message, error_details=get_error_details(cause))
+            self._shared.jobs.end_job(job.number, "failed", error=message, error_details=get_error_details(cause))
             self._show_failures(table, message)
             return
         lines, failed = tuple(map(str, outcomes)), [outcome for outcome in outcomes if outcome.has_failed]
         if not failed:
-            self._board.end_job(job.number, "done", lines=lines)
+            self._shared.jobs.end_job(job.number, "done", lines=lines)
             self._show_failures(table, "")
             return
         message = "\n".join([f"{len(failed)} of {len(outcomes)} tests failed", *(f"  {outcome}" for outcome in failed)])
-        self._board.end_job(job.number, "failed", lines=lines, error=message)
+        self._shared.jobs.end_job(job.number, "failed", lines=lines, error=message)
         self._show_failures(table, message)
 
     def _take_next(self) -> TableName | None:
         with self._changed:
             if not self._waiting:
-                self._changed.wait(self._limits.poll_seconds)
+                self._changed.wait(self._poll_seconds)
             table = next(iter(self._waiting), None)
             if table is not None:
                 del self._waiting[table]
             return table
 
     def _show_failures(self, table: TableName, message: str) -> None:
-        self._set_error(f"tests of {table}", message)
+        self._shared.report_error(f"tests of {table}", message)
         if message:
             self._failing.add(table)
         else:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.model.names import TableName
+from arctic_runtime.service.clock import SYSTEM_CLOCK, Clock
 from arctic_runtime.service.project import Project
 from arctic_runtime.service.refreshing.model_records import pause_after
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, list_due_models, schedule_part, was_set_back
-from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.messages import get_error_details, get_message
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
-from arctic_runtime.thresholds import ServiceThresholds
 
 LOG = logging.getLogger(__name__)
 
@@ -44,24 +43,17 @@ class Timetable:
         self,
         project: Project,
         times: RunTimes,
-        board: JobBoard,
-        limits: ServiceThresholds,
-        is_paused: Callable[[TableName], bool],
-        set_error: Callable[[str, str], None],
-        ended: Callable[[TableName], None],
-        now: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        shared: SharedState,
+        report_success: Callable[[TableName], None],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`set_error` shows why a part does not work, empty for one that does; `ended` hears of runs that succeeded."""
+        """`report_success` gets the table of each run that succeeded."""
         self._project = project
         self._times = times
-        self._board = board
-        self._limits = limits
-        self._is_paused = is_paused
-        self._set_error = set_error
-        self._ended = ended
-        self._now = now
+        self._shared = shared
+        self._report_success = report_success
         self._clock = clock
+        self._limits = shared.reader.thresholds.service
         self._last: dict[str, float] | None = None
         self._failures: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
@@ -73,11 +65,11 @@ class Timetable:
         while not over.is_set():
             try:
                 self.run_due(over)
-                self._set_error("schedules", "")
+                self._shared.report_error("schedules", "")
             except Exception as error:
                 if not isinstance(error, ArcticError):
                     LOG.exception("scheduled models could not be looked at")
-                self._set_error("schedules", get_message(error))
+                self._shared.report_error("schedules", get_message(error))
             over.wait(self._limits.poll_seconds)
 
     def run_due(self, over: threading.Event | None = None) -> None:
@@ -87,9 +79,11 @@ class Timetable:
         if not models:
             return
         last = self._list_last_runs(models)
-        waiting = {model.name for model in models if self._is_paused(model.table) or self._is_resting(model.name)}
+        waiting = {
+            model.name for model in models if self._shared.is_paused(model.table) or self._is_resting(model.name)
+        }
         times = {name: datetime.fromtimestamp(at) for name, at in last.items()}
-        for model in list_due_models(models, times, datetime.fromtimestamp(self._now()), waiting):
+        for model in list_due_models(models, times, datetime.fromtimestamp(self._clock.time()), waiting):
             if over is not None and over.is_set():
                 return
             if not self._perform_run(model):
@@ -99,7 +93,7 @@ class Timetable:
         """Time of each model's last run; one that is new, and one whose last run lies ahead, counts from now on."""
         if self._last is None:
             self._last = dict(self._times.list_run_times())
-        last, now = self._last, self._now()
+        last, now = self._last, self._clock.time()
         unknown = {
             model.name: now
             for model in models
@@ -112,23 +106,23 @@ class Timetable:
         return last
 
     def _is_resting(self, name: str) -> bool:
-        return self._clock() < self._retry_at.get(name, 0.0)
+        return self._clock.monotonic() < self._retry_at.get(name, 0.0)
 
     def _perform_run(self, model: Scheduled) -> bool:
-        began = self._now()
-        job = self._board.add_job("run", "dbt run", (model.table,), f"scheduled: {model.cron}", "running")
+        began = self._clock.time()
+        job = self._shared.jobs.add_job("run", "dbt run", (model.table,), f"scheduled: {model.cron}", "running")
         try:
             output = self._project.run_scheduled(model.name)
         except Exception as error:
             self._record_failure(model, job.number, to_spark_ended(error) or error)
             return False
-        self._board.end_job(job.number, "done", lines=tuple(output.splitlines()))
+        self._shared.jobs.end_job(job.number, "done", lines=tuple(output.splitlines()))
         self._failures.pop(model.name, None)
         self._retry_at.pop(model.name, None)
-        self._set_error(schedule_part(model.name), "")
+        self._shared.report_error(schedule_part(model.name), "")
         assert self._last is not None
         self._last[model.name] = began
-        self._ended(model.table)
+        self._report_success(model.table)
         self._times.note_run({model.name: began})
         return True
 
@@ -136,9 +130,9 @@ class Timetable:
         message = get_message(error)
         failures = self._failures[model.name] = self._failures.get(model.name, 0) + 1
         pause = pause_after(failures, self._limits)
-        self._retry_at[model.name] = self._clock() + pause
-        self._board.end_job(number, "failed", error=message, error_details=get_error_details(error))
-        self._set_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
+        self._retry_at[model.name] = self._clock.monotonic() + pause
+        self._shared.jobs.end_job(number, "failed", error=message, error_details=get_error_details(error))
+        self._shared.report_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:
         """Discards the records of models that are not scheduled any more."""
@@ -146,4 +140,4 @@ class Timetable:
         for name in self._failures.keys() - names:
             del self._failures[name]
             del self._retry_at[name]
-            self._set_error(schedule_part(name), "")
+            self._shared.report_error(schedule_part(name), "")

@@ -158,33 +158,8 @@ class ServiceState:
     errors: Mapping[str, str] = field(default_factory=dict)
 
 
-class LiveService(Protocol):
-    """Interface of a service for HTTP, the page and metrics.
-
-    All methods answer at once, and may be called by any thread. `events` has what changes: kind `table` with a
-    TableOverview, `job` with a Job, `forgotten_job` with the number of one that had nothing to do, `service` with the
-    ServiceState, and `batch` with an ingested batch.
-    """
-
-    events: EventLog
-
-    def get_state(self) -> ServiceState:
-        """The service itself."""
-
-    def list_tables(self) -> Sequence[TableOverview]:
-        """All tables, layer by layer."""
-
-    def find_table(self, name: str) -> TableOverview | None:
-        """The table of this name, with or without catalog and schema where it is the only one; None for no table."""
-
-    def list_jobs(self) -> Sequence[Job]:
-        """Jobs that wait or run, and then those that ended of late, newest first."""
-
-    def find_job(self, number: str) -> Job | None:
-        """A job that `jobs` still has."""
-
-    def list_upkeep(self) -> Sequence[Upkeep]:
-        """The upkeep that is planned, what comes next first."""
+class Requests(Protocol):
+    """Requests of users to a service. All are answered at once, and may be made by any thread."""
 
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
@@ -205,3 +180,36 @@ class LiveService(Protocol):
 
     def resume_tables(self, tables: Sequence[str]) -> None:
         """Ends what `pause` began, for all where no name is given."""
+
+
+class LiveService(Protocol):
+    """State of a service for HTTP, the page and metrics.
+
+    All methods answer at once, and may be called by any thread. `events` has what changes: kind `table` with a
+    TableOverview, `job` with a Job, `forgotten_job` with the number of one that had nothing to do, `service` with the
+    ServiceState, and `batch` with an ingested batch.
+    """
+
+    events: EventLog
+
+    @property
+    def requests(self) -> Requests:
+        """The requests that the service takes."""
+
+    def get_state(self) -> ServiceState:
+        """The service itself."""
+
+    def list_tables(self) -> Sequence[TableOverview]:
+        """All tables, layer by layer."""
+
+    def find_table(self, name: str) -> TableOverview | None:
+        """The table of this name, with or without catalog and schema where it is the only one; None for no table."""
+
+    def list_jobs(self) -> Sequence[Job]:
+        """Jobs that wait or run, and then those that ended of late, newest first."""
+
+    def find_job(self, number: str) -> Job | None:
+        """A job that `jobs` still has."""
+
+    def list_upkeep(self) -> Sequence[Upkeep]:
+        """The upkeep that is planned, what comes next first."""

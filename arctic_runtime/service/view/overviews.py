@@ -76,13 +76,20 @@ class Shown:
         return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
+@dataclass(frozen=True)
+class _Derived:
+    """Facts about tables with the service's own ingestion and refreshes, by name, and what follows from all of them."""
+
+    facts: Mapping[str, TableFacts]
+    plan: FreshnessPlan
+    readers: Mapping[TableName, tuple[Lag, ...]]
+
+
 def build_overviews(shown: Shown) -> list[TableOverview]:
     """Every table, layer by layer, and by name within a layer."""
-    layers = _compute_layers(shown)
     facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
-    plan = FreshnessPlan(facts, shown.now, shown.confirmed_seconds)
-    readers = _list_reader_lags(shown)
-    built = [_build_overview(name, layer, shown, facts, plan, readers.get(name, ())) for name, layer in layers.items()]
+    derived = _Derived(facts, FreshnessPlan(facts, shown.now, shown.confirmed_seconds), _list_reader_lags(shown))
+    built = [_build_overview(name, layer, shown, derived) for name, layer in _compute_layers(shown).items()]
     return sorted(built, key=lambda overview: (overview.layer, overview.table))
 
 
@@ -149,27 +156,21 @@ def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginSt
     return replace(origin, ingested_by="this service", ingested_until=now + timedelta(seconds=1))
 
 
-def _build_overview(
-    name: TableName,
-    layer: int,
-    shown: Shown,
-    facts: Mapping[str, TableFacts],
-    plan: FreshnessPlan,
-    readers: tuple[Lag, ...],
-) -> TableOverview:
+def _build_overview(name: TableName, layer: int, shown: Shown, derived: _Derived) -> TableOverview:
     model, observed = shown.models.get(name), shown.observed.get(name)
     refreshing = shown.refreshing.get(name, Refreshing())
     status = observed.status if observed else None
-    origin = facts[str(name)].origin if observed else None
+    origin = derived.facts[str(name)].origin if observed else None
     ingestion = (
         _build_ingestion_state(status.ingestion, origin, shown) if status and status.ingestion and origin else None
     )
     kind = _choose_kind(name, model, shown)
-    freshness = plan.get_freshness(str(name)) if observed and (kind == "model" or origin is not None) else None
+    is_timed = observed is not None and (kind == "model" or origin is not None)
+    freshness = derived.plan.get_freshness(str(name)) if is_timed else None
     return TableOverview(
         table=name,
         kind=kind,
-        state=_choose_state(name, kind, shown, refreshing, origin, freshness),
+        state=_choose_state(name, kind, shown, origin, freshness),
         layer=layer,
         reads=tuple(sorted(upstream for upstream in shown.read_by(name) if upstream != name)),
         version=status.version if status else "",
@@ -186,7 +187,7 @@ def _build_overview(
         unmerged_rows=status.unmerged_rows if status else 0,
         recent_rows=observed.count_rows_since(1000 * (shown.now.timestamp() - shown.flow_seconds)) if observed else 0,
         waste_bytes=shown.waste.get(name, 0),
-        readers=readers,
+        readers=derived.readers.get(name, ()),
         ingestion=ingestion,
         error=refreshing.error or (ingestion.error if ingestion else ""),
         retry_at=refreshing.retry_at,
@@ -211,10 +212,10 @@ def _choose_state(
     name: TableName,
     kind: TableKind,
     shown: Shown,
-    refreshing: Refreshing,
     origin: OriginStatus | None,
     freshness: Freshness | None,
 ) -> TableState:
+    refreshing = shown.refreshing.get(name, Refreshing())
     if name not in shown.observed and not (kind == "scheduled" and name in shown.readable):
         return "refreshing" if refreshing.is_running else "failed" if refreshing.error else "missing"
     if _is_paused(name, shown):

@@ -12,10 +12,12 @@ import pytest
 
 from arctic_runtime.effects import set_failpoint
 from arctic_runtime.model.table import Model
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.refresher import Refresher
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.spark.warehouse import Warehouse
 
@@ -39,7 +41,8 @@ class Following:
             self.meanwhile(task)
             return refresh(task)
 
-        self.follower = Follower(self.lake.reader, refreshed, self.reports.append, 2)
+        workers, listeners = RefreshWorkers(refreshed, 2), Listeners(report=self.reports.append)
+        self.follower = Follower(SharedState(self.lake.reader), workers, listeners)
         self.follow(*self.models)
 
     def follow(self, *models: Model) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from arctic_runtime.catalog.observation.manifests import observe_totals
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.registry import get_operation
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
+from arctic_runtime.service.clock import Clock
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.service.view.live_data import Job
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.commands.ingest_upkeep import IngestedUpkeep
@@ -74,7 +73,7 @@ def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Ware
         ("landed", 0), ("keyed", 1), ("cities", 2),
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="stands by"):
-        second.service.live.refresh_tables([])
+        second.service.live.requests.refresh_tables([])
 
     first.stop()
     until(lambda: second.role() == "leads")
@@ -94,22 +93,22 @@ def test_what_users_ask_for_is_done_beside_and_a_paused_model_holds_back_those_b
     one = start(keyed, cities)
     live = one.service.live
     until(lambda: one.table("cities") and one.table("cities").state == "fresh")  # type: ignore[union-attr]
-    live.pause_tables(["keyed"], upkeep_only=False)
+    live.requests.pause_tables(["keyed"], upkeep_only=False)
     lake.append("landed", [(2, "b")], LANDED)
     until(lambda: one.table("cities").freshness.action == f"resume {keyed.table}")  # type: ignore[union-attr]
     assert one.table("keyed").state == "paused"  # type: ignore[union-attr]
 
-    number = live.submit_operation(get_operation("verify"), ["cities"], {}).number
+    number = live.requests.submit_operation(get_operation("verify"), ["cities"], {}).number
     until(lambda: live.find_job(number).state == "done")  # type: ignore[union-attr]
-    answer = live.answer_operation(get_operation("status"), ["keyed"], {}, plan=False)
+    answer = live.requests.answer_operation(get_operation("status"), ["keyed"], {}, plan=False)
     assert answer.data[0]["rows"] == 1
-    broken = live.submit_operation(get_operation("restore"), ["keyed"], {"version": "1"}).number
+    broken = live.requests.submit_operation(get_operation("restore"), ["keyed"], {"version": "1"}).number
     until(lambda: live.find_job(broken).state == "failed")  # type: ignore[union-attr]
     assert "version" in live.find_job(broken).error  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="did you mean 'cities'"):
-        live.submit_operation(get_operation("verify"), ["citties"], {})
+        live.requests.submit_operation(get_operation("verify"), ["citties"], {})
 
-    live.resume_tables(["keyed"])
+    live.requests.resume_tables(["keyed"])
     until(lambda: lake.rows(cities) == [("a", 1), ("b", 1)])
 
 
@@ -118,16 +117,9 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     for number in range(4):
         lake.load("s", [(at, "a") for at in range(number + 1)], LANDED)
         lake.run(model)
-    busy, now = [model.table], [0.0]
+    now = [0.0]
     is_away = threading.Event()
     is_away.set()
-
-    class Writers:
-        def list_busy_tables(self) -> Collection[TableName]:
-            return busy
-
-        def is_upkeep_paused(self, _: TableName) -> bool:
-            return False
 
     class Away(SessionPool):
         def take_session(self) -> SparkSession:
@@ -135,9 +127,10 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
                 raise ConfigError("no server answers")
             return super().take_session()
 
-    board, pool = JobBoard(EventLog(100), lake.reader.thresholds.service), Away(lake.environment.profile)
     reader = lake.under(compaction={"commit_bytes": 0}).reader
-    runner = UpkeepRunner(reader, pool, UpkeepBudget(bytes_per_minute=2**30), board, Writers(), lambda: now[0])
+    shared, pool, budget = SharedState(reader), Away(lake.environment.profile), UpkeepBudget(bytes_per_minute=2**30)
+    runner = UpkeepRunner(shared, pool, budget, Clock(monotonic=lambda: now[0]))
+    shared.begin_writing(model.table)
     runner.set_tables([Maintained(model)])
     runner.find_due()
     assert runner.begin_due() == []
@@ -145,10 +138,10 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     assert (waiting.operation, waiting.waits_for) == ("compact", "for its writer")
     assert runner.sum_waste()[model.table] > 0
 
-    busy.clear()
+    shared.end_writing(model.table)
     (due,) = runner.begin_due()
     runner.perform_due(due)
-    (job,) = board.list_jobs()
+    (job,) = shared.jobs.list_jobs()
     assert (job.state, job.error) == ("failed", "no server answers")
     assert runner.begin_due() == []
 
@@ -157,7 +150,7 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
     rows = lake.rows(model)
     (due,) = runner.begin_due()
     runner.perform_due(due)
-    job = board.list_jobs()[0]
+    job = shared.jobs.list_jobs()[0]
     assert (job.state, job.bytes > 0) == ("done", True)
     assert lake.rows(model) == rows
     runner.find_due()

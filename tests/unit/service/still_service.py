@@ -80,6 +80,10 @@ class StillService:
     events: EventLog = field(default_factory=lambda: EventLog(capacity=100))
     asked: list[tuple[str, object]] = field(default_factory=list)
 
+    @property
+    def requests(self) -> StillService:
+        return self
+
     def get_state(self) -> ServiceState:
         return ServiceState(
             ago(3600),

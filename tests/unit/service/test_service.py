@@ -30,9 +30,9 @@ from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.refresh_task import Done, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Scheduled
-from arctic_runtime.service.service import Service
-from arctic_runtime.service.settings import ServeSettings
+from arctic_runtime.service.service import Service, ServiceWork
 from arctic_runtime.service.view.live_data import TableOverview
+from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.java.process import PROCESS
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from arctic_runtime.thresholds import EngineThresholds
@@ -116,13 +116,13 @@ class Source:
 
     def run_ingestion(self) -> None:
         assert self.service is not None
-        live = self.service.live
-        self.errors.append(live.get_state().errors.get("ingest shop", ""))
-        live.ingest_jobs.begin_batch((self.name, False), [LEFT], "2 events")
+        activity = self.service.activity
+        self.errors.append(self.service.live.get_state().errors.get("ingest shop", ""))
+        activity.ingest_jobs.begin_batch((self.name, False), [LEFT], "2 events")
         if not self.works.is_set():
             raise SourceError(f"attempt {len(self.errors)}")
-        live.confirm_ingestion(self.name)
-        live.ingest_jobs.end_batch((self.name, False), {"insert": 2}, "")
+        activity.confirm_ingestion(self.name)
+        activity.ingest_jobs.end_batch((self.name, False), {"insert": 2}, "")
         self.stopping.wait()
 
     def stop_ingestion(self) -> None:
@@ -145,11 +145,9 @@ class Shop:
         profile = self.warehouse.profile
         reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
         project = Project(self.warehouse, name, self.refreshes, self.disk_is_full, by_dbt=self.by_dbt)
-        table = ServiceTable("dwd", reader)
-        listeners = Listeners(self.said.append)
-        service = Service(
-            project, reader, SessionPool(profile), table, ServeSettings(), lambda: self.sources, listeners
-        )
+        warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+        work = ServiceWork(ingestions=lambda: self.sources)
+        service = Service(project, warehouse, work, Listeners(self.said.append))
         for source in self.sources:
             source.service = service
         thread = threading.Thread(target=self._run, args=(service,))
@@ -262,7 +260,7 @@ def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: S
         found = first.live.find_table("mart")
         assert found is not None
         assert (found.kind, found.state, found.schedule, found.layer) == ("scheduled", "unknown", "0 6 1 1 *", 2)
-        first.live.set_error("schedule of model.shop.mart", "no such column")
+        first.activity.shared.set_error("schedule of model.shop.mart", "no such column")
         until(lambda: (first.live.find_table("mart") or no_table()).state == "failed")
         assert (first.live.find_table("mart") or no_table()).error == "no such column"
 
@@ -322,8 +320,8 @@ def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, m
         monkeypatch.setattr(PROCESS, name, value)
     profile, ingestion = shop.warehouse.profile, Reader()
     reader = CatalogReader(replace(profile, thresholds=changed(profile.thresholds, service=OFTEN)))
-    table, project = ServiceTable("dwd", reader), Project(shop.warehouse, "only")
-    service = Service(project, reader, SessionPool(profile), table, ServeSettings(), lambda: [ingestion])
+    warehouse = Warehouse(reader, SessionPool(profile), ServiceTable("dwd", reader))
+    service = Service(Project(shop.warehouse, "only"), warehouse, ServiceWork(ingestions=lambda: [ingestion]))
     with pytest.raises(SparkEnded, match="Spark is gone"):
         service.run_service()
     assert ingestion.attempts == 1

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
-from arctic_runtime.service.refreshing.candidates import list_candidates
+from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candidates
 from arctic_runtime.service.refreshing.model_graph import ModelGraph
 from arctic_runtime.service.refreshing.model_records import Record
 from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
@@ -56,8 +56,8 @@ class World:
 
     def begin(self, group: Sequence[TableName]) -> tuple[Pass, dict[TableName, str]]:
         heads = self.texts()
-        found = list_candidates(self.graph, group, self.records, self.tables, heads, self.now, self.lags)
-        return Pass(self.graph, group, found), heads
+        models = {model: ModelStatus(self.records[model], self.tables[model], self.lags[model]) for model in group}
+        return Pass(self.graph, group, list_candidates(self.graph, models, heads, self.now)), heads
 
     def run_pass(
         self, pick: Callable[[int], int] = lambda count: 0, between: Callable[[], None] = lambda: None

@@ -12,9 +12,8 @@ from arctic_runtime.ingest.source import IngestSource
 from arctic_runtime.model.names import TableName
 from arctic_runtime.operations.upkeep import Maintained
 from arctic_runtime.plan.maintenance.upkeep import UpkeepBudget
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from dbt.adapters.arctic.project.sources import list_ingested_models
 
@@ -33,13 +32,12 @@ class IngestedUpkeep:
     def __init__(
         self, sources: Sequence[IngestSource], readers: Readers, reader: CatalogReader, sessions: SessionPool
     ) -> None:
-        limits = reader.thresholds.service
         self._sources = sources
         self._readers = readers
         self._reader = reader
         self._tables = {(source.name, table.name): table.table for source in sources for table in source.tables}
         self._known: frozenset[TableName] = frozenset()
-        self._runner = UpkeepRunner(reader, sessions, UpkeepBudget(), JobBoard(EventLog(limits.events), limits))
+        self._runner = UpkeepRunner(SharedState(reader), sessions, UpkeepBudget())
 
     def note_batch(self, source: str, batch: BatchReport) -> None:
         """A batch was written; its tables are looked at soon."""

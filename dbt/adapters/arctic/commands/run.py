@@ -11,8 +11,10 @@ from typing import Any
 
 from arctic_runtime.operations.operation import Answer
 from arctic_runtime.operations.refreshing import format_upkeep_warning
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Report
+from arctic_runtime.service.refreshing.refresh_task import RefreshWorkers, Report
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.spark.engine.java.process import PROCESS
 from dbt.adapters.arctic.commands.signals import stop_on_signals
 from dbt.adapters.arctic.commands.spark_loss import stop_with_spark
@@ -45,9 +47,8 @@ def perform_command(options: argparse.Namespace) -> Answer:
         say(finished)
 
     reader, models = project.reader, project.list_followed()
-    follower = Follower(
-        reader, project.refresh_model, report_refresh, project.threads, _print_warning, project.prepare_thread
-    )
+    workers = RefreshWorkers(project.refresh_model, project.threads, project.prepare_thread)
+    follower = Follower(SharedState(reader), workers, Listeners(_print_warning, report_refresh))
     with (
         stop_with_spark(NAME, lambda _: follower.stop_following(), reader.thresholds.engine),
         follower,

@@ -61,8 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def perform_command(options: argparse.Namespace) -> Answer:
     """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
     from arctic_runtime.service.listeners import Listeners
-    from arctic_runtime.service.service import Service
+    from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
+    from arctic_runtime.service.warehouse import Warehouse
     from arctic_runtime.spark.engine.session_pool import get_pool
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
@@ -76,8 +77,7 @@ def perform_command(options: argparse.Namespace) -> Answer:
     project = LiveProject(location, warn)
     credentials: Any = project.loaded.config.credentials
     settings = read_settings(credentials.serve)
-    reader, profile = project.reader, project.loaded.profile
-    pool = get_pool(profile)
+    reader, pool = project.reader, get_pool(project.loaded.profile)
     reporters: list[Callable[[Report], None]] = [] if is_json else [build_reporter(options.json, once=False)]
     if is_json:
         logs.write_json_logs(sys.stderr, _list_secrets(settings, project))
@@ -100,17 +100,9 @@ def perform_command(options: argparse.Namespace) -> Answer:
         listeners = Listeners(warn, report_refresh)
         if spans is not None:
             listeners = replace(listeners, trace=parts.enter_context(spans).trace_refresh)
-        service = Service(
-            project,
-            reader,
-            pool,
-            ServiceTable(str(credentials.schema), reader),
-            settings,
-            list_ingestions,
-            listeners,
-            version,
-            with_upkeep="upkeep" not in options.without,
-        )
+        warehouse = Warehouse(reader, pool, ServiceTable(str(credentials.schema), reader))
+        work = ServiceWork(None if "upkeep" in options.without else settings.budget, list_ingestions)
+        service = Service(project, warehouse, work, listeners, version)
         if is_json:
             parts.enter_context(logs.EventLogger(service.live.events, reader.thresholds.service))
         if "http" not in options.without:
@@ -199,17 +191,18 @@ class SourceIngestion:
         from arctic_runtime.ingest.connectors import describe_connection
 
         reason = f"{work.describe_work()} from {describe_connection(self.source)}"
-        self.service.live.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
+        self.service.activity.ingest_jobs.begin_batch((self.name, work.is_background), work.tables, reason)
 
     def _report_batch(self, batch: BatchReport) -> None:
         self.show(self.name, batch)
         rows = sum((Counter(table.rows) for table in batch.tables), Counter[str]())
-        self.service.live.ingest_jobs.end_batch((self.name, batch.is_background), rows, format_line(self.name, batch))
+        activity = self.service.activity
+        activity.ingest_jobs.end_batch((self.name, batch.is_background), rows, format_line(self.name, batch))
         failure = batch.progress.failure
         if failure is None:
-            self.service.live.confirm_ingestion(self.name)
+            activity.confirm_ingestion(self.name)
         elif not batch.count:
-            self.service.live.fail_ingestion(self.name, failure.message, is_running=True)
+            activity.fail_ingestion(self.name, failure.message, is_running=True)
         if batch.count:
             data = {
                 "events": batch.count,

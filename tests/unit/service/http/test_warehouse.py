@@ -15,12 +15,8 @@ from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.service.http.server import HttpServer
 from arctic_runtime.service.http.settings import HttpSettings
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
-from arctic_runtime.service.settings import ServeSettings
-from arctic_runtime.service.shared_state import SharedState
-from arctic_runtime.service.upkeep import UpkeepRunner
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
-from arctic_runtime.service.view.live_warehouse import LiveWarehouse
+from arctic_runtime.service.service import Service
+from arctic_runtime.service.warehouse import Warehouse
 from arctic_runtime.spark.engine.session_pool import SessionPool
 from tests.unit.service.http.client import Client
 
@@ -43,12 +39,10 @@ class Project:
 @pytest.fixture(scope="module")
 def warehouse(shop: Any) -> Iterator[Client]:
     reader = shop[0].reader
-    limits = reader.thresholds.service
-    events, pool, shared = EventLog(limits.events), SessionPool(reader.profile), SharedState(reader)
-    board = JobBoard(events, limits)
-    upkeep = UpkeepRunner(reader, pool, ServeSettings().budget, board, shared)
-    live = LiveWarehouse(Project(), reader, pool, ServiceTable("dwd", reader), shared, upkeep, board, events, "1")
-    shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
+    reached = Warehouse(reader, SessionPool(reader.profile), ServiceTable("dwd", reader))
+    service = Service(Project(), reached, version="1")
+    service.activity.shared.set_tables([FollowedModel(of, of.table.name) for of in MODELS], ())
+    live = service.live
     live.observe_tables()
     with HttpServer(live, HttpSettings(port=0)) as server:
         yield Client(server.url)

@@ -19,9 +19,11 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model, ModelConfig
 from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from arctic_runtime.service.shared_state import SharedState
 from tests.thresholds import changed
 
 
@@ -63,7 +65,8 @@ class Shop:
     def follower(self, *models: FollowedModel, **service: Any) -> Follower:
         profile = self.warehouse.reader.profile
         profile = replace(profile, thresholds=changed(profile.thresholds, service=service))
-        made = Follower(CatalogReader(profile), self.refresh, self.report, 2, self.warn)
+        shared = SharedState(CatalogReader(profile))
+        made = Follower(shared, RefreshWorkers(self.refresh, 2), Listeners(self.warn, self.report))
         made.follow_models(models)
         return made
 

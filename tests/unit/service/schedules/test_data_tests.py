@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.model.names import TableName
 from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome
 from arctic_runtime.service.schedules.data_tests import DataTests
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
-from arctic_runtime.thresholds import ServiceThresholds
+from tests.unit.service.unreached import unreached_state
 
 ORDERS, SALES = TableName("lake", "dwd", "orders"), TableName("lake", "dws", "sales")
 PASSED = DataTestOutcome("not_null_orders_id", "pass")
@@ -26,14 +25,17 @@ class Shop:
     told: Sequence[DataTestOutcome] = (PASSED,)
     tables: tuple[TableName, ...] = (ORDERS,)
     ran: list[TableName] = field(default_factory=list)
-    errors: dict[str, str] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
     most: int = 100
 
     def __post_init__(self) -> None:
-        self.board = JobBoard(EventLog(100), ServiceThresholds())
-        limits = ServiceThresholds(poll_seconds=0.01)
-        self.tests = DataTests(self, self.board, limits, self.set_error)
+        project: Any = self
+        self.shared = unreached_state(poll_seconds=0.01)
+        self.tests = DataTests(project, self.shared)
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        return self.shared.get_state().errors
 
     def list_tested_tables(self) -> tuple[TableName, ...]:
         return self.tables
@@ -47,22 +49,19 @@ class Shop:
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
 
-    def set_error(self, part: str, message: str) -> None:
-        self.errors[part] = message
-
 
 def test_failing_tests_are_shown_until_they_pass() -> None:
     shop = Shop((PASSED, FAILED, DataTestOutcome("accepted_values", "warn", "Got 1 result")))
     shop.tests.perform_tests(ORDERS)
-    (job,) = shop.board.list_jobs()
+    (job,) = shop.shared.jobs.list_jobs()
     assert (job.kind, job.state, job.tables) == ("test", "failed", (ORDERS,))
     assert job.error == "1 of 3 tests failed\n  FAIL unique_orders_id: Got 2 results"
     assert job.lines[-1] == "WARN accepted_values: Got 1 result"
     assert shop.errors == {"tests of lake.dwd.orders": job.error}
     shop.told = (PASSED,)
     shop.tests.perform_tests(ORDERS)
-    assert shop.board.list_jobs()[0].state == "done"
-    assert shop.errors == {"tests of lake.dwd.orders": ""}
+    assert shop.shared.jobs.list_jobs()[0].state == "done"
+    assert shop.errors == {}
 
 
 def test_tests_that_can_not_be_run_are_shown_and_end_nothing() -> None:
@@ -73,9 +72,8 @@ def test_tests_that_can_not_be_run_are_shown_and_end_nothing() -> None:
 
     shop.test_table = away  # type: ignore[method-assign]
     shop.tests.perform_tests(ORDERS)
-    assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer\n  what to do: start it"}
-    (job,) = shop.board.list_jobs()
-    assert (job.state, job.error_details) == ("failed", {"fix": "start it"})
+    assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer"}
+    assert shop.shared.jobs.list_jobs()[0].state == "failed"
 
 
 def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_table() -> None:
@@ -107,4 +105,4 @@ def test_a_table_whose_tests_are_not_asked_for_any_more_is_shown_no_longer() -> 
     shop.tests.perform_tests(ORDERS)
     shop.tables, shop.told = (SALES,), (PASSED,)
     shop.tests.perform_tests(SALES)
-    assert set(shop.errors.values()) == {""}
+    assert shop.errors == {}

@@ -6,18 +6,21 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arctic_runtime.catalog.service_table import Paused
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
+from arctic_runtime.service.clock import Clock
 from arctic_runtime.service.schedules.cron_schedules import Scheduled, is_due, read_cron, was_set_back
 from arctic_runtime.service.schedules.timetable import Timetable
-from arctic_runtime.service.view.event_log import EventLog
-from arctic_runtime.service.view.job_board import JobBoard
+from arctic_runtime.service.shared_state import SharedState
 from arctic_runtime.thresholds import ServiceThresholds
+from tests.unit.service.unreached import unreached_state
 
 SIX = datetime(2026, 3, 2, 6, 0)
 MINUTE = timedelta(minutes=1)
@@ -40,8 +43,7 @@ class Shop:
     kept: dict[str, float] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     fails: set[str] = field(default_factory=set)
-    paused: set[str] = field(default_factory=set)
-    errors: dict[str, str] = field(default_factory=dict)
+    shared: SharedState = field(default_factory=unreached_state)
     ended: list[str] = field(default_factory=list)
     now: datetime = SIX - 10 * MINUTE
     seconds: float = 0.0
@@ -66,16 +68,18 @@ class Shop:
     def note_run(self, at: Mapping[str, float]) -> None:
         self.kept = {**self.kept, **at}
 
-    def set_error(self, part: str, message: str) -> None:
-        self.errors = {**self.errors, part: message}
+    @property
+    def errors(self) -> Mapping[str, str]:
+        return self.shared.get_state().errors
+
+    def pause(self, *names: str) -> None:
+        self.shared.paused = Paused(tables=frozenset(str(t(name)) for name in names))
 
     def service(self) -> Timetable:
         """A service that begins to lead."""
-        self.board = JobBoard(EventLog(100), LIMITS)
-        return Timetable(
-            self, self, self.board, LIMITS, lambda of: of.name in self.paused, self.set_error,
-            lambda of: self.ended.append(of.name), self.time, lambda: self.seconds,
-        )  # fmt: skip
+        project: Any = self
+        clock = Clock(lambda: self.seconds, self.time)
+        return Timetable(project, self, self.shared, lambda of: self.ended.append(of.name), clock)
 
     def time(self) -> float:
         return self.now.timestamp()
@@ -96,7 +100,7 @@ def test_a_model_is_run_when_its_time_has_come_and_not_before() -> None:
     service.run_due()
     assert shop.asked() == ["daily"]
     assert shop.ended == ["daily"]
-    (job,) = shop.board.list_jobs()
+    (job,) = shop.shared.jobs.list_jobs()
     assert (job.kind, job.state, job.reason, job.lines) == ("run", "done", "scheduled: 0 6 * * *", ("OK",))
     shop.now += timedelta(days=1)
     service.run_due()
@@ -126,17 +130,18 @@ def test_a_model_runs_after_those_that_it_reads_and_waits_for_one_that_fails() -
     shop.seconds, shop.fails = LIMITS.retry_seconds, set()
     service.run_due()
     assert shop.asked() == ["clean", "daily"]
-    assert shop.errors["schedule of clean"] == ""
+    assert shop.errors == {}
 
 
 def test_a_paused_model_and_those_below_it_are_left_alone_until_it_is_resumed() -> None:
     shop = Shop([scheduled("clean"), scheduled("daily", "clean")])
     service = shop.service()
     service.run_due()
-    shop.now, shop.paused = SIX, {"clean"}
+    shop.now = SIX
+    shop.pause("clean")
     service.run_due()
     assert shop.asked() == []
-    shop.paused = set()
+    shop.pause()
     service.run_due()
     assert shop.asked() == ["clean", "daily"]
 
@@ -186,7 +191,7 @@ def test_what_is_not_scheduled_any_more_is_forgotten() -> None:
     assert shop.errors["schedule of daily"]
     shop.models = []
     service.run_due()
-    assert shop.errors["schedule of daily"] == ""
+    assert shop.errors == {}
 
 
 def test_a_catalog_that_does_not_answer_ends_nothing() -> None:
@@ -203,7 +208,7 @@ def test_a_catalog_that_does_not_answer_ends_nothing() -> None:
 
     shop.list_run_times = away  # type: ignore[method-assign]
     service.run_until(over)
-    assert shop.errors["schedules"] == ""
+    assert shop.errors == {}
     assert shop.kept == {"daily": shop.now.timestamp()}
 
 

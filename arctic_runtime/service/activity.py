@@ -1,0 +1,134 @@
+"""Refreshes and ingestion that go on in a service, as its jobs and its overviews show them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.sources.ingestion import Failure
+from arctic_runtime.service.ingest_jobs import IngestJobs
+from arctic_runtime.service.refreshing.follower import Follower
+from arctic_runtime.service.refreshing.refresh_task import Report, Task
+from arctic_runtime.service.shared_state import SharedState
+from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, to_part_name
+
+
+class Activity:
+    """Who refreshes and ingests now, and how it went before; may be used by any thread.
+
+    `follower` is None while the service stands by.
+    """
+
+    def __init__(self, shared: SharedState) -> None:
+        self.shared = shared
+        self.follower: Follower | None = None
+        self.ingest_jobs = IngestJobs(shared.jobs)
+        self._lock = threading.Lock()
+        self._refreshing: dict[TableName, Refreshing] = {}
+        self._job_numbers: dict[TableName, str] = {}
+        self._ingestions: dict[str, IngestionRun] = {}
+
+    # Refreshes
+
+    def begin_refresh(self, task: Task) -> None:
+        table = task.followed.table
+        job = self.shared.jobs.add_job("refresh", "refresh", (table,), state="running")
+        with self._lock:
+            self._job_numbers[table] = job.number
+            self._refreshing[table] = replace(self._refreshing.get(table, Refreshing()), is_running=True)
+        self.shared.begin_writing(table)
+
+    def end_refresh(self, report: Report) -> None:
+        """A model has its result in a pass, with or without having been refreshed."""
+        table = report.followed.table
+        with self._lock:
+            number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
+            self._refreshing[table] = _update_refreshing(self._refreshing.get(table, Refreshing()), report)
+        self.shared.end_writing(table)
+        if number is not None:
+            self._end_job(number, report)
+
+    def list_refreshing(self, now: datetime) -> Mapping[TableName, Refreshing]:
+        """State of the refreshes of each model that had any."""
+        with self._lock:
+            refreshing = dict(self._refreshing)
+        return {table: self._add_retry_time(table, state, now) for table, state in refreshing.items()}
+
+    def wake_follower(self) -> None:
+        """Ends the pause of a service that leads, before its next look."""
+        follower = self.follower
+        if follower is not None:
+            follower.wake_up()
+
+    def _add_retry_time(self, table: TableName, refreshing: Refreshing, now: datetime) -> Refreshing:
+        follower = self.follower
+        if follower is None:
+            return refreshing
+        left = follower.compute_retry_seconds(table)
+        retry_at = None if left is None else (refreshing.retry_at or now + timedelta(seconds=left))
+        return replace(refreshing, retry_at=retry_at)
+
+    def _end_job(self, number: str, report: Report) -> None:
+        jobs = self.shared.jobs
+        if report.status in ("unchanged", "conflict"):
+            jobs.discard_job(number)
+        elif report.done is None:
+            jobs.end_job(number, "failed", error=report.error, error_details=report.error_details)
+        else:
+            outcome = report.done.refreshed.outcome
+            jobs.end_job(number, "done", rows=dict(outcome.rows), reason=f"{outcome.mode} ({outcome.reason})")
+
+    # Ingestion
+
+    def begin_ingestion(self, source: str) -> None:
+        """A source is ingested from now on; why that failed before stays until a batch has succeeded."""
+        self._change_ingestion(source, is_running=True)
+
+    def fail_ingestion(
+        self, source: str, message: str, is_running: bool, details: Mapping[str, str] | None = None
+    ) -> None:
+        """The source can't be read, or ingestion of it has ended by an error."""
+        with self._lock:
+            known = self._ingestions.get(source, IngestionRun()).failure
+        since = known.since if known is not None else datetime.now(timezone.utc)
+        self._change_ingestion(source, is_running=is_running, failure=Failure(message, since))
+        self.shared.set_error(to_part_name(source), message)
+        if not is_running:
+            self.ingest_jobs.close_source(source, message, details)
+
+    def confirm_ingestion(self, source: str) -> None:
+        """A batch of a source was published, or the source was found to have no more."""
+        self._change_ingestion(source, failure=None)
+        self.shared.set_error(to_part_name(source), "")
+
+    def end_ingestion(self, source: str) -> None:
+        """A source is no longer ingested by this service."""
+        self._change_ingestion(source, is_running=False)
+        self.ingest_jobs.close_source(source)
+
+    def list_ingestions(self) -> Mapping[str, IngestionRun]:
+        """State of the ingestion of each source that this service has begun to ingest."""
+        with self._lock:
+            return dict(self._ingestions)
+
+    def _change_ingestion(self, source: str, **changed: Any) -> None:
+        with self._lock:
+            self._ingestions[source] = replace(self._ingestions.get(source, IngestionRun()), **changed)
+
+
+def _update_refreshing(before: Refreshing, report: Report) -> Refreshing:
+    """State of a model's refreshes after one has ended."""
+    now = datetime.now(timezone.utc)
+    if report.status in ("refreshed", "unchanged"):
+        return Refreshing(refreshed_at=now)
+    if report.status == "skipped":
+        return replace(before, is_running=False, held_by=report.held_by)
+    if report.status == "conflict":
+        return replace(before, is_running=False)
+    pause = report.retry_seconds
+    retry_at = None if pause is None else now + timedelta(seconds=pause)
+    return Refreshing(refreshed_at=before.refreshed_at, error=report.error, retry_at=retry_at)

@@ -1,0 +1,145 @@
+"""Requests of users to a service: operations on tables, refreshes at once, and pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from arctic_runtime.catalog.service_table import Paused
+from arctic_runtime.effects import retry_on_conflict
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.table import Model
+from arctic_runtime.operations.operation import Answer, Operation, OperationContext
+from arctic_runtime.service.activity import Activity
+from arctic_runtime.service.project import Project
+from arctic_runtime.service.upkeep import UpkeepRunner
+from arctic_runtime.service.view.live_data import Job
+from arctic_runtime.service.warehouse import Warehouse
+from arctic_runtime.spark.engine.jobs import describe_jobs, make_cancellable
+from arctic_runtime.spark.engine.messages import get_error_details, get_message
+from arctic_runtime.spark.engine.session_pool import lend_session
+from arctic_runtime.spark.engine.spark_loss import to_spark_ended
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class UserRequests:
+    """The `Requests` of a live service; whether it leads or stands by, operations and pauses work."""
+
+    def __init__(self, project: Project, warehouse: Warehouse, activity: Activity, upkeep: UpkeepRunner) -> None:
+        self._project = project
+        self._warehouse = warehouse
+        self._activity = activity
+        self._upkeep = upkeep
+        self._shared = activity.shared
+        self._jobs = activity.shared.jobs
+        self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
+
+    def close_operations(self) -> None:
+        """Ends the operations: one that runs comes to its end, and one that waits is cancelled."""
+        for job in self._jobs.list_jobs():
+            if job.state == "waiting":
+                self._jobs.cancel_job(job.number)
+        self._threads.shutdown(wait=True)
+
+    # Operations
+
+    def answer_operation(
+        self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
+    ) -> Answer:
+        values = operation.read_values(given_arguments)
+        models = self._choose_models(operation, tables)
+        return operation.run_operation(self._build_context(_refuse_spark), models, values, plan)
+
+    def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
+        values = operation.read_values(given_arguments)
+        models = self._choose_models(operation, tables)
+        job = self._jobs.add_job("operation", operation.name, [model.table for model in models], "asked for by a user")
+        self._threads.submit(self._perform_operation, job, operation, models, values)
+        return job
+
+    def cancel_job(self, number: str) -> Job | None:
+        return self._jobs.cancel_job(number)
+
+    def _perform_operation(
+        self, job: Job, operation: Operation, models: Sequence[Model], values: Mapping[str, Any]
+    ) -> None:
+        number = job.number
+        if not self._jobs.begin_job(number):
+            return
+        try:
+            with (
+                lend_session(self._warehouse.sessions) as take,
+                self._tag_spark_jobs(take, job, operation.needs_spark) as session,
+            ):
+                context = self._build_context(session, lambda line: self._jobs.report_progress(number, line))
+                answer = operation.run_operation(context, models, values)
+            self._jobs.end_job(number, "done", lines=answer.lines, answer=answer.data, differs=answer.differs)
+        except Exception as error:
+            cause = to_spark_ended(error) or error
+            details = get_error_details(cause)
+            self._jobs.end_job(number, "failed", error=get_message(cause), error_details=details)
+        for model in models:
+            self._upkeep.note_write(model.table)
+
+    @contextmanager
+    def _tag_spark_jobs(
+        self, take: Callable[[], SparkSession], job: Job, needs_spark: bool
+    ) -> Iterator[Callable[[], SparkSession]]:
+        if not needs_spark:
+            yield take
+            return
+        spark = take()
+        describe_jobs(spark, f"{job.name} {', '.join(map(str, job.tables))}")
+        with make_cancellable(spark, f"arctic-{job.number}") as cancel:
+            self._jobs.allow_cancel(job.number, cancel)
+            yield take
+
+    def _choose_models(self, operation: Operation, names: Sequence[str]) -> Sequence[Model]:
+        models = {model.table: model for model in self._project.list_models()}
+        if not names and operation.tables != "one":
+            return list(models.values())
+        chosen = [models.get(self._shared.find_table(name)) for name in names]
+        if operation.tables == "one" and len(chosen) != 1:
+            raise ConfigError(f"{operation.name} takes one table; found {len(chosen)}")
+        return [model for model in chosen if model is not None]
+
+    def _build_context(
+        self, spark: Callable[[], SparkSession], progress: Callable[[str], None] = lambda _: None
+    ) -> OperationContext:
+        return OperationContext(self._warehouse.reader, spark, tuple(self._project.list_models()), progress)
+
+    # Refreshes and pauses
+
+    def refresh_tables(self, tables: Sequence[str]) -> None:
+        followed = {model.table for model in self._shared.followed}
+        wanted = followed if not tables else {self._shared.find_table(name) for name in tables}
+        if strange := wanted - followed:
+            raise ConfigError(f"{', '.join(map(str, sorted(strange)))}: no model that this service refreshes")
+        follower = self._activity.follower
+        if follower is None:
+            raise ConfigError(f"this service stands by; {self._shared.get_state().leader or 'another one'} leads")
+        follower.refresh_soon(wanted)
+
+    def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
+        names = [str(self._shared.find_table(name)) for name in tables]
+        if upkeep_only and not names:
+            names = [str(table) for table in self._shared.models]
+        self._change_paused(lambda paused: paused.paused(names, upkeep_only))
+
+    def resume_tables(self, tables: Sequence[str]) -> None:
+        names = [str(self._shared.find_table(name)) for name in tables]
+        self._change_paused(lambda paused: paused.resumed(names))
+
+    def _change_paused(self, change: Callable[[Paused], Paused]) -> None:
+        table, attempts = self._warehouse.service_table, self._warehouse.reader.thresholds.commits.attempts
+        self._shared.paused = retry_on_conflict(lambda: table.change_paused(change), attempts)
+        self._shared.change_state()
+        self._activity.wake_follower()
+
+
+def _refuse_spark() -> SparkSession:
+    raise ConfigError("this can't be answered without Spark; submit it as a job")

@@ -1,0 +1,18 @@
+"""A warehouse as a service reaches it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.catalog.service_table import ServiceTable
+from arctic_runtime.spark.engine.session_pool import SessionPool
+
+
+@dataclass(frozen=True)
+class Warehouse:
+    """The catalog, the Spark sessions that work at its tables, and the table in which services keep their own state."""
+
+    reader: CatalogReader
+    sessions: SessionPool
+    service_table: ServiceTable
