@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from arctic_runtime.catalog.service_table import ServiceTable
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.operations.operation import Answer
+from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.settings import ServeSettings, read_http, read_settings
 from arctic_runtime.service.telemetry import logs
 from arctic_runtime.service.telemetry.tracing_config import build_traces
@@ -60,7 +61,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def perform_command(options: argparse.Namespace) -> Answer:
     """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
-    from arctic_runtime.service.listeners import Listeners
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.service.warehouse import Warehouse
@@ -172,11 +172,11 @@ class SourceIngestion:
     def run_ingestion(self) -> None:
         from arctic_runtime.ingest.connectors import connect
         from arctic_runtime.ingest.job.ingestion import Ingestion
-        from arctic_runtime.ingest.job.reports import Listeners
+        from arctic_runtime.ingest.job.reports import Listeners as JobListeners
 
         session = self.pool.environment.new_session
         connection = connect(self.source, self.reader, session)
-        listeners = Listeners(self._report_batch, self._begin_work)
+        listeners = JobListeners(self._report_batch, self._begin_work)
         job = Ingestion(self.source, connection, self.reader, session, listeners)
         self._job = job
         if not self._is_stopped:
