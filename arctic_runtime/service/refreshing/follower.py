@@ -283,7 +283,9 @@ class Follower:
         """Waits until no pass is under way."""
         while self._passes:
             event = self._events.get()
-            if event is not None:
+            if event is None:
+                self._look_at = 0.0
+            else:
                 self._record_end(event)
             if self._stopping or self._fatal is not None:
                 self._cut_short()

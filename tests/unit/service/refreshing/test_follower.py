@@ -48,6 +48,8 @@ class Shop:
     fails: dict[str, Exception] = field(default_factory=dict)
     meanwhile: Callable[[str], None] = lambda _: None
     news: threading.Condition = field(default_factory=threading.Condition)
+    seconds: float = 0.0
+    """What the clock of followers shows; it stands until a test sets it."""
 
     def move(self, name: str) -> None:
         self.warehouse.append(name, [(1, "x")])
@@ -66,9 +68,15 @@ class Shop:
         profile = self.warehouse.reader.profile
         profile = replace(profile, thresholds=changed(profile.thresholds, service=service))
         shared = SharedState(CatalogReader(profile))
-        made = Follower(shared, RefreshWorkers(self.refresh, 2), Listeners(self.warn, self.report))
+        listeners = Listeners(self.warn, self.report)
+        made = Follower(shared, RefreshWorkers(self.refresh, 2), listeners, lambda: self.seconds)
         made.follow_models(models)
         return made
+
+    def let_pass(self, seconds: float, follower: Follower) -> None:
+        """Time passes; a look that is under way meanwhile does not count as a long one."""
+        self.seconds += seconds
+        follower.wake_up()
 
     def report(self, report: Report) -> None:
         with self.news:
@@ -82,7 +90,7 @@ class Shop:
 
     def wait(self, until: Callable[[], bool]) -> None:
         with self.news:
-            assert self.news.wait_for(until, 120)
+            assert self.news.wait_for(until, 30), "it did not come to hold"
 
     def told(self, name: str) -> list[str]:
         return [report.status for report in self.reports if report.followed.table.name == name]
@@ -215,17 +223,19 @@ def test_models_that_read_each_other_are_refused_and_the_old_ones_stay(shop: Sho
 
 
 class Edited:
-    """A project that is edited once."""
+    """A project that is edited once, when a test says so."""
 
     def __init__(self, *models: FollowedModel) -> None:
-        self.models: list[FollowedModel] | None = list(models)
+        self.edited, self.models = models, list[FollowedModel]()
+
+    def edit(self) -> None:
+        self.models = list(self.edited)
 
     def has_changed(self) -> bool:
-        return self.models is not None
+        return bool(self.models)
 
     def load_models(self) -> list[FollowedModel]:
-        models, self.models = self.models, None
-        assert models is not None
+        models, self.models = self.models, []
         return models
 
 
@@ -238,7 +248,7 @@ def running(follower: Follower, project: Any = None) -> Iterator[None]:
         yield
     finally:
         follower.stop_following()
-        thread.join(120)
+        thread.join(30)
     assert not thread.is_alive()
 
 
@@ -251,18 +261,29 @@ def test_whoever_wakes_a_follower_ends_its_pause(shop: Shop) -> None:
 
 
 def test_a_model_that_is_added_while_it_runs_is_followed(shop: Shop) -> None:
-    with shop.follower(poll_seconds=0.05, project_poll_seconds=0.05) as follower, running(follower, Edited(LEFT, BOTH)):
+    project = Edited(LEFT, BOTH)
+    with shop.follower(RIGHT, poll_seconds=0.02, project_poll_seconds=60.0) as follower, running(follower, project):
+        shop.wait(lambda: "refreshed" in shop.told("right"))
+        project.edit()
+        shop.move("a")
+        shop.wait(lambda: shop.told("right").count("refreshed") == 2)
+        assert shop.told("both") == [], "the project was looked at before its time"
+        shop.let_pass(60.0, follower)
         shop.wait(lambda: "refreshed" in shop.told("both"))
 
 
 def test_a_model_that_is_removed_while_it_runs_is_refreshed_no_more(shop: Shop) -> None:
-    removed = Edited(RIGHT)
-    with shop.follower(LEFT, RIGHT, poll_seconds=0.05, project_poll_seconds=0.05) as follower:
+    removed = Edited(replace(RIGHT, name="right without left"))
+    with shop.follower(LEFT, RIGHT, poll_seconds=0.02, project_poll_seconds=60.0) as follower:
         with running(follower, removed):
-            shop.wait(lambda: removed.models is None and "refreshed" in shop.told("right"))
+            shop.wait(lambda: "refreshed" in shop.told("left") and "refreshed" in shop.told("right"))
+            removed.edit()
+            shop.let_pass(60.0, follower)
+            shop.wait(lambda: "right without left" in [report.followed.name for report in shop.reports])
             shop.tasks.clear()
+            before = shop.told("right").count("refreshed")
             shop.move("a")
-            shop.wait(lambda: shop.told("right").count("refreshed") == 2)
+            shop.wait(lambda: shop.told("right").count("refreshed") > before)
         assert "left" not in [task.followed.table.name for task in shop.tasks]
 
 
@@ -278,15 +299,23 @@ def test_a_source_that_is_dropped_and_made_again_is_read_again(shop: Shop) -> No
         shop.fails = {}
         shop.warehouse.create("a")
         shop.move("a")
+        shop.seconds += 60.0
         with running(follower):
             shop.wait(lambda: shop.told("left").count("refreshed") == 2)
 
 
-def test_a_failure_is_tried_again_by_itself(shop: Shop) -> None:
+def test_a_failure_is_tried_again_when_its_pause_is_over_and_not_before(shop: Shop) -> None:
+    other = model("right", "select id, note from b")
     shop.fails = {"left": DataError("no")}
-    with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower, running(follower):
-        shop.wait(lambda: shop.told("left").count("failed") >= 2)
+    with shop.follower(LEFT, other, poll_seconds=0.02, retry_seconds=60.0) as follower, running(follower):
+        shop.wait(lambda: shop.told("left") == ["failed"] and "refreshed" in shop.told("right"))
+        shop.move("b")
+        shop.wait(lambda: shop.told("right").count("refreshed") == 2)
+        assert shop.told("left") == ["failed"]
+        shop.let_pass(60.0, follower)
+        shop.wait(lambda: shop.told("left") == ["failed", "failed"])
         shop.fails.clear()
+        shop.let_pass(120.0, follower)
         shop.wait(lambda: "refreshed" in shop.told("left"))
 
 
@@ -295,13 +324,14 @@ def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> N
         with closing(sqlite3.connect(shop.warehouse.profile.sqlite_file)) as database, database:
             database.execute(f"alter table {table} rename to {to}")
 
-    with shop.follower(LEFT, poll_seconds=0.05, retry_seconds=0.1) as follower:
+    with shop.follower(LEFT, poll_seconds=0.02, retry_seconds=60.0) as follower:
         follower.run_once()
         rename("iceberg_tables", "elsewhere")
         with running(follower):
             shop.wait(lambda: bool(shop.warnings))
             rename("elsewhere", "iceberg_tables")
             shop.move("a")
+            shop.seconds += 60.0
             shop.wait(lambda: shop.told("left").count("refreshed") == 2)
     (warning,) = shop.warnings
-    assert "tried again in" in warning
+    assert "tried again in 60 s" in warning
