@@ -21,7 +21,7 @@ from arctic_runtime.operations.refreshing import Refreshed
 from arctic_runtime.refresh_planner import Outcome
 from arctic_runtime.service.listeners import Listeners
 from arctic_runtime.service.refreshing.follower import Follower
-from arctic_runtime.service.refreshing.refresh_task import Done, RefreshWorkers, Report, Task
+from arctic_runtime.service.refreshing.refresh_task import Done, RefreshModel, RefreshWorkers, Report, Task
 from arctic_runtime.service.refreshing.source_relations import FollowedModel
 from arctic_runtime.service.shared_state import SharedState
 from tests.thresholds import changed
@@ -170,6 +170,24 @@ def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop:
     assert (told["right"].error_details, told["right"].retry_seconds) == ({"fix": "drop one"}, 1.0)
     assert told["right"].error == "two rows have one key\n  what to do: drop one"
     assert told["both"].held_by == t("right")
+
+
+def test_refreshes_are_called_as_they_are_traced(shop: Shop) -> None:
+    traced: list[str] = []
+
+    def trace(refresh: RefreshModel) -> RefreshModel:
+        def refresh_traced(task: Task) -> Done:
+            traced.append(task.followed.name)
+            return refresh(task)
+
+        return refresh_traced
+
+    shared, workers = SharedState(shop.warehouse.reader), RefreshWorkers(shop.refresh, 1)
+    with Follower(shared, workers, Listeners(report=shop.report, trace=trace)) as follower:
+        follower.follow_models([LEFT])
+        follower.run_once()
+    assert traced == [LEFT.name]
+    assert shop.told("left") == ["refreshed"]
 
 
 def test_a_lost_race_is_tried_again_within_one_run(shop: Shop) -> None:

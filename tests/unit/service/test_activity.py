@@ -1,0 +1,70 @@
+"""Refreshes and ingestion of a service: their jobs, and what is shown of them afterwards."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
+from arctic_runtime.model.names import TableName
+from arctic_runtime.model.table import Model, ModelConfig
+from arctic_runtime.operations.refreshing import Refreshed
+from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.service.activity import Activity
+from arctic_runtime.service.refreshing.refresh_task import Done, Report, Task
+from arctic_runtime.service.refreshing.source_relations import FollowedModel
+from tests.unit.service.unreached import unreached_state
+
+SALES = TableName("lake", "dws", "sales")
+MODEL = FollowedModel(Model(SALES, "select 1 as id", ModelConfig(("id",))), "sales")
+TASK = Task(MODEL, PinnedSnapshots(), has_news=True, is_known=True)
+NOW = datetime(2026, 11, 25, 12, 0, tzinfo=timezone.utc)
+
+
+def test_a_refresh_is_a_job_and_its_table_is_busy_until_it_ends() -> None:
+    activity = Activity(unreached_state())
+    activity.begin_refresh(TASK)
+    (job,) = activity.shared.jobs.list_jobs()
+    assert (job.kind, job.state, activity.shared.list_busy_tables()) == ("refresh", "running", (SALES,))
+    assert activity.list_refreshing(NOW)[SALES].is_running
+    done = Done(Refreshed(Outcome("incremental", "CHANGES", rows={"insert": 3})))
+    activity.end_refresh(Report(MODEL, "refreshed", NOW, done=done))
+    (job,) = activity.shared.jobs.list_jobs()
+    assert (job.state, job.rows, job.reason) == ("done", {"insert": 3}, "incremental (CHANGES)")
+    assert not activity.shared.list_busy_tables()
+    assert activity.list_refreshing(NOW)[SALES].refreshed_at is not None
+
+
+def test_a_refresh_that_had_nothing_to_do_leaves_no_job() -> None:
+    activity = Activity(unreached_state())
+    activity.begin_refresh(TASK)
+    activity.end_refresh(Report(MODEL, "unchanged", NOW, done=Done(Refreshed(Outcome("unchanged", "NOTHING_NEW")))))
+    assert activity.shared.jobs.list_jobs() == []
+
+
+def test_a_failed_refresh_shows_its_error_and_the_time_of_the_next_attempt() -> None:
+    activity = Activity(unreached_state())
+    activity.begin_refresh(TASK)
+    activity.end_refresh(Report(MODEL, "failed", NOW, error="division by zero", retry_seconds=60.0))
+    state = activity.list_refreshing(NOW)[SALES]
+    assert (state.is_running, state.error) == (False, "division by zero")
+    assert state.retry_at is not None
+    (job,) = activity.shared.jobs.list_jobs()
+    assert (job.state, job.error) == ("failed", "division by zero")
+
+
+def test_why_ingestion_fails_is_shown_since_its_first_failure_until_a_batch_succeeds() -> None:
+    activity = Activity(unreached_state())
+    activity.begin_ingestion("shop")
+    activity.fail_ingestion("shop", "no connection", is_running=True)
+    first = activity.list_ingestions()["shop"].failure
+    activity.fail_ingestion("shop", "no password", is_running=False)
+    second = activity.list_ingestions()["shop"].failure
+    assert first is not None
+    assert second is not None
+    assert (second.message, second.since) == ("no password", first.since)
+    assert activity.shared.get_state().errors == {"ingest shop": "no password"}
+    activity.begin_ingestion("shop")
+    assert activity.list_ingestions()["shop"].failure == second
+    activity.confirm_ingestion("shop")
+    assert activity.list_ingestions()["shop"].failure is None
+    assert activity.shared.get_state().errors == {}
