@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -139,6 +138,20 @@ class Shop:
     disk_is_full: threading.Event = field(default_factory=threading.Event)
     by_dbt: tuple[Scheduled, ...] = ()
     sources: list[Source] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def wait(self, holds: Callable[[], object]) -> None:
+        """Waits until something holds, which is looked at after each event of a service."""
+        with self.news:
+            assert self.news.wait_for(holds, 60), "it did not come to hold"
+
+    def announce(self, service: Service, ended: threading.Event) -> None:
+        """Tells those who wait of a service's events, and of what is no event now and then."""
+        events = service.live.events
+        while not ended.is_set():
+            events.wait_after(events.last, 0.2)
+            with self.news:
+                self.news.notify_all()
 
     @contextmanager
     def serving(self, name: str) -> Iterator[Service]:
@@ -150,13 +163,18 @@ class Shop:
         service = Service(project, warehouse, work, Listeners(self.said.append))
         for source in self.sources:
             source.service = service
+        ended = threading.Event()
         thread = threading.Thread(target=self._run, args=(service,))
+        announcer = threading.Thread(target=self.announce, args=(service, ended))
         thread.start()
+        announcer.start()
         try:
             yield service
         finally:
             service.stop_service()
-            thread.join(120)
+            thread.join(60)
+            ended.set()
+            announcer.join()
             assert not thread.is_alive()
 
     @staticmethod
@@ -171,7 +189,7 @@ class Shop:
         """A new row is followed, by this service."""
         before = len(self.refreshes)
         self.move()
-        until(lambda: len(self.refreshes) > before)
+        self.wait(lambda: len(self.refreshes) > before)
         assert set(self.refreshes[before:]) == {by}
 
 
@@ -183,20 +201,13 @@ def shop(writing: Any, tmp_path: Path) -> Shop:
     return Shop(warehouse)
 
 
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not holds():
-        assert time.monotonic() < end, "it did not come to hold"
-        time.sleep(0.02)
-
-
 def test_one_service_leads_and_the_other_goes_on_where_it_ends(shop: Shop) -> None:
     with shop.serving("second") as second:
         with shop.serving("first") as first:
-            until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
+            shop.wait(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
             leader = "first" if first.live.get_state().role == "leads" else "second"
             shop.follows(by=leader)
-        until(lambda: second.live.get_state().role == "leads")
+        shop.wait(lambda: second.live.get_state().role == "leads")
         shop.follows(by="second")
 
 
@@ -204,13 +215,13 @@ def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_ha
     source = Source()
     shop.sources.append(source)
     with shop.serving("first") as service:
-        until(lambda: len(source.errors) > 2)
+        shop.wait(lambda: len(source.errors) > 2)
         assert source.errors[:3] == ["", "attempt 1", "attempt 2"]
-        until(lambda: service.live.get_state().errors.get("ingest shop", "").startswith("attempt"))
+        shop.wait(lambda: service.live.get_state().errors.get("ingest shop", "").startswith("attempt"))
         source.works.set()
-        until(lambda: "ingest shop" not in service.live.get_state().errors)
+        shop.wait(lambda: "ingest shop" not in service.live.get_state().errors)
         jobs = [job for job in service.live.list_jobs() if job.kind == "ingest"]
-        until(lambda: service.live.list_jobs()[0].state == "done")
+        shop.wait(lambda: service.live.list_jobs()[0].state == "done")
     assert {(job.state, job.error) for job in jobs[1:]} <= {
         ("failed", f"attempt {number}") for number in range(1, len(source.errors))
     }
@@ -218,12 +229,12 @@ def test_an_error_of_ingestion_is_shown_from_attempt_to_attempt_until_a_batch_ha
 
 def test_a_lease_that_somebody_dropped_is_made_again_and_nothing_ends(shop: Shop) -> None:
     with shop.serving("first") as first:
-        until(lambda: first.live.get_state().role == "leads")
+        shop.wait(lambda: first.live.get_state().role == "leads")
         shop.warehouse.reader.catalog.drop_table(("dwd", SERVICE_TABLE))
         shop.follows(by="first")
         with shop.serving("second") as second:
             # Whoever makes it first has it: the other one at its start, or the first at its next sign of life.
-            until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
+            shop.wait(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
             leader = "first" if first.live.get_state().role == "leads" else "second"
             shop.follows(by=leader)
 
@@ -238,16 +249,16 @@ def test_a_full_disk_fails_refreshes_and_signs_of_life_and_ends_nothing(shop: Sh
         return action()
 
     with set_failpoint(write), shop.serving("first") as first:
-        until(lambda: first.live.get_state().role == "leads")
+        shop.wait(lambda: first.live.get_state().role == "leads")
         shop.follows(by="first")
         shop.disk_is_full.set()
         shop.move()
-        until(lambda: refused.count("service.commit") > 1)
-        until(lambda: "No space left on device" in (first.live.find_table("left") or no_table()).error)
+        shop.wait(lambda: refused.count("service.commit") > 1)
+        shop.wait(lambda: "No space left on device" in (first.live.find_table("left") or no_table()).error)
         before = len(shop.refreshes)
         shop.disk_is_full.clear()
-        until(lambda: len(shop.refreshes) > before)
-        until(lambda: not (first.live.find_table("left") or no_table()).error)
+        shop.wait(lambda: len(shop.refreshes) > before)
+        shop.wait(lambda: not (first.live.find_table("left") or no_table()).error)
         assert first.live.get_state().role == "leads"
 
 
@@ -256,12 +267,12 @@ def test_a_table_that_dbt_makes_at_its_times_is_seen_below_what_it_reads(shop: S
     mart = Scheduled("model.shop.mart", TableName("lake", "dwd", "mart"), "0 6 1 1 *", reads=frozenset({LEFT}))
     shop.by_dbt = (mart,)
     with shop.serving("first") as first:
-        until(lambda: first.live.find_table("mart") is not None)
+        shop.wait(lambda: first.live.find_table("mart") is not None)
         found = first.live.find_table("mart")
         assert found is not None
         assert (found.kind, found.state, found.schedule, found.layer) == ("scheduled", "unknown", "0 6 1 1 *", 2)
         first.activity.shared.set_error("schedule of model.shop.mart", "no such column")
-        until(lambda: (first.live.find_table("mart") or no_table()).state == "failed")
+        shop.wait(lambda: (first.live.find_table("mart") or no_table()).state == "failed")
         assert (first.live.find_table("mart") or no_table()).error == "no such column"
 
 
@@ -273,14 +284,16 @@ def no_table() -> TableOverview:
 def test_a_catalog_that_is_away_is_told_and_waited_for_by_all(shop: Shop, tmp_path: Path, away: str) -> None:
     file, elsewhere = shop.warehouse.profile.sqlite_file, tmp_path / "elsewhere"
     with shop.serving("first") as first, shop.serving("second") as second:
-        until(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
+        shop.wait(lambda: {first.live.get_state().role, second.live.get_state().role} == {"leads", "stands_by"})
         (move_file if away == "moved" else rename_table)(file, elsewhere)
-        until(lambda: first.live.get_state().errors.get("catalog") and second.live.get_state().errors.get("catalog"))
+        shop.wait(
+            lambda: first.live.get_state().errors.get("catalog") and second.live.get_state().errors.get("catalog")
+        )
         (move_file if away == "moved" else rename_table)(elsewhere, file)
-        until(lambda: not first.live.get_state().errors and not second.live.get_state().errors)
+        shop.wait(lambda: not first.live.get_state().errors and not second.live.get_state().errors)
         before = len(shop.refreshes)
         shop.move()
-        until(lambda: len(shop.refreshes) > before)
+        shop.wait(lambda: len(shop.refreshes) > before)
 
 
 def move_file(file: Path, to: Path) -> None:
@@ -331,7 +344,7 @@ def test_a_service_ends_if_ingestion_alone_sees_that_spark_is_gone(shop: Shop, m
 
 def test_a_service_whose_spark_is_gone_is_not_ready_while_it_ends(shop: Shop) -> None:
     with shop.serving("first") as first:
-        until(lambda: first.live.get_state().role == "leads")
+        shop.wait(lambda: first.live.get_state().role == "leads")
         first.end_without_spark(SparkEnded("Spark is gone."))
         assert first.live.get_state().role == "ending"
         assert first.live.get_state().errors == {"spark": "Spark is gone."}
