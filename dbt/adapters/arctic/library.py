@@ -17,7 +17,7 @@ from arctic_runtime.suggestions import suggest_nearest
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, load_sources
-from dbt.adapters.arctic.project.followed_project import FollowedProject
+from dbt.adapters.arctic.project.live_project import LiveProject
 from dbt.adapters.arctic.project.loaded_project import Location
 from dbt.adapters.arctic.project.sources import list_ingested_models
 
@@ -37,14 +37,14 @@ class OpenedProject:
         self.profile = with_jars(parsed.profile, parsed.sources)
         """That of the target, with the JARs for ingestion, so that one Spark does for all."""
 
-        self._followed: FollowedProject | None = None
+        self._followed: LiveProject | None = None
 
     def list_models(self, reader: CatalogReader) -> Sequence[Model]:
         project = self._follow_project()
-        nodes = project.refresher.nodes
+        nodes = project.compiled_nodes
         compiled = [
             build_compiled_model(nodes[followed.name]) if nodes[followed.name].compiled else followed.model
-            for followed in project.models
+            for followed in project.list_followed()
         ]
         return sorted((*compiled, *list_ingested_models(self._sources, reader)), key=lambda model: model.table)
 
@@ -52,7 +52,7 @@ class OpenedProject:
         from dbt_common.exceptions import DbtBaseException
 
         project = self._follow_project()
-        followed = next((candidate for candidate in project.models if candidate.table == model.table), None)
+        followed = next((candidate for candidate in project.list_followed() if candidate.table == model.table), None)
         if followed is None:
             raise ConfigError(
                 f"{model.table} is ingested from {model.ingested_from}, and no run of a model makes it.",
@@ -93,14 +93,13 @@ class OpenedProject:
         }
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
-    def _follow_project(self) -> FollowedProject:
+    def _follow_project(self) -> LiveProject:
         """The project as dbt has compiled it, with dbt's state of this thread set for it."""
         from dbt.flags import set_flags
 
         if self._followed is None:
-            self._followed = FollowedProject(self._location, _warn_user)
-            self._prepare_thread = self._followed.build_thread_starter()
-        self._prepare_thread()
+            self._followed = LiveProject(self._location, _warn_user)
+        self._followed.prepare_thread()
         set_flags(self._followed.loaded.flags)
         return self._followed
 
