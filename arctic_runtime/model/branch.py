@@ -93,18 +93,16 @@ def list_abandoned_branches(
     parents: Mapping[int, int | None],
     times: Mapping[int, int],
     head: int | None,
-    now_ms: int,
-    kept_seconds: int,
+    before_ms: int,
 ) -> tuple[str, ...]:
-    """Branches of attempts that can't become the table, and that nobody can still be writing to, by name.
+    """Branches of attempts that can't become the table, and that main has left behind before a time, by name.
 
-    `times` are the milliseconds at which snapshots were committed. A branch is kept for `kept_seconds` after main has
-    left it behind: dropped earlier, the commit of a slow writer would make it anew.
+    `times` are the milliseconds at which snapshots were committed. `before_ms` is so long ago that no slow writer is
+    at work any more: its commit to a branch that was dropped would make it anew.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
     left = {name: _find_fork_commit(tip, parents, head) for name, tip in own.items()}
-    kept_ms = 1000 * kept_seconds
-    return tuple(sorted(name for name, at in left.items() if at and now_ms - times.get(at, now_ms) > kept_ms))
+    return tuple(sorted(name for name, at in left.items() if at and times.get(at, before_ms) < before_ms))
 
 
 def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:

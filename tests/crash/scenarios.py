@@ -740,14 +740,13 @@ def increment_of_an_empty_table() -> Scenario:
         lake.spark.sql(f"create table {lake.sql_name('t')} (id int) using iceberg")
 
     def act(lake: Warehouse) -> None:
-        from dbt.adapters.arctic.materialize.increments import branch_name, publish_in_one_step
+        from dbt.adapters.arctic.materialize.increments import branch_name, build_attempt, publish_in_one_step
 
         branch = branch_name(uuid.uuid4().hex[:12])
         name = ".".join([lake.sql_name("t"), f"branch_{branch}"])
         rows = lake.frame([(1,)], "id int")
-        thresholds = lake.reader.thresholds
-        write = partial(rows.writeTo(name).overwrite, F.lit(True))
-        publish_in_one_step(lake.spark, lake.reader, lake.table("t"), branch, thresholds, write)
+        attempt = build_attempt(lake.spark, lake.reader, branch, lake.reader.thresholds)
+        publish_in_one_step(attempt, lake.table("t"), partial(rows.writeTo(name).overwrite, F.lit(True)))
 
     own = ("incremental.first_snapshot", "incremental.mark_branch")
     return Scenario((*own, *ATTEMPT[::2], ATTEMPT[3]), build, act, tables=("t",))

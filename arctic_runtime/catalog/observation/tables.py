@@ -246,12 +246,10 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
     return BranchState(tips.get("main"), tips.get(branch), commits)
 
 
-def list_abandoned_branches_of(table: Table, now_ms: int, kept_seconds: int) -> tuple[str, ...]:
-    """Branches of attempts on a table that nobody can still be writing to; see `list_abandoned_branches`."""
+def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
+    """Branches of attempts on a table that main has left behind before a time; see `list_abandoned_branches`."""
     head = table.metadata.current_snapshot_id
-    return list_abandoned_branches(
-        _list_branches(table), _map_parents(table), _map_times(table), head, now_ms, kept_seconds
-    )
+    return list_abandoned_branches(_list_branches(table), _map_parents(table), _map_times(table), head, before_ms)
 
 
 def _branch_commit(snapshot: Snapshot) -> BranchCommit:

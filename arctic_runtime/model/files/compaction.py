@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -75,7 +75,8 @@ Place = tuple[TableName, int, tuple[PartitionValue, ...]]
 class TableFiles:
     """The files of a table at one snapshot; `target_bytes` is the size at which its writers cut files.
 
-    What is written next comes under the partition spec `spec`, which has these `transforms`.
+    What is written next comes under the partition spec `spec`, which has these `transforms`. `progress` tells of
+    rewrites of the table that have stopped halfway; `finished_groups` need no look, since a job has just written them.
     """
 
     table: TableName
@@ -84,9 +85,15 @@ class TableFiles:
     target_bytes: int
     spec: int = 0
     transforms: tuple[Transform, ...] = ()
+    progress: tuple[PartialProgress, ...] = ()
+    finished_groups: frozenset[Place] = frozenset()
 
     def locate_group(self, node: FileGroup) -> Place:
         return self.table, node.spec, node.partition
+
+    def has_finished(self, nodes: Iterable[FileGroup]) -> bool:
+        """Whether all of some nodes have just been written."""
+        return bool(self.finished_groups) and all(self.locate_group(node) in self.finished_groups for node in nodes)
 
 
 @dataclass(frozen=True)

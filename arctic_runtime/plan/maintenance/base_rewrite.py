@@ -25,9 +25,8 @@ def plan_base_rewrite(
     files: TableFiles,
     is_full: bool,
     thresholds: BaseRewriteThresholds,
-    begun: Sequence[PartialProgress] = (),
 ) -> RewriteBase | None:
-    """The pass that merges everything, or goes on with one that was begun; None if a fold does better or must do.
+    """The pass that merges everything, or goes on with one that stopped; None if a fold does better or must do.
 
     It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
     """
@@ -37,13 +36,14 @@ def plan_base_rewrite(
     transforms = _find_common_transforms(model, files.nodes)
     if transforms is None:
         return None
-    end, done = _find_end_version(changes, base, begun)
+    end, done = _find_end_version(changes, base, files.progress)
     commits = [commit for commit in changes.list_commits_after(base.merged) if commit.version.sequence <= end.sequence]
     rows = sum(commit.rows for commit in commits)
     sizes = _sum_bucket_bytes(files.nodes, transforms[-1])
     if not rows or max(sizes) > thresholds.task_bytes:
         return None
-    if not done and not _is_worth_it(rows, base, len(sizes), is_full, transforms, thresholds):
+    is_scattered = is_full and len(transforms) == 1
+    if not done and not _is_worth_it(rows, base, len(sizes), is_scattered, thresholds):
         return None
     size = sum(commit.bytes for commit in commits)
     meeting: Meeting = "hash" if size // len(sizes) <= thresholds.hashed_change_bytes else "sort"
@@ -67,15 +67,10 @@ def plan_base_rewrite(
 
 
 def _is_worth_it(
-    rows: int,
-    base: BaseState,
-    buckets: int,
-    is_full: bool,
-    transforms: Sequence[Transform],
-    thresholds: BaseRewriteThresholds,
+    rows: int, base: BaseState, buckets: int, is_scattered: bool, thresholds: BaseRewriteThresholds
 ) -> bool:
     """Keys are scattered over buckets, but not over partitions: changes may all be in the newest."""
-    is_everywhere = is_full and len(transforms) == 1 and rows >= thresholds.changed_rows_per_bucket * buckets
+    is_everywhere = is_scattered and rows >= thresholds.changed_rows_per_bucket * buckets
     return is_everywhere or rows >= thresholds.changed_share * base.rows
 
 
@@ -88,13 +83,13 @@ def _find_common_transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[T
 
 
 def _find_end_version(
-    changes: ChangeTableState, base: BaseState, begun: Sequence[PartialProgress]
+    changes: ChangeTableState, base: BaseState, progress: Sequence[PartialProgress]
 ) -> tuple[Version, frozenset[BucketRange]]:
     """Up to where to merge: to where somebody began to, the newest of these, else to the newest version."""
     assert changes.newest is not None
     known = {commit.version.snapshot: commit.version for commit in changes.commits}
     open_ones = [
-        one for one in begun if one.end in known and one.branch == format_rewrite_branch(base.snapshot, one.end)
+        one for one in progress if one.end in known and one.branch == format_rewrite_branch(base.snapshot, one.end)
     ]
     open_ones = [one for one in open_ones if one.done]
     if not open_ones:

@@ -6,8 +6,8 @@ What every reader pays for them as they lie is held against what it costs to put
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from arctic_runtime.model.files.compaction import (
     CompactionMode,
@@ -17,7 +17,6 @@ from arctic_runtime.model.files.compaction import (
     FileTotals,
     LeftAlone,
     MergeUnmerged,
-    PartialProgress,
     Place,
     RewriteBase,
     RewriteFiles,
@@ -35,7 +34,6 @@ from arctic_runtime.plan.maintenance.commit_groups import split_into_commits
 from arctic_runtime.plan.maintenance.hash_trees import Unit, list_bucket_counts, list_units
 from arctic_runtime.plan.maintenance.split import (
     SIDE_BY_SIDE,
-    is_done,
     plan_resize_steps,
     plan_resizes,
     select_worthwhile,
@@ -49,24 +47,22 @@ def plan_file_compaction(
     files: Sequence[TableFiles],
     mode: CompactionMode,
     thresholds: Thresholds,
-    done: Collection[Place] = (),
-    begun: Sequence[PartialProgress] = (),
 ) -> CompactionPlan:
     """Plans the rewrites of the tables whose files are `files`, with the reasons for the rest.
 
     `auto` and `major` go by the model's thresholds, `minor` joins small files wherever there are two, and `full`
     leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
     merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
-    outgrow their limit, and put small ones together. Places in `done` are left alone.
+    outgrow their limit, and put small ones together. Finished groups are left alone.
     """
-    merges = _plan_merges(model, state, files, mode, thresholds, begun) if mode in ("major", "full") else ()
+    merges = _plan_merges(model, state, files, mode, thresholds) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
     left: list[LeftAlone] = []
     renewed = [step.table for step in steps if isinstance(step, RewriteBase)]
     for table in files:
         if table.table in renewed:
             continue
-        planned, others = _plan_table(table, _get_limits(model, table, mode, thresholds), model, mode, done, thresholds)
+        planned, others = _plan_table(table, model, mode, thresholds)
         steps += planned
         left += others
     return CompactionPlan(tuple(steps), tuple(left))
@@ -157,12 +153,11 @@ def _plan_merges(
     files: Sequence[TableFiles],
     mode: CompactionMode,
     thresholds: Thresholds,
-    begun: Sequence[PartialProgress],
 ) -> Iterator[MergeUnmerged | RewriteBase]:
     """Plans the merge of the changes: the base written anew in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
-    anew = plan_base_rewrite(model, state, base, mode == "full", limits, begun) if base is not None else None
+    anew = plan_base_rewrite(model, state, base, mode == "full", limits) if base is not None else None
     yield from [anew] if anew is not None else _plan_folds(model, state)
 
 
@@ -176,23 +171,19 @@ def _plan_folds(model: Model, state: TableState) -> Iterator[MergeUnmerged]:
 
 
 def _plan_table(
-    table: TableFiles,
-    limits: _Limits,
-    model: Model,
-    mode: CompactionMode,
-    done: Collection[Place],
-    thresholds: Thresholds,
+    table: TableFiles, model: Model, mode: CompactionMode, thresholds: Thresholds
 ) -> tuple[list[CompactionStep], list[LeftAlone]]:
+    limits = _get_limits(model, table, mode, thresholds)
     tree_units = list_units(table, model.config.hash_key)
     if tree_units is None:
-        return _plan_whole_table(table, limits, done)
+        return _plan_whole_table(table, limits)
     is_base = table.table == model.base
     splits = is_base and mode != "minor"
-    moves = plan_resizes(table, tree_units, model, mode == "full", done, thresholds) if splits else []
+    moves = plan_resizes(table, tree_units, model, mode == "full", thresholds) if splits else []
     moves = select_worthwhile(moves, mode, limits.thresholds)
     gone = {id(move.unit) for move in moves}
     rest = [unit for unit in tree_units if id(unit) not in gone]
-    ways = [None if is_done(unit, table, done) else _choose_rewrite_mode(unit, table, limits) for unit in rest]
+    ways = [None if table.has_finished(unit.nodes) else _choose_rewrite_mode(unit, table, limits) for unit in rest]
     chosen = [(unit, way) for unit, way in zip(rest, ways, strict=True) if way is not None]
     stay = (
         (unit, _explain_skip(unit, table, limits, model if is_base else None))
@@ -208,14 +199,12 @@ def _plan_table(
     return [*steps, *_plan_rewrites(table, tree_units, chosen, limits)], left
 
 
-def _plan_whole_table(
-    table: TableFiles, limits: _Limits, done: Collection[Place]
-) -> tuple[list[CompactionStep], list[LeftAlone]]:
+def _plan_whole_table(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
     """Files of specs that have nothing to do with one another come under one all at once, and only when asked for."""
-    if not limits.least or all(table.locate_group(node) in done for node in table.nodes):
+    if not limits.least or table.has_finished(table.nodes):
         return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
     whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
-    return [_build_rewrite(table, "sort", [whole], limits, None, ())], []
+    return [_build_rewrite(table, "sort", [whole], limits)], []
 
 
 def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way | None:
@@ -267,12 +256,10 @@ def _plan_rewrites(
     )
     for group in split_into_commits(ordered, size_of, kind_of, limits.thresholds):
         way, spec = group[0][1], group[0][0].spec
-        yield _build_rewrite(table, way, [unit for unit, _ in group], limits, spec, buckets)
+        yield replace(_build_rewrite(table, way, [unit for unit, _ in group], limits), spec=spec, buckets=buckets)
 
 
-def _build_rewrite(
-    table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits, spec: int | None, buckets: tuple[int, ...]
-) -> RewriteFiles:
+def _build_rewrite(table: TableFiles, way: Way, group: Sequence[Unit], limits: _Limits) -> RewriteFiles:
     files = [file for unit in group for file in _select_touched_files(unit, way, table, limits)]
     nodes = tuple(node for unit in group for node in unit.nodes)
     return RewriteFiles(
@@ -287,8 +274,6 @@ def _build_rewrite(
         small_bytes=get_small_file_bytes(table, limits.thresholds),
         target_bytes=table.target_bytes,
         reason=_explain_rewrite(group, way, table, limits),
-        spec=spec,
-        buckets=buckets,
     )
 
 

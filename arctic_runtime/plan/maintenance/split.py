@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from arctic_runtime.model.files.compaction import (
     CompactionMode,
     CompactionPlan,
     LeftAlone,
-    Place,
     ResizeBuckets,
     TableFiles,
 )
@@ -28,10 +27,10 @@ SIDE_BY_SIDE = "files of several partition specs lie side by side; a full compac
 NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to split"
 
 
-def plan_split(model: Model, table: TableFiles, thresholds: Thresholds, done: Collection[Place] = ()) -> CompactionPlan:
+def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> CompactionPlan:
     """Only what brings nodes of the base to the depth that their size asks for, and why the others stay."""
     tree_units = list_units(table, model.config.hash_key)
-    moves = plan_resizes(table, tree_units or [], model, True, done, thresholds)
+    moves = plan_resizes(table, tree_units or [], model, True, thresholds)
     steps = list(plan_resize_steps(table, tree_units or [], moves, thresholds.compaction))
     taken = {id(node) for step in steps for node in step.nodes}
     reason = None if tree_units is not None and is_in_tree(table, model.config.hash_key) else NO_TREE
@@ -46,16 +45,11 @@ def plan_split(model: Model, table: TableFiles, thresholds: Thresholds, done: Co
 
 
 def plan_resizes(
-    table: TableFiles,
-    tree_units: Sequence[Unit],
-    model: Model,
-    alone: bool,
-    done: Collection[Place],
-    thresholds: Thresholds,
+    table: TableFiles, tree_units: Sequence[Unit], model: Model, alone: bool, thresholds: Thresholds
 ) -> list[Move]:
     """Splits where there are any; else what can be put together, down to as many nodes as the model asks for.
 
-    Without `alone` all partitions go to one depth. What is `done` does not move a second time.
+    Without `alone` all partitions go to one depth. Finished groups do not move a second time.
     """
     config, buckets = model.config, thresholds.buckets
     if not tree_units or not is_in_tree(table, config.hash_key):
@@ -64,11 +58,7 @@ def plan_resizes(
     moves = plan_splits(tree_units, config.node_bytes, buckets) or plan_node_merges(
         tree_units, config.node_bytes, least, alone, buckets
     )
-    return [move for move in moves if not is_done(move.unit, table, done)]
-
-
-def is_done(unit: Unit, table: TableFiles, done: Collection[Place]) -> bool:
-    return bool(done) and all(table.locate_group(node) in done for node in unit.nodes)
+    return [move for move in moves if not table.has_finished(move.unit.nodes)]
 
 
 def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:

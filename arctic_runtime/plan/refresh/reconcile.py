@@ -67,15 +67,13 @@ def plan_branch_cleanup(
     model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
 ) -> tuple[DropBranches, ...]:
     """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
-    now_ms = round(now.timestamp() * 1000)
+    before_ms = round(now.timestamp() * 1000) - 1000 * thresholds.abandoned_branch_seconds
     steps = []
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
     for table, part in parts:
         if part is not None:
-            retention_seconds = thresholds.abandoned_branch_seconds
-            names = list_abandoned_branches(
-                part.branches, part.parents, part.times, _get_head_snapshot(part), now_ms, retention_seconds
-            )
+            head = _get_head_snapshot(part)
+            names = list_abandoned_branches(part.branches, part.parents, part.times, head, before_ms)
             steps.extend([DropBranches(table, names)] if names else [])
     return tuple(steps)
 

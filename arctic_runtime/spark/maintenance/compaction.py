@@ -65,8 +65,12 @@ def plan_compaction(
     state, model = session.observe_state(), session.model
     check_built(state, model.table)
     tables = _observe_tables(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
-    begun = observe_partial_progress(session.reader, model.base)
-    return state, plan_file_compaction(model, state, tables, mode, session.reader.thresholds, frozenset(done), begun)
+    progress = observe_partial_progress(session.reader, model.base)
+    files = [
+        replace(table, finished_groups=frozenset(done), progress=progress if table.table == model.base else ())
+        for table in tables
+    ]
+    return state, plan_file_compaction(model, state, files, mode, session.reader.thresholds)
 
 
 def is_due(session: TableSession) -> bool:
@@ -117,7 +121,7 @@ def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[Table
     state = session.observe_state()
     _, base = require_built(state, session.model.table)
     (table,) = _observe_tables(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
-    return state, split_alone(session.model, table, session.reader.thresholds, frozenset(done))
+    return state, split_alone(session.model, replace(table, finished_groups=frozenset(done)), session.reader.thresholds)
 
 
 def split_table(session: TableSession) -> Compacted:

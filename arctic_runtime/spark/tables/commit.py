@@ -56,6 +56,20 @@ class Attempt:
     thresholds: CommitThresholds
 
 
+@dataclass(frozen=True)
+class WriterBranch:
+    """The branch `name` of a table, which one writer fills on top of the snapshot `expected`.
+
+    Commits of the writer name it. Several processes may fill a branch that `is_shared`, each as the same writer.
+    """
+
+    table: TableName
+    name: str
+    expected: int
+    writer: str
+    is_shared: bool = False
+
+
 def swap_in(
     attempt: Attempt,
     table: TableName,
@@ -71,6 +85,7 @@ def swap_in(
     then as that writer left it.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
+    written = WriterBranch(table, branch, expected, writer)
     parts = {"table": quote_name(*table.parts), "branch": quote_name(branch)}
     create = fill_statement(
         "ALTER TABLE {table} CREATE BRANCH {branch} AS OF VERSION {v}", v=quote_number(expected), **parts
@@ -80,9 +95,9 @@ def swap_in(
         with override_settings(spark, build_summary_settings({ATTEMPT: writer})):
             result = write(table.to_branch_parts(branch))
         try:
-            publish_branch(attempt, table, branch, expected, writer)
+            publish_branch(attempt, written)
         except CommitConflict:
-            own = _find_written_snapshot(attempt, table, branch, expected, writer)
+            own = _find_written_snapshot(attempt, written)
             again = None if own is None else overtaken(own)
             if again is None:
                 raise
@@ -92,31 +107,33 @@ def swap_in(
         clear_away(attempt, table, branch)
 
 
-def _find_written_snapshot(attempt: Attempt, table: TableName, branch: str, expected: int, writer: str) -> int | None:
+def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None:
     """The snapshot that a writer left on its branch; None if the branch holds something else."""
-    state = read_branch_state(attempt.spark, attempt.reader, table, branch)
-    return state.tip if explain_refused_publish(replace(state, main=expected), expected, writer) is None else None
+    state = read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name)
+    reason = explain_refused_publish(replace(state, main=branch.expected), branch.expected, branch.writer)
+    return state.tip if reason is None else None
 
 
-def publish_branch(
-    attempt: Attempt, table: TableName, branch: str, expected: int, writer: str, is_shared: bool = False
-) -> None:
+def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
     """Moves main to a branch, also where the answer to that gets lost.
 
-    Raises CommitConflict if main has moved, or if the branch does not consist of commits of `writer` on top of
-    `expected`. Where several processes share the branch (`is_shared`), another one may have published it already.
+    Raises CommitConflict if main has moved, or if the branch does not consist of commits of its writer on top of the
+    expected snapshot. A shared branch may have been published already.
     """
     spark, reader = attempt.spark, attempt.reader
-    state = read_branch_state(spark, reader, table, branch)
-    if state.is_published and (is_shared or state.tip == expected):
+    state = read_branch_state(spark, reader, branch.table, branch.name)
+    if state.is_published and (branch.is_shared or state.tip == branch.expected):
         return
-    reason = explain_refused_publish(state, expected, writer, is_shared)
+    reason = explain_refused_publish(state, branch.expected, branch.writer, branch.is_shared)
     if reason is not None:
-        raise CommitConflict(f"Another writer committed first.\n  while: commit {branch} to {table}", actual=reason)
+        raise CommitConflict(
+            f"Another writer committed first.
+  while: commit {branch.name} to {branch.table}", actual=reason
+        )
     try:
-        fast_forward(spark, table, branch)
+        fast_forward(spark, branch.table, branch.name)
     except (ArcticError, *SPARK_ERRORS) as error:
-        if not _has_been_published(spark, reader, table, branch, error):
+        if not _has_been_published(spark, reader, branch.table, branch.name, error):
             raise
 
 

@@ -424,10 +424,8 @@ class ArcticAdapter(SparkAdapter):
 
         try:
             with self.connections.exception_handler(sql):
-                spark, thresholds = self.spark_session(), self.profile.thresholds
-                return increments.publish_in_one_step(
-                    spark, reader, table, branch, thresholds, lambda: self.execute(sql)[0]
-                )
+                attempt = increments.build_attempt(self.spark_session(), reader, branch, self.profile.thresholds)
+                return increments.publish_in_one_step(attempt, table, lambda: self.execute(sql)[0])
         finally:
             self.drop_relation(staged)
 

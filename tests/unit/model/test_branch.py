@@ -121,7 +121,7 @@ TIMES = {1: 0, 2: 10 * HOUR, 3: 20 * HOUR, 21: 11 * HOUR, 31: 21 * HOUR}
 
 
 def abandoned(now_ms: int, **branches: int) -> tuple[str, ...]:
-    return list_abandoned_branches(branches, PARENTS, TIMES, 3, now_ms, KEPT_SECONDS)
+    return list_abandoned_branches(branches, PARENTS, TIMES, 3, now_ms - KEPT_MS)
 
 
 def test_a_branch_is_kept_as_long_as_a_slow_writer_may_take_after_main_has_left_it_behind() -> None:
@@ -136,7 +136,5 @@ def test_branches_that_can_become_the_table_and_those_of_users_are_never_abandon
 
 def test_where_history_is_gone_the_oldest_commit_that_is_kept_tells_when_a_branch_was_left_behind() -> None:
     parents, times = {3: 2, 21: 1}, {3: 20 * HOUR, 21: 11 * HOUR}
-    found = [
-        list_abandoned_branches({"arctic_a": 21}, parents, times, 3, now, KEPT_SECONDS) for now in (KEPT_MS, 50 * HOUR)
-    ]
+    found = [list_abandoned_branches({"arctic_a": 21}, parents, times, 3, before) for before in (0, 40 * HOUR)]
     assert found == [(), ("arctic_a",)]

@@ -19,6 +19,7 @@ from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name, quote_number
 from arctic_runtime.spark.tables.commit import (
+    WriterBranch,
     build_isolation_options,
     build_merged_summary,
     build_summary_options,
@@ -82,7 +83,8 @@ def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
         context.tell(_format_progress(step, part))
     try:
         _check_all_done(step, context)
-        publish_branch(context.attempt, step.table, step.branch, step.expected, step.branch, is_shared=True)
+        shared = WriterBranch(step.table, step.branch, step.expected, writer=step.branch, is_shared=True)
+        publish_branch(context.attempt, shared)
     except CommitConflict:
         clear_away(context.attempt, step.table, step.branch)
         raise

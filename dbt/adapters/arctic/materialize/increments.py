@@ -27,32 +27,28 @@ def branch_name(token: str) -> str:
     return BRANCH_PREFIX + token
 
 
-def publish_in_one_step(
-    spark: SparkSession,
-    reader: CatalogReader | None,
-    table: TableName,
-    branch: str,
-    thresholds: Thresholds,
-    write: Callable[[], T],
-) -> T:
-    """Runs `write`, whose statements name the branch, and makes the branch the table.
+def build_attempt(spark: SparkSession, reader: CatalogReader | None, branch: str, thresholds: Thresholds) -> Attempt:
+    """The attempt that commits on a branch; `reader` reads the catalog where this process can."""
+    return Attempt(spark, reader, branch.removeprefix(BRANCH_PREFIX), thresholds.commits)
 
-    `reader` reads the catalog where this process can. Where another writer commits in the meantime, it starts over from
-    what that left. Raises CommitConflict if others are always faster; the table is then as they left it. Branches
-    of runs that died go once nobody can be writing to them any more.
+
+def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], T]) -> T:
+    """Runs `write`, whose statements name the attempt's branch, and makes the branch the table.
+
+    Where another writer commits in the meantime, it starts over from what that left. Raises CommitConflict if others
+    are always faster; the table is then as they left it. Branches of runs that died go once nobody can be writing to
+    them any more.
 
     The branch begins with a commit without rows. It names the attempt, which a delete of whole files does not, so it
     tells whether the branch still is the one that the statements began with.
     """
-    token = branch.removeprefix(BRANCH_PREFIX)
+    spark, reader, branch = attempt.spark, attempt.reader, branch_name(attempt.token)
 
     def publish_once() -> T:
         table_found = reader.load_table(table.schema, table.name) if reader is not None else None
-        if table_found is not None:
-            kept_seconds = thresholds.expiry.abandoned_branch_seconds
-            drop_branches(
-                spark, table, list_abandoned_branches_of(table_found, round(time.time() * 1000), kept_seconds)
-            )
+        if reader is not None and table_found is not None:
+            before = time.time() - reader.thresholds.expiry.abandoned_branch_seconds
+            drop_branches(spark, table, list_abandoned_branches_of(table_found, round(before * 1000)))
         head = table_found.metadata.current_snapshot_id if table_found else None
         expected = _ensure_head(spark, table) if head is None else head
 
@@ -61,9 +57,9 @@ def publish_in_one_step(
             perform_effect("incremental.mark_branch", mark.append, f"append no rows to {branch} of {table}", SPARK)
             return write()
 
-        return swap_in(Attempt(spark, reader, token, thresholds.commits), table, expected, write_to)
+        return swap_in(attempt, table, expected, write_to)
 
-    return retry_on_conflict(publish_once, thresholds.commits.attempts)
+    return retry_on_conflict(publish_once, attempt.thresholds.attempts)
 
 
 def _ensure_head(spark: SparkSession, table: TableName) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -63,8 +62,8 @@ def lying(*sizes: int, transforms: tuple[Transform, ...] = (BUCKET,), spec: int 
     return TableFiles(MODEL.base, HEAD, nodes, 512 * MIB)
 
 
-def planned(state: TableState, files: TableFiles, is_full: bool = False, **more: Any) -> RewriteBase | None:
-    return plan_base_rewrite(more.pop("model", MODEL), state, files, is_full, REWRITE, **more)
+def planned(state: TableState, files: TableFiles, is_full: bool = False, model: Model = MODEL) -> RewriteBase | None:
+    return plan_base_rewrite(model, state, files, is_full, REWRITE)
 
 
 @pytest.mark.parametrize(
@@ -163,18 +162,18 @@ def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() ->
     files = lying(PART_BYTES, PART_BYTES)
     done = frozenset([BucketRange(0, 0)])
     mine = PartialProgress(format_rewrite_branch(HEAD, 20), 20, done)
-    step = planned(state, files, begun=[mine])
+    step = planned(state, replace(files, progress=(mine,)))
     assert step is not None
     assert (step.end.snapshot, step.rows, step.commits, step.done) == (20, 1, 1, (BucketRange(0, 0),))
     assert step.remaining == step.ranges[1:]
     assert step.branch == mine.branch
     assert "1 of 2 part(s) done before" in describe_compaction(step)
-    others = [
+    others = (
         PartialProgress(format_rewrite_branch(HEAD + 1, 20), 20, done),
         PartialProgress(format_rewrite_branch(HEAD, 999), 999, done),
         PartialProgress(format_rewrite_branch(HEAD, 20), 20, frozenset()),
-    ]
-    fresh = planned(state, files, begun=others)
+    )
+    fresh = planned(state, replace(files, progress=others))
     assert fresh is not None
     assert (fresh.end.snapshot, fresh.done) == (30, ())
 
