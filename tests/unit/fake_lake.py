@@ -20,7 +20,7 @@ from arctic_runtime.errors import CommitConflict, ConfigError
 from arctic_runtime.model.branch import BranchCommit, BranchState, explain_refused_publish
 from arctic_runtime.model.columns import Column
 from arctic_runtime.model.files.expiry import Snapshot as KeptSnapshot
-from arctic_runtime.model.files.expiry import Snapshots
+from arctic_runtime.model.files.expiry import Snapshots, SnapshotUse
 from arctic_runtime.model.files.layout import format_layout
 from arctic_runtime.model.names import TableName, format_changes_view
 from arctic_runtime.model.properties import ATTEMPT, BRANCH_PREFIX, LAYOUT, MODE, OFFSETS, PRIMARY_KEY, REASON, RUN
@@ -263,7 +263,7 @@ class Lake:
         yield "observe"
         tables = {TABLE.changes: self.log, self.model.base: self.base}
         found = [self.snapshots(name, table) for name, table in tables.items()]
-        plan = plan_snapshot_expiry(self.model, self.observe(), found, {}, 10_000, Thresholds())
+        plan = plan_snapshot_expiry(self.model, self.observe(), SnapshotUse(found), 10_000, Thresholds())
         for step in plan.steps:
             yield "expire"
             tables[step.table].expire(step.snapshots)

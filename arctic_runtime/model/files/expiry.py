@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arctic_runtime.model.names import TableName
@@ -33,6 +33,14 @@ class Snapshots:
     others: tuple[Snapshot, ...] = ()
     held: frozenset[int] = frozenset()
     view_tags: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SnapshotUse:
+    """All snapshots of a model's `tables`, and what each of its `consumers`, models that read it, has read of it."""
+
+    tables: Sequence[Snapshots]
+    consumers: Mapping[str, Version] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

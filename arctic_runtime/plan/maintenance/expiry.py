@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, ExpiryPlan, Kept, Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import (
+    DropTags,
+    ExpireSnapshots,
+    ExpiryPlan,
+    Kept,
+    Snapshot,
+    Snapshots,
+    SnapshotUse,
+)
 from arctic_runtime.model.run_summary import find_last_load, run_commits
 from arctic_runtime.model.state import ChangeTableState, TableState
 from arctic_runtime.model.table import Model
@@ -23,17 +31,11 @@ Needs = Iterator[tuple[int, str]]
 
 
 def plan_snapshot_expiry(
-    model: Model,
-    state: TableState,
-    tables: Sequence[Snapshots],
-    consumers: Mapping[str, Version],
-    now_ms: int,
-    thresholds: Thresholds,
+    model: Model, state: TableState, use: SnapshotUse, now_ms: int, thresholds: Thresholds
 ) -> ExpiryPlan:
-    """Plans the expiry of the model's tables, all of which `tables` has the snapshots of, at the time `now_ms`.
+    """Plans the expiry of the model's tables at the time `now_ms`.
 
-    `consumers` are the models that read this one, and what they have read of it. Raises ConfigError if the model
-    keeps its versions for ever.
+    Raises ConfigError if the model keeps its versions for ever.
     """
     age = model.config.retention.age_seconds
     if age is None and model.config.retention.changes_seconds is None:
@@ -42,7 +44,7 @@ def plan_snapshot_expiry(
             actual="`retention: off`",
             fix="set `retention: {changes: '7d', versions: '5d'}` in the model's configuration",
         )
-    read = _list_consumer_versions(state, consumers)
+    read = _list_consumer_versions(state, use.consumers)
     trim_step, waits = plan_changelog_trim(model, state, read, now_ms)
     if age is None:
         return ExpiryPlan((), (), trim_step, (), waits)
@@ -54,10 +56,10 @@ def plan_snapshot_expiry(
     }
     if state.appended is not None:
         needs[str(model.table)] = lambda _: _list_keyless_needs(state.appended, wanted)
-    tags = tuple(_list_idle_tags(state, tables, now_ms, thresholds.expiry))
+    tags = tuple(_list_idle_tags(state, use.tables, now_ms, thresholds.expiry))
     steps: list[ExpireSnapshots] = []
     kept_snapshots: list[Kept] = []
-    for table in _remove_tags(tables, tags):
+    for table in _remove_tags(use.tables, tags):
         needed = [*_list_newest_need(table), *needs[str(table.table)](table)]
         cut = cut_of(needed)
         gone = list_expired_snapshots(table, cut, now_ms - 1000 * age)

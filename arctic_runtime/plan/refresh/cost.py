@@ -6,7 +6,7 @@ them, puts it right for the machine, and for queries whose rows are more or less
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -31,6 +31,18 @@ class Past:
         """The measured seconds as a multiple of the estimated ones, within `correction_limit`."""
         limit = prices.correction_limit
         return min(limit, max(1 / limit, self.seconds / max(self.estimated, prices.scan_seconds)))
+
+
+@dataclass(frozen=True)
+class RunHistory:
+    """The runs of a table that are known, the newest last, and the rows that the table has now.
+
+    `was_tried`: a run has set out to follow changes, perhaps one that gave it up and tells no seconds.
+    """
+
+    table_rows: int = 0
+    runs: Sequence[Past] = ()
+    was_tried: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,19 +79,17 @@ def estimate_modes(
     states: Mapping[str, SourceState | None],
     windows: Mapping[str, Window],
     followed: Iterable[Scan] | None,
-    table_rows: int,
-    history: Iterable[Past],
+    history: RunHistory,
     prices: CostThresholds = SHIPPED.cost,
 ) -> tuple[Estimate, ...]:
     """The ways there are, the cheapest first.
 
-    `followed` are the scans of an incremental plan, None if there is none; `table_rows` are the table's own now.
-    The newest run of `history` comes last.
+    `followed` are the scans of an incremental plan, None if there is none.
     """
-    ways = [_estimate_full(states, table_rows)]
+    ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:
         ways.append(_estimate_incremental(followed, states, windows))
-    factors = _compute_correction_factors(history, prices)
+    factors = _compute_correction_factors(history.runs, prices)
     priced = (replace(way, unadjusted=_estimate_seconds(way, prices)) for way in ways)
     return tuple(sorted((_calibrate_estimate(way, factors) for way in priced), key=lambda way: way.seconds))
 
@@ -128,12 +138,11 @@ def _calibrate_estimate(way: Estimate, factors: Mapping[Way, float]) -> Estimate
     return replace(way, seconds=round(way.unadjusted * factor, 3))
 
 
-def _compute_correction_factors(history: Iterable[Past], prices: CostThresholds) -> dict[Way, float]:
+def _compute_correction_factors(runs: Sequence[Past], prices: CostThresholds) -> dict[Way, float]:
     """By how much the better of the last two runs of each way was off: one may have been slow for what passes.
 
     It is less the more runs since have gone the other way.
     """
-    runs = tuple(history)
     factors: dict[Way, float] = {}
     for way in {run.way for run in runs}:
         places = [place for place, run in enumerate(runs) if run.way == way]

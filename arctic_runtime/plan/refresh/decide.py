@@ -26,7 +26,7 @@ from arctic_runtime.model.state import Commit, SourceState, TableState
 from arctic_runtime.model.step import Mode, Reason
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.cost import Estimate, Past, Way, estimate_modes
+from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.plan.refresh.event_rules import can_continue, check_recomputable
 from arctic_runtime.plan.refresh.fingerprint import (
     compute_fingerprint,
@@ -102,11 +102,11 @@ def decide_refresh(
         return Decision("unchanged" if last is not None else "create", "SCHEMA_ONLY")
     if model.config.input == "changes":
         return _decide_changes(model, last, upstreams, request)
-    decision = _decide_state(model, last, upstreams, request, state, thresholds)
+    decision = _decide_state(model, upstreams, request, state, thresholds)
     if decision.mode == "unchanged" or decision.ways:
         return decision
-    rows, past = _count_table_rows(state), _list_past_runs(state)
-    return replace(decision, ways=estimate_modes(upstreams.states, decision.windows, None, rows, past, thresholds.cost))
+    ways = estimate_modes(upstreams.states, decision.windows, None, _read_run_history(state), thresholds.cost)
+    return replace(decision, ways=ways)
 
 
 def is_empty_table(model: Model, state: TableState) -> bool:
@@ -327,12 +327,7 @@ def _describe_rewritten(commit: Commit, start: Version) -> str:
 
 
 def _decide_state(
-    model: Model,
-    last: RunSummary | None,
-    upstreams: Upstreams,
-    request: Request,
-    state: TableState,
-    thresholds: Thresholds,
+    model: Model, upstreams: Upstreams, request: Request, state: TableState, thresholds: Thresholds
 ) -> Decision:
     if list_changes_read(model.sql):
         raise ConfigError(
@@ -340,9 +335,10 @@ def _decide_state(
             actual="`input: state`",
             fix="set `input: changes`, or read the table with ref(…)",
         )
+    last = find_last_run(state.log)
     offsets = get_offsets(last)
     windows = {
-        name: Window(name, offsets.get(name), state.version) for name, state in upstreams.states.items() if state
+        name: Window(name, offsets.get(name), source.version) for name, source in upstreams.states.items() if source
     }
     if last is None:
         if model.config.refresh == "strict":
@@ -364,39 +360,34 @@ def _decide_state(
     given_up = request.given_up or _recall_refusal(last, hash_query_reading(model, upstreams))
     if given_up is not None:
         return replace(_decide_to_recompute(model, given_up.reason, given_up.because, windows), given_up=given_up)
-    return _decide_to_follow(model, last, upstreams, windows, state, thresholds, may_save=not request.was_overtaken)
+    decision = _decide_to_follow(model, upstreams, windows, state, thresholds)
+    if request.was_overtaken or model.config.refresh != "auto":
+        return decision
+    return _choose_cheaper_mode(decision, _read_run_history(state), thresholds)
 
 
 def _decide_to_follow(
-    model: Model,
-    last: RunSummary,
-    upstreams: Upstreams,
-    windows: Mapping[str, Window],
-    state: TableState,
-    thresholds: Thresholds,
-    may_save: bool = True,
+    model: Model, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState, thresholds: Thresholds
 ) -> Decision:
-    """The decision to follow the changes of the windows, or to compute in full, with the reason.
-
-    Where it `may_save`, whatever costs less is done.
-    """
+    """The decision to follow the changes of the windows, whatever that costs, if it is possible."""
     try:
-        increment_plan = plan_increment(
-            model, upstreams, windows, _count_table_rows(state), last.no_aggregate_state or "", thresholds
-        )
+        increment = plan_increment(model, upstreams, windows, state, thresholds)
     except NotMaintained as refused:
         return _decide_to_recompute(model, refused.reason, refused.because, windows)
-    if increment_plan is None:
+    if increment is None:
         return Decision("unchanged", "NOTHING_NEW", windows)
-    past = _list_past_runs(state)
-    ways = estimate_modes(
-        upstreams.states, windows, increment_plan.change_scans, _count_table_rows(state), past, thresholds.cost
-    )
-    saves = may_save and model.config.refresh == "auto"
-    if saves and _is_full_cheaper(ways, increment_plan, past, _was_tried(state), thresholds):
-        because = f"{ways[1].explain_cost()}; {ways[0].explain_cost()}"
-        return Decision("full", "COST", windows, because, ways=ways)
-    return Decision("incremental", "CHANGES", windows, increment=increment_plan, ways=ways)
+    history = _read_run_history(state)
+    ways = estimate_modes(upstreams.states, windows, increment.change_scans, history, thresholds.cost)
+    return Decision("incremental", "CHANGES", windows, increment=increment, ways=ways)
+
+
+def _choose_cheaper_mode(decision: Decision, history: RunHistory, thresholds: Thresholds) -> Decision:
+    """The decision to compute in full if that is cheaper than to follow changes; else the same decision."""
+    increment, ways = decision.increment, decision.ways
+    if increment is None or not _is_full_cheaper(ways, increment, history, thresholds):
+        return decision
+    because = f"{ways[1].explain_cost()}; {ways[0].explain_cost()}"
+    return Decision("full", "COST", decision.windows, because, ways=ways)
 
 
 def _explain_session_change(last: RunSummary, request: Request) -> str:
@@ -413,7 +404,7 @@ def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
 
 
 def _is_full_cheaper(
-    ways: tuple[Estimate, ...], increment_plan: Increment, past: Iterable[Past], was_tried: bool, thresholds: Thresholds
+    ways: tuple[Estimate, ...], increment: Increment, history: RunHistory, thresholds: Thresholds
 ) -> bool:
     """Whether computing everything is the cheaper way.
 
@@ -428,20 +419,16 @@ def _is_full_cheaper(
     if any(other.scans > best.scans + prices.extra_scans for other in others):
         return True
     if best.rows > thresholds.incremental.large_source_rows:
-        return was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
-    was_followed = any(run.way == "incremental" for run in past)
+        return history.was_tried or any(other.seconds > best.seconds * prices.untried_ratio for other in others)
+    was_followed = any(run.way == "incremental" for run in history.runs)
     is_worth_it = all(other.seconds > best.seconds + prices.small_table_saving_seconds for other in others)
-    return was_followed and is_worth_it and increment_plan.is_deterministic
+    return was_followed and is_worth_it and increment.is_deterministic
 
 
-def _was_tried(state: TableState) -> bool:
-    """Whether a run that is known set out to follow changes, also one that gave it up and tells no seconds."""
-    return any(map(is_planned_increment, state.changes.commits if state.changes else ()))
-
-
-def _list_past_runs(state: TableState) -> list[Past]:
-    """The runs that are known of a table, the newest last."""
-    return [run for run in map(_read_past_run, state.changes.commits if state.changes else ()) if run]
+def _read_run_history(state: TableState) -> RunHistory:
+    commits = state.changes.commits if state.changes else ()
+    runs = tuple(run for run in map(_read_past_run, commits) if run)
+    return RunHistory(state.base.rows if state.base else 0, runs, any(map(is_planned_increment, commits)))
 
 
 def _read_past_run(commit: Commit) -> Past | None:
@@ -451,10 +438,6 @@ def _read_past_run(commit: Commit) -> Past | None:
         return None
     mode, seconds, estimated = run
     return Past(ways[mode], seconds, estimated)
-
-
-def _count_table_rows(state: TableState) -> int:
-    return state.base.rows if state.base else 0
 
 
 def _decide_to_recompute(model: Model, reason: Reason, because: str, windows: Mapping[str, Window]) -> Decision:

@@ -23,11 +23,15 @@ from arctic_runtime.ivm.strategies.spool import Spool, with_spools
 from arctic_runtime.model.columns import BEFORE, find_column, is_same_name, strip_change_columns
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import CHANGELOG, REPAIRED
-from arctic_runtime.model.state import SourceState
+from arctic_runtime.model.run_summary import find_last_run
+from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.table import Model
 from arctic_runtime.model.version import Window
 from arctic_runtime.sql.types import has_map, has_variant, read_type
 from arctic_runtime.thresholds import SHIPPED, IncrementalThresholds, JoinThresholds, Thresholds
+
+NO_TABLE = TableState()
+"""The state of a table that is not there yet."""
 
 _WAYS: Mapping[type[Maintenance], str] = {
     Deltas: "changed rows are joined to the rest of the query",
@@ -137,50 +141,49 @@ def plan_increment(
     model: Model,
     upstreams: Upstreams,
     windows: Mapping[str, Window],
-    rows: int = 0,
-    no_aggregate_state: str = "",
+    state: TableState = NO_TABLE,
     thresholds: Thresholds = SHIPPED,
 ) -> Increment | None:
     """The incremental plan for the changes of `windows`; None if the query's result depends on none of them.
 
-    `rows` is the table's row count, and `no_aggregate_state` the fingerprint of aggregate state that can't be kept.
-    Raises NotMaintained if the table has to be computed in full, also if planning itself fails.
+    `state` is that of the table. Raises NotMaintained if the table has to be computed in full, also if planning itself
+    fails.
     """
     with refuse_on_error():
-        return _build_increment(model, upstreams, windows, rows, no_aggregate_state, thresholds)
+        return _build_increment(model, upstreams, windows, state, thresholds)
 
 
 def _build_increment(
     model: Model,
     upstreams: Upstreams,
     windows: Mapping[str, Window],
-    rows: int,
-    no_aggregate_state: str,
+    state: TableState,
     thresholds: Thresholds,
 ) -> Increment | None:
-    limits = thresholds.incremental
+    limits, last = thresholds.incremental, find_last_run(state.log)
     analysed, key = analyse_model(model, upstreams)
     read = {scan.source for scan in list_scans(analysed.tree)}
     changed = [window for window in windows.values() if not window.is_empty]
     states = {window.upstream: upstreams.states[window.upstream] for window in changed}
-    sources = frozenset(state.name for state in states.values() if state and state.name in read)
+    sources = frozenset(source.name for source in states.values() if source and source.name in read)
     if not sources:
         return None
     for window in changed:
-        state = states[window.upstream]
-        if state is not None and state.name in sources:
-            _check_window(state, window)
-            _check_cost(model, state, window, limits)
+        source = states[window.upstream]
+        if source is not None and source.name in sources:
+            _check_window(source, window)
+            _check_cost(model, source, window, limits)
     _check_images(list_scans(analysed.tree), upstreams, sources)
     facts = replace(
-        _collect_facts(model, upstreams, analysed, rows, limits),
+        _collect_facts(model, upstreams, analysed, state.base.rows if state.base else 0, limits),
         paired=_list_paired_sources(upstreams, changed),
         small=_list_small_sources(upstreams, limits.paired_table_rows),
         few_row_sources=_list_small_sources(upstreams, limits.state_groups),
         filter_sources=_filter_sources(upstreams, changed, limits),
     )
     maintenance = plan_maintenance(analysed.tree, key, sources, facts)
-    if isinstance(maintenance, AggregateState) and hash_state(maintenance) == no_aggregate_state:
+    refused_state = last.no_aggregate_state if last else None
+    if isinstance(maintenance, AggregateState) and hash_state(maintenance) == refused_state:
         maintenance = plan_maintenance(analysed.tree, key, sources, replace(facts, few_rows=False))
     tree, spools = with_spools(_get_change_tree(maintenance))
     tree, reducers = _add_reducers(tree, {one.name for one in spools}, upstreams, windows, limits)

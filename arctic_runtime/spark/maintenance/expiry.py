@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.catalog.observation.tables import observe_snapshots, read_last_offsets
 from arctic_runtime.effects import perform_effect, retry_on_conflict, wait_for_lock
 from arctic_runtime.errors import CommitConflict, ConfigError
-from arctic_runtime.model.files.expiry import ExpiryPlan, format_ages
+from arctic_runtime.model.files.expiry import ExpiryPlan, SnapshotUse, format_ages
 from arctic_runtime.model.files.layout import list_missing_properties
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import COMMIT_TIMES
@@ -92,10 +92,8 @@ def _plan_with_readers(session: TableSession, state: TableState, readers: Iterab
     observed = [observe_snapshots(session.reader, table) for table in _list_tables(session, state)]
     read = {str(reader): read_last_offsets(session.reader, reader).get(str(session.model.table)) for reader in readers}
     consumers = {reader: offset for reader, offset in read.items() if offset is not None}
-    tables = [table for table in observed if table is not None]
-    return plan_snapshot_expiry(
-        session.model, state, tables, consumers, _get_millis(session), session.reader.thresholds
-    )
+    use = SnapshotUse([table for table in observed if table is not None], consumers)
+    return plan_snapshot_expiry(session.model, state, use, _get_millis(session), session.reader.thresholds)
 
 
 def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) -> ExpiryPlan:

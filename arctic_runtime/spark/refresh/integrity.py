@@ -65,7 +65,8 @@ def check_changes_fold_to_table(
     """The newest change of every key gives the table's row."""
     assert state.changes is not None
     folded = read_folded_rows(spark, model, state.changes)
-    return compare_rows(spark, model, state, folded, shape, "the changes fold to the table", thresholds)
+    table = read_current_rows(spark, model, state, thresholds.pruning)
+    return compare_rows(folded, table, shape, "the changes fold to the table", thresholds.reports)
 
 
 def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thresholds: Thresholds) -> Finding:
@@ -80,18 +81,12 @@ def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thre
 
 
 def compare_rows(
-    spark: SparkSession,
-    model: Model,
-    state: TableState,
-    expected: DataFrame,
-    shape: Shape,
-    check: str,
-    thresholds: Thresholds,
+    expected: DataFrame, rows: DataFrame | None, shape: Shape, check: str, thresholds: ReportThresholds
 ) -> Finding:
-    """Finds the changes that would make the table as expected."""
-    differences = diff_states(expected, read_current_rows(spark, model, state, thresholds.pruning), shape)
+    """Finds the changes that would make a table's rows as expected."""
+    differences = diff_states(expected, rows, shape)
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
-    return build_finding(check, shown, thresholds.reports)
+    return build_finding(check, shown, thresholds)
 
 
 def check_history(

@@ -29,6 +29,7 @@ from arctic_runtime.spark.events.truncate import spread_over_own_keys
 from arctic_runtime.spark.history import bitemporal, event_versions, versions
 from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
 from arctic_runtime.spark.refresh.from_query import increments
+from arctic_runtime.spark.refresh.from_query.images import SourceWindows
 from arctic_runtime.spark.refresh.integrity import (
     Finding,
     build_finding,
@@ -134,13 +135,14 @@ def _explain_null_columns(added: list[str]) -> str:
 
 def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:
     """The query's rows and the table's, of versions of a query's rows those that are valid now."""
-    spark, model, thresholds = table.spark(), table.model, table.reader.thresholds
+    model, thresholds = table.model, table.reader.thresholds
     shape = build_shape(model, state, list_frame_columns(rows))
     is_of_query = model.config.has_history and model.config.input == "state"
+    table_rows = read_current_rows(table.spark(), model, state, thresholds.pruning)
     if not is_of_query and not model.config.valid_time:
-        return compare_rows(spark, model, state, rows, shape, check, thresholds)
+        return compare_rows(rows, table_rows, shape, check, thresholds.reports)
     differing = versions.find_differences if is_of_query else bitemporal.find_differences
-    differences = differing(rows, read_current_rows(spark, model, state, thresholds.pruning), shape, model.config)
+    differences = differing(rows, table_rows, shape, model.config)
     return build_finding(check, differences, thresholds.reports)
 
 
@@ -225,7 +227,8 @@ def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Up
         yield Finding(check, left_out=f"the versions that were read are gone ({', '.join(gone)})")
         return
     windows = {source: Window(source, None, version) for source, version in read.items()}
-    increments.register_images(table.spark(), (plan.state,), upstreams, windows, table.reader.thresholds)
+    sources = SourceWindows(table.spark(), upstreams, windows, table.reader.thresholds)
+    increments.register_images(sources, (plan.state,))
     differing = totals.find_differing_groups(table.spark(), table.model, state.aggregate_state, plan)
     yield build_finding(check, differing, table.reader.thresholds.reports)
 

@@ -45,7 +45,6 @@ from arctic_runtime.spark.tables.commit import build_summary_options
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.internal import create_internal_writer
 from arctic_runtime.spark.tables.rows.frames import NULL, Hold, as_key, cast_as, match_key, read_table, to_column
-from arctic_runtime.thresholds import IncrementalThresholds
 
 Register = Callable[[Sequence[Node]], None]
 
@@ -88,8 +87,9 @@ def update_aggregate_state(
             return None
         _write_state(context, everything)
         return Followed(_compute_result_rows(spark, everything, plan.result, _AFTER), None)
-    moved = _materialize_small(spark.sql(render_sql(plan.moved)), thresholds, hold)
-    now = _apply_changes(spark, before, moved, plan, thresholds, register, hold)
+    materialize = partial(_materialize_small, most=thresholds.state_groups, hold=hold)
+    moved = materialize(spark.sql(render_sql(plan.moved)))
+    now = _apply_changes(before, moved, plan, register, materialize)
     background.submit_action(partial(_write_state, context, now))
     base = context.state.base
     is_few = base is not None and base.rows <= thresholds.compared_groups
@@ -148,19 +148,13 @@ def read_state(spark: SparkSession, model: Model, snapshot: int, plan: Aggregate
 
 
 def _apply_changes(
-    spark: SparkSession,
-    before: DataFrame,
-    moved: DataFrame,
-    plan: AggregateState,
-    thresholds: IncrementalThresholds,
-    register: Register,
-    hold: Hold,
+    before: DataFrame, moved: DataFrame, plan: AggregateState, register: Register, materialize: Hold
 ) -> DataFrame:
     """The state after the changes; groups that lost an extreme are recomputed as a whole."""
     added = _add_changes(before, moved, plan)
     if not plan.extremes:
         return added
-    added = _materialize_small(added, thresholds, hold)
+    added = materialize(added)
     lost, unaffected = added.where(_LOST), added.where(~F.col(_LOST)).drop(_LOST)
     if lost.isEmpty():
         return unaffected
@@ -168,19 +162,17 @@ def _apply_changes(
         lost.select(*[to_column(key) for key in plan.keys]).createOrReplaceTempView(quote_name(LOST))
     # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
     register((plan.moved, plan.recomputed, plan.result, plan.was))
-    return _materialize_small(
-        unaffected.unionAll(cast_like(spark.sql(render_sql(plan.recomputed)), before)), thresholds, hold
-    )
+    recomputed = before.sparkSession.sql(render_sql(plan.recomputed))
+    return materialize(unaffected.unionAll(cast_like(recomputed, before)))
 
 
-def _materialize_small(rows: DataFrame, thresholds: IncrementalThresholds, hold: Hold) -> DataFrame:
-    """The same rows, computed once and now, as rows of the driver's own if there are not too many and all are plain.
+def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
+    """The same rows, computed once and now, as rows of the driver's own if there are at most so many, all plain.
 
     Spark drops cached rows as soon as the state is written, and would recompute them for each use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
-    most = thresholds.state_groups
     table = rows.limit(most + 1).toArrow()
     return rows.sparkSession.createDataFrame(table, rows.schema) if table.num_rows <= most else hold(rows)
 

@@ -33,6 +33,7 @@ from arctic_runtime.spark.changes.diff import (
 from arctic_runtime.spark.history import versions
 from arctic_runtime.spark.refresh.from_query import aggregate_state as totals
 from arctic_runtime.spark.refresh.from_query import increments, semi_join_reducers
+from arctic_runtime.spark.refresh.from_query.images import SourceWindows
 from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
 from arctic_runtime.spark.tables.rows.frames import to_column
@@ -104,14 +105,12 @@ class QueryComputation:
         needed = (*trees, *(tree for part in parts for tree in part.trees))
         spools = [one for one in increment.select_spools(needed) if one not in self._registered_spools]
         needed = (*needed, *(one.rows for one in spools))
-        windows, thresholds = inputs.decision.windows, inputs.thresholds
-        increments.register_images(inputs.spark, needed, inputs.upstreams, windows, thresholds, inputs.cache)
+        sources = SourceWindows(inputs.spark, inputs.upstreams, inputs.decision.windows, inputs.thresholds)
+        increments.register_images(sources, needed, inputs.cache)
         increments.register_spools(inputs.spark, spools, inputs.cache)
         self._registered_spools.extend(spools)
         if not self._registered_reducers:
-            semi_join_reducers.register_reducers(
-                inputs.spark, parts, inputs.upstreams, windows, thresholds, inputs.cache
-            )
+            semi_join_reducers.register_reducers(sources, parts, inputs.cache)
             self._registered_reducers.extend(parts)
 
     def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:

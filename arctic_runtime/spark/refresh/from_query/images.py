@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.ivm.algebra.tree import HAS_AFTER, HAS_BEFORE, MULTIPLICITY, Image, Scan, name_before
 from arctic_runtime.model.columns import ACTION, BEFORE, SEQUENCE, Column, is_same_name, strip_change_columns
 from arctic_runtime.model.files.bounds import build_bounds_condition
-from arctic_runtime.model.names import format_image_view
+from arctic_runtime.model.names import TableName, format_image_view
 from arctic_runtime.model.shape import DELETE
 from arctic_runtime.model.state import SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.increment import has_before_images, is_appended
+from arctic_runtime.plan.refresh.increment import Upstreams, has_before_images, is_appended
 from arctic_runtime.spark.changes.diff import build_struct
 from arctic_runtime.spark.changes.equality import compare_bags, write_difference
 from arctic_runtime.spark.engine.statement import (
@@ -49,30 +49,164 @@ from arctic_runtime.thresholds import PruningThresholds, Thresholds
 _THERE = "__arctic_there"
 
 
-def register_image_views(
-    spark: SparkSession,
-    scans: Sequence[Scan],
-    source: SourceState,
-    window: Window,
-    thresholds: Thresholds,
-    asked: Collection[str] = (),
-    hold: Hold | None = None,
-) -> None:
-    """Makes the temporary views that `scans`, all of one source, read.
+@dataclass(frozen=True)
+class SourceWindow:
+    """A source and a window of its changes, and what it takes to read them."""
 
-    Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job. If they are
-    many and read several times, they are computed once, by `hold`.
-    """
-    fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
-    for image, times in Counter(scan.image for scan in scans).items():
-        rows = read_image_rows(spark, source, window, image, tuple(fields), thresholds.pruning)
-        if image in ("delta", "pair"):
-            located = _list_image_columns([scan for scan in scans if scan.image == image], asked)
-            is_read_again = times + bool(located) > 1
-            if hold and is_read_again and source.count_rows_in(window) > thresholds.incremental.cached_change_rows:
-                rows = hold(rows)
-            rows = _add_location_condition(rows, source, window, located, thresholds.pruning)
-        rows.createOrReplaceTempView(quote_name(format_image_view(image, source.name)))
+    spark: SparkSession
+    source: SourceState
+    window: Window
+    thresholds: Thresholds
+
+    def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
+        """Makes the temporary views that `scans`, all of this source, read.
+
+        Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job. If they
+        are many and read several times, they are computed once, by `hold`.
+        """
+        fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
+        is_large = self.source.count_rows_in(self.window) > self.thresholds.incremental.cached_change_rows
+        for image, times in Counter(scan.image for scan in scans).items():
+            rows = self.read_image(image, tuple(fields))
+            if image in ("delta", "pair"):
+                located = _list_image_columns([scan for scan in scans if scan.image == image], asked)
+                is_read_again = times + bool(located) > 1
+                if hold and is_read_again and is_large:
+                    rows = hold(rows)
+                rows = self._add_location_condition(rows, located)
+            rows.createOrReplaceTempView(quote_name(format_image_view(image, self.source.name)))
+
+    def read_image(self, image: Image, fields: Sequence[str]) -> DataFrame:
+        """One image of the source, narrowed to the columns `fields`; `delta` also has their multiplicity.
+
+        `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
+        """
+        wanted = _select_source_columns(self.source, fields)
+        if image == "new":
+            return conform_frame(self.read_rows_at(self.window.end), wanted)
+        assert self.window.start is not None
+        if image == "old":
+            return conform_frame(self.read_rows_at(self.window.start), wanted)
+        if image == "pair":
+            return self._read_pairs(wanted)
+        moved = self._read_moved_rows(wanted)
+        if image == "delta":
+            return moved
+        gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
+        return conform_frame(self.read_rows_at(self.window.end), wanted).unionAll(gone)
+
+    def read_rows_at(self, version: Version, select: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> DataFrame:
+        """The rows of the source as of a version; see the function of this name."""
+        return read_rows_at(self.spark, self.source, version, self.thresholds.pruning, select)
+
+    def _add_location_condition(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
+        """The same rows under a condition that is true for all of them, of the columns `names`."""
+        if not names:
+            return rows
+        located, count = rows.select(*[to_column(part) for part in names]), self.source.count_rows_in(self.window)
+        known_bounds = collect_bounds(located, count, self.thresholds.pruning)
+        return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
+
+    def _read_moved_rows(self, wanted: tuple[Column, ...]) -> DataFrame:
+        """The rows that came (1) and went (-1), in the columns `wanted`; rows equal in these are left out."""
+        if self.source.kind == "changes":
+            return self._read_moved_from_log(wanted)
+        if is_appended(self.source, self.window):
+            return _add_weight(conform_frame(self._read_appended(), wanted), 1)
+        assert self.window.start is not None
+        ends = (self.window.start, self.window.end)
+        old, new = (conform_frame(self.read_rows_at(version), wanted) for version in ends)
+        return compare_bags(new, old, MULTIPLICITY)
+
+    def _read_moved_from_log(self, wanted: tuple[Column, ...]) -> DataFrame:
+        assert self.source.key is not None
+        if not has_before_images(self.source, self.window):
+            commits = self.source.count_commits_in(self.window)
+            return self._look_up_before(select_newest_changes(self._read_appended(), self.source.key, commits), wanted)
+        net = self._build_net_changes(wanted)
+        names = [part.name for part in wanted]
+        images = [
+            build_struct(
+                [
+                    *zip(values, names, strict=True),
+                    (quote_number(weight), MULTIPLICITY),
+                    (_combine_and(is_kept, net.moves), _THERE),
+                ]
+            )
+            for values, weight, is_kept in ((net.old, -1, net.was), (net.new, 1, net.stays))
+        ]
+        return _explode_images(net.rows, images)
+
+    def _read_pairs(self, wanted: tuple[Column, ...]) -> DataFrame:
+        """A row for each key that changed in the columns `wanted`; if there is one commit, no row moves for that."""
+        net = self._build_net_changes(wanted)
+        new = zip(net.new, [part.name for part in wanted], strict=True)
+        old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
+        flags = ((net.stays, HAS_AFTER), (net.was, HAS_BEFORE))
+        is_any = fill_statement("({was} OR {stays})", was=net.was, stays=net.stays)
+        # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of
+        # their names: with a dozen columns it would never end.
+        is_there = (_combine_and(is_any, net.moves), _THERE)
+        return _explode_images(net.rows, [build_struct([*new, *old, *flags, is_there])])
+
+    def _build_net_changes(self, wanted: tuple[Column, ...]) -> _Net:
+        rows = self._read_net_changes(wanted)
+        spelled = {column_name.lower(): quote_name(column_name) for column_name in rows.columns}
+        old = [_cast_value(_write_before_image(self.source, part), part) for part in wanted]
+        new = [_cast_value(spelled[part.name.lower()], part) for part in wanted]
+        was = fill_statement("{before} IS NOT NULL", before=quote_name(BEFORE))
+        stays = fill_statement("{action} != {delete}", action=quote_name(ACTION), delete=quote_text(DELETE))
+        unlike = write_difference((b, a, part.type) for a, b, part in zip(new, old, wanted, strict=True))
+        either = "(NOT ({was}) OR NOT ({stays}) OR {unlike})"
+        return _Net(rows, old, new, was, stays, fill_statement(either, was=was, stays=stays, unlike=unlike))
+
+    def _read_net_changes(self, wanted: tuple[Column, ...]) -> DataFrame:
+        """One row per key: over several commits the newest image and action, and what the key was before them all.
+
+        It has the key, `wanted` and those of the log that tell what happened, at least.
+        """
+        assert self.source.key is not None
+        changes = self._read_appended()
+        if self.source.count_commits_in(self.window) <= 1:
+            return changes
+        order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
+        key = [to_column(part) for part in self.source.key]
+        rest = [part.name for part in wanted if not _is_among(part.name, self.source.key)]
+        was = F.expr(build_struct([(quote_name(BEFORE, part), part) for part in rest] or [(Sql("true"), "is_there")]))
+        spelled = {column_name.lower(): quote_name(column_name) for column_name in changes.columns}
+        newest_fields = [(quote_name(ACTION), ACTION), *[(spelled[column.lower()], column) for column in rest]]
+        newest = F.max_by(F.expr(build_struct(newest_fields)), order)
+        oldest = F.min_by(F.struct(F.when(F.col(BEFORE).isNotNull(), was).alias(BEFORE)), order)
+        grouped = changes.groupBy(*key).agg(newest.alias("newest"), oldest.alias("oldest"))
+        return grouped.select(*key, "newest.*", "oldest.*")
+
+    def _look_up_before(self, newest: DataFrame, wanted: tuple[Column, ...]) -> DataFrame:
+        """Looks up rows as of the window's start if the log does not have them before the change."""
+        assert self.source.key is not None
+        assert self.window.start is not None
+        keys = newest.select(*as_key(self.source.key))
+        old = self.read_rows_at(self.window.start)
+        gone = old.join(keys.hint("shuffle_hash"), match_key(old, self.source.key), "left_semi")
+        came = newest.where(F.col(ACTION) != DELETE)
+        return _add_weight(conform_frame(came, wanted), 1).unionAll(_add_weight(conform_frame(gone, wanted), -1))
+
+    def _read_appended(self) -> DataFrame:
+        return read_appended_rows(self.spark, self.source, self.window)
+
+
+@dataclass(frozen=True)
+class SourceWindows:
+    """The sources of a query, each with the window of its changes, and what it takes to read them."""
+
+    spark: SparkSession
+    upstreams: Upstreams
+    windows: Mapping[str, Window]
+    thresholds: Thresholds
+
+    def get_window(self, source: TableName) -> SourceWindow:
+        state = self.upstreams.states[str(source)]
+        assert state is not None
+        return SourceWindow(self.spark, state, self.windows[str(source)], self.thresholds)
 
 
 def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
@@ -80,45 +214,6 @@ def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[
     now = [field for scan in scans for made, field in scan.fields if made in asked]
     was = [name_before(field) for scan in scans for made, field in scan.fields if name_before(made) in asked]
     return tuple(dict.fromkeys([*now, *was]))
-
-
-def _add_location_condition(
-    rows: DataFrame, source: SourceState, window: Window, names: Sequence[str], thresholds: PruningThresholds
-) -> DataFrame:
-    """The same rows under a condition that is true for all of them, of the columns `names`."""
-    if not names:
-        return rows
-    known_bounds = collect_bounds(
-        rows.select(*[to_column(part) for part in names]), source.count_rows_in(window), thresholds
-    )
-    return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
-
-
-def read_image_rows(
-    spark: SparkSession,
-    source: SourceState,
-    window: Window,
-    image: Image,
-    fields: Sequence[str],
-    thresholds: PruningThresholds,
-) -> DataFrame:
-    """One image of a source, narrowed to the columns `fields`; `delta` also has their multiplicity.
-
-    `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
-    """
-    wanted = _select_source_columns(source, fields)
-    if image == "new":
-        return conform_frame(read_rows_at(spark, source, window.end, thresholds), wanted)
-    assert window.start is not None
-    if image == "old":
-        return conform_frame(read_rows_at(spark, source, window.start, thresholds), wanted)
-    if image == "pair":
-        return _read_pairs(spark, source, window, wanted)
-    moved = _read_moved_rows(spark, source, window, wanted, thresholds)
-    if image == "delta":
-        return moved
-    gone = moved.where(F.col(MULTIPLICITY) < 0).drop(MULTIPLICITY)
-    return conform_frame(read_rows_at(spark, source, window.end, thresholds), wanted).unionAll(gone)
 
 
 def read_rows_at(
@@ -154,63 +249,6 @@ def read_rows_at(
     return select(overlay_changes(base, unmerged, source.key, columns))
 
 
-def _read_moved_rows(
-    spark: SparkSession,
-    source: SourceState,
-    window: Window,
-    wanted: tuple[Column, ...],
-    thresholds: PruningThresholds,
-) -> DataFrame:
-    """The rows that came (1) and went (-1), in the columns `wanted`; rows that are equal in these are left out."""
-    if source.kind == "changes":
-        return _read_moved_from_log(spark, source, window, wanted, thresholds)
-    if is_appended(source, window):
-        return _add_weight(conform_frame(read_appended_rows(spark, source, window), wanted), 1)
-    assert window.start is not None
-    old, new = (conform_frame(read_rows_at(spark, source, at, thresholds), wanted) for at in (window.start, window.end))
-    return compare_bags(new, old, MULTIPLICITY)
-
-
-def _read_moved_from_log(
-    spark: SparkSession,
-    source: SourceState,
-    window: Window,
-    wanted: tuple[Column, ...],
-    thresholds: PruningThresholds,
-) -> DataFrame:
-    assert source.key is not None
-    if not has_before_images(source, window):
-        newest = select_newest_changes(
-            read_appended_rows(spark, source, window), source.key, source.count_commits_in(window)
-        )
-        return _look_up_before(spark, source, window, newest, wanted, thresholds)
-    net = _build_net_changes(spark, source, window, wanted)
-    names = [part.name for part in wanted]
-    images = [
-        build_struct(
-            [
-                *zip(values, names, strict=True),
-                (quote_number(weight), MULTIPLICITY),
-                (_combine_and(is_kept, net.moves), _THERE),
-            ]
-        )
-        for values, weight, is_kept in ((net.old, -1, net.was), (net.new, 1, net.stays))
-    ]
-    return _explode_images(net.rows, images)
-
-
-def _read_pairs(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> DataFrame:
-    """A row for each key that changed in the columns `wanted`; if there is one commit, no row moves for that."""
-    net = _build_net_changes(spark, source, window, wanted)
-    new = zip(net.new, [part.name for part in wanted], strict=True)
-    old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
-    flags = ((net.stays, HAS_AFTER), (net.was, HAS_BEFORE))
-    is_any = fill_statement("({was} OR {stays})", was=net.was, stays=net.stays)
-    # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of their
-    # names: with a dozen columns it would never end.
-    return _explode_images(net.rows, [build_struct([*new, *old, *flags, (_combine_and(is_any, net.moves), _THERE)])])
-
-
 def _combine_and(one: Sql, other: Sql) -> Sql:
     return fill_statement("{one} AND {other}", one=one, other=other)
 
@@ -236,63 +274,8 @@ class _Net:
     moves: Sql
 
 
-def _build_net_changes(spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]) -> _Net:
-    rows = _read_net_changes(spark, source, window, wanted)
-    spelled = {column_name.lower(): quote_name(column_name) for column_name in rows.columns}
-    old = [_cast_value(_write_before_image(source, part), part) for part in wanted]
-    new = [_cast_value(spelled[part.name.lower()], part) for part in wanted]
-    was = fill_statement("{before} IS NOT NULL", before=quote_name(BEFORE))
-    stays = fill_statement("{action} != {delete}", action=quote_name(ACTION), delete=quote_text(DELETE))
-    unlike = write_difference((b, a, part.type) for a, b, part in zip(new, old, wanted, strict=True))
-    either = "(NOT ({was}) OR NOT ({stays}) OR {unlike})"
-    return _Net(rows, old, new, was, stays, fill_statement(either, was=was, stays=stays, unlike=unlike))
-
-
 def _cast_value(value: Sql, to: Column) -> Sql:
     return fill_statement("CAST({value} AS {kind})", value=value, kind=type_name(to.type))
-
-
-def _read_net_changes(
-    spark: SparkSession, source: SourceState, window: Window, wanted: tuple[Column, ...]
-) -> DataFrame:
-    """One row per key: over several commits the newest image and action, and what the key was before them all.
-
-    It has the key, `wanted` and those of the log that tell what happened, at least.
-    """
-    assert source.key is not None
-    changes = read_appended_rows(spark, source, window)
-    if source.count_commits_in(window) <= 1:
-        return changes
-    order = F.struct(F.col(COMMIT_ORDER), F.col(SEQUENCE))
-    key = [to_column(part) for part in source.key]
-    rest = [part.name for part in wanted if not _is_among(part.name, source.key)]
-    was = F.expr(build_struct([(quote_name(BEFORE, part), part) for part in rest] or [(Sql("true"), "is_there")]))
-    spelled = {column_name.lower(): quote_name(column_name) for column_name in changes.columns}
-    newest = F.max_by(
-        F.expr(build_struct([(quote_name(ACTION), ACTION), *[(spelled[column.lower()], column) for column in rest]])),
-        order,
-    )
-    oldest = F.min_by(F.struct(F.when(F.col(BEFORE).isNotNull(), was).alias(BEFORE)), order)
-    grouped = changes.groupBy(*key).agg(newest.alias("newest"), oldest.alias("oldest"))
-    return grouped.select(*key, "newest.*", "oldest.*")
-
-
-def _look_up_before(
-    spark: SparkSession,
-    source: SourceState,
-    window: Window,
-    newest: DataFrame,
-    wanted: tuple[Column, ...],
-    thresholds: PruningThresholds,
-) -> DataFrame:
-    """Looks up rows as of the window's start if the log does not have them before the change."""
-    assert source.key is not None
-    assert window.start is not None
-    keys = newest.select(*as_key(source.key))
-    old = read_rows_at(spark, source, window.start, thresholds)
-    gone = old.join(keys.hint("shuffle_hash"), match_key(old, source.key), "left_semi")
-    came = newest.where(F.col(ACTION) != DELETE)
-    return _add_weight(conform_frame(came, wanted), 1).unionAll(_add_weight(conform_frame(gone, wanted), -1))
 
 
 def _write_before_image(source: SourceState, part: Column) -> Sql:

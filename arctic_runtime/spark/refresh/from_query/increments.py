@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,25 +24,17 @@ from arctic_runtime.ivm.rewrite.bounds import list_join_columns
 from arctic_runtime.ivm.strategies.maintain import AFFECTED
 from arctic_runtime.ivm.strategies.spool import Spool
 from arctic_runtime.model.columns import is_same_name
-from arctic_runtime.model.version import Window
 from arctic_runtime.plan.refresh.increment import Increment, Upstreams
 from arctic_runtime.spark.changes.equality import sum_multiplicities
 from arctic_runtime.spark.engine.statement import Sql, quote_name
-from arctic_runtime.spark.refresh.from_query import images
+from arctic_runtime.spark.refresh.from_query.images import SourceWindows
 from arctic_runtime.spark.tables.rows.bounds import is_scanned
 from arctic_runtime.spark.tables.rows.frames import Hold, cast_as, type_of
 from arctic_runtime.sql.types import has_map, read_type
 from arctic_runtime.thresholds import Thresholds
 
 
-def register_images(
-    spark: SparkSession,
-    trees: Iterable[Node],
-    upstreams: Upstreams,
-    windows: Mapping[str, Window],
-    thresholds: Thresholds,
-    hold: Hold | None = None,
-) -> None:
+def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
     """Makes the temporary views of sources that trees of a plan read.
 
     Where the partners of changed rows are in large tables, the changed rows get conditions that say where they are.
@@ -50,16 +42,10 @@ def register_images(
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in list_scans(tree)]
-    asked = (
-        frozenset[str]().union(*map(list_join_columns, trees))
-        if _is_large_read(read, upstreams, thresholds)
-        else frozenset()
-    )
+    is_large = _is_large_read(read, sources.upstreams, sources.thresholds)
+    asked = frozenset[str]().union(*map(list_join_columns, trees)) if is_large else frozenset()
     for source in dict.fromkeys(scan.source for scan in read):
-        state = upstreams.states[str(source)]
-        assert state is not None
-        source_scans = [scan for scan in read if scan.source == source]
-        images.register_image_views(spark, source_scans, state, windows[str(source)], thresholds, asked, hold)
+        sources.get_window(source).register_views([scan for scan in read if scan.source == source], asked, hold)
 
 
 def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from operator import or_
@@ -16,13 +16,11 @@ from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, list_columns
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.rewrite.semi_join_reducers import Lookup, SemiJoinReducer
 from arctic_runtime.model.files.bounds import build_bounds_condition
-from arctic_runtime.model.version import Window
-from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.spark.engine.statement import Sql, quote_name, write_expression
-from arctic_runtime.spark.refresh.from_query.images import read_rows_at
+from arctic_runtime.spark.refresh.from_query.images import SourceWindows
 from arctic_runtime.spark.tables.rows.bounds import collect_bounds
 from arctic_runtime.spark.tables.rows.frames import Hold, as_key, match_key, to_column
-from arctic_runtime.thresholds import PruningThresholds, Thresholds
+from arctic_runtime.thresholds import PruningThresholds
 
 _FOUND = "__arctic_found_"
 
@@ -47,30 +45,22 @@ class _Sought:
         return F.lit(False) if known_bounds is None else F.expr(write_expression(build_bounds_condition(known_bounds)))
 
 
-def register_reducers(
-    spark: SparkSession,
-    reducers: Iterable[SemiJoinReducer],
-    upstreams: Upstreams,
-    windows: Mapping[str, Window],
-    thresholds: Thresholds,
-    hold: Hold,
-) -> None:
+def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer], hold: Hold) -> None:
     """Creates the temporary views of semi-join reducers; the views that the reducers read must exist.
 
     If there are more lookup values than an executor can hold, a reducer is its whole source.
     """
-    pruning = thresholds.pruning
+    spark, thresholds = sources.spark, sources.thresholds
     for part in reducers:
-        sought = tuple(_collect_lookups(spark, part.lookups, pruning, hold))
-        source, window = upstreams.states[str(part.source)], windows[str(part.source)]
-        assert source is not None
+        sought = tuple(_collect_lookups(spark, part.lookups, thresholds.pruning, hold))
+        read = sources.get_window(part.source)
         where = write_expression(part.condition or exp.true())
         if sum(one.count for one in sought) <= thresholds.incremental.reducer_values:
-            fields = tuple(dict.fromkeys((*(source.key or ()), *list_columns(part.whole))))
+            fields = tuple(dict.fromkeys((*(read.source.key or ()), *list_columns(part.whole))))
             select = partial(_hold_matching_rows, fields=fields, where=where, sought=sought, hold=hold)
-            rows = read_rows_at(spark, source, window.end, pruning, select)
+            rows = read.read_rows_at(read.window.end, select)
         else:
-            rows = read_rows_at(spark, source, window.end, pruning).where(where)
+            rows = read.read_rows_at(read.window.end).where(where)
         _register_images(spark, part, rows.select(*map(to_column, list_columns(part.whole))))
 
 

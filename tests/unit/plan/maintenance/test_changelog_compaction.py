@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import Age, CompactChangelog, ExpireSnapshots, format_ages, read_ages
+from arctic_runtime.model.files.expiry import (
+    Age,
+    CompactChangelog,
+    ExpireSnapshots,
+    SnapshotUse,
+    format_ages,
+    read_ages,
+)
 from arctic_runtime.model.properties import COMMIT_TIMES, COMPACTED_UNTIL
 from arctic_runtime.model.state import ChangeTableState, Commit, TableState
 from arctic_runtime.model.table import Model, ModelConfig, Retention
@@ -95,12 +102,12 @@ def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
     found, waits = plan_changelog_trim(MODEL, state, {"lake.dws.by_day has read up to it": v(2)}, NOW)
     assert found is not None
     assert (found.until.sequence, waits) == (2, ("lake.dws.by_day has read up to it",))
-    plan = plan_snapshot_expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(2)}, NOW, LIMITS)
+    plan = plan_snapshot_expiry(MODEL, state, SnapshotUse([the_log(5)], {"lake.dws.by_day": v(2)}), NOW, LIMITS)
     assert describe_expiry(plan, "to go") == [
         "to go: rows of lake.dwd.orders__changes up to 1970-01-01 00:00 UTC that newer ones have replaced",
         "kept: newer change rows that are old enough to go: lake.dws.by_day has read up to it",
     ]
-    stuck = plan_snapshot_expiry(MODEL, state, [the_log(5)], {"lake.dws.by_day": v(0)}, NOW, LIMITS)
+    stuck = plan_snapshot_expiry(MODEL, state, SnapshotUse([the_log(5)], {"lake.dws.by_day": v(0)}), NOW, LIMITS)
     assert describe_expiry(stuck, "to go") == [
         "kept: change rows that are old enough to go: lake.dws.by_day has read up to it"
     ]
@@ -154,7 +161,7 @@ def test_a_run_trims_a_few_times_in_the_span_and_expires_what_is_worth_it() -> N
     both = a_model(versions_seconds=1, changes_seconds=SECONDS)
     assert not may_expire(both, told(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW, LIMITS)
     assert may_expire(both, told(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW, LIMITS)
-    plan = plan_snapshot_expiry(both, a_state(3, merged=3), [the_log(3)], {}, NOW, LIMITS)
+    plan = plan_snapshot_expiry(both, a_state(3, merged=3), SnapshotUse([the_log(3)]), NOW, LIMITS)
     assert plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
     assert select_due_steps(both, told(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(
         plan, steps=(), trim=None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arctic_runtime.errors import ConfigError
-from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, Kept, Snapshot, Snapshots
+from arctic_runtime.model.files.expiry import DropTags, ExpireSnapshots, Kept, Snapshot, Snapshots, SnapshotUse
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.properties import MODE, RUN
 from arctic_runtime.model.run_summary import SCHEMA_ONLY
@@ -63,7 +63,10 @@ def the_base(*merged: int | None, held: frozenset[int] = frozenset()) -> Snapsho
 
 def gone(state: TableState, *tables: Snapshots, model: Model = MODEL, **consumers: Version) -> list[list[int]]:
     """The last digits of what goes of each table."""
-    steps = {step.table: step for step in plan_snapshot_expiry(model, state, tables, consumers, NOW, LIMITS).steps}
+    steps = {
+        step.table: step
+        for step in plan_snapshot_expiry(model, state, SnapshotUse(tables, consumers), NOW, LIMITS).steps
+    }
     return [[of % 100 for of in steps[table.table].snapshots] if table.table in steps else [] for table in tables]
 
 
@@ -133,7 +136,7 @@ def test_the_last_versions_stay_however_old_they_are_and_the_rows_to_read_them_f
     assert gone(state, log, base, model=keeping(50)) == [[], []]
     assert gone(state, log, base, model=keeping(1)) == [[*range(1, 9)], [1, 2, 3, 4, 5]]
     assert gone(state, log, base, model=keeping(5), down=v(3)) == [[1, 2], [1]]
-    plan = plan_snapshot_expiry(keeping(2), state, [log], {}, NOW, LIMITS)
+    plan = plan_snapshot_expiry(keeping(2), state, SnapshotUse([log]), NOW, LIMITS)
     assert plan.kept == (Kept(LOG, 108, "it is one of the last 2 versions"),)
 
 
@@ -157,12 +160,12 @@ def test_tags_for_a_view_that_has_moved_on_go_unless_a_run_may_be_about_to_move_
     tags = {f"arctic_view_{of}": of for of in (201, 202, 203, 204, 206)}
     base = Snapshots(BASE, lineage, (Snapshot(250, 7, hour),), frozenset({202}), {**tags, "arctic_view_250": 250})
     state = a_state(6, merged=6, view=ViewState((), 204, 104, 106))
-    plan = plan_snapshot_expiry(MODEL, state, [base], {}, now, LIMITS)
+    plan = plan_snapshot_expiry(MODEL, state, SnapshotUse([base]), now, LIMITS)
     assert plan.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_250")),)
     assert plan.steps == (ExpireSnapshots(BASE, (201, 250)),)
     assert {of.snapshot for of in plan.kept if of.alone} == {202, 203}
     assert "to go: tag arctic_view_201 of lake.dwd.orders, which no view reads" in describe_expiry(plan, "to go")
-    later = plan_snapshot_expiry(MODEL, state, [base], {}, now + 24 * hour, LIMITS)
+    later = plan_snapshot_expiry(MODEL, state, SnapshotUse([base]), now + 24 * hour, LIMITS)
     assert later.tags == (DropTags(BASE, ("arctic_view_201", "arctic_view_202", "arctic_view_203", "arctic_view_250")),)
     assert later.steps == (ExpireSnapshots(BASE, (201, 203, 250)),)
 
@@ -180,12 +183,16 @@ def test_a_run_expires_by_itself_once_enough_is_old_for_the_size_of_the_table() 
 def test_without_an_age_nothing_is_planned() -> None:
     model = replace(MODEL, config=replace(MODEL.config, retention=Retention()))
     with pytest.raises(ConfigError, match=r"retention: \{changes: '7d', versions: '5d'\}"):
-        plan_snapshot_expiry(model, a_state(2, merged=2), [], {}, NOW, LIMITS)
+        plan_snapshot_expiry(model, a_state(2, merged=2), SnapshotUse([]), NOW, LIMITS)
 
 
 def test_a_plan_tells_what_goes_and_what_is_kept_for_whom() -> None:
     plan = plan_snapshot_expiry(
-        MODEL, a_state(3, merged=3), [the_log(3, held=frozenset({101}))], {"lake.dws.by_day": v(2)}, NOW, LIMITS
+        MODEL,
+        a_state(3, merged=3),
+        SnapshotUse([the_log(3, held=frozenset({101}))], {"lake.dws.by_day": v(2)}),
+        NOW,
+        LIMITS,
     )
     assert plan.steps == ()
     assert plan.kept == (
@@ -196,7 +203,7 @@ def test_a_plan_tells_what_goes_and_what_is_kept_for_whom() -> None:
         "kept: lake.dwd.orders__changes, snapshot 102 and newer: lake.dws.by_day has read up to it",
         "kept: lake.dwd.orders__changes, snapshot 101: a tag or a branch holds it",
     ]
-    gone_plan = plan_snapshot_expiry(MODEL, a_state(3, merged=3), [the_log(3)], {}, NOW, LIMITS)
+    gone_plan = plan_snapshot_expiry(MODEL, a_state(3, merged=3), SnapshotUse([the_log(3)]), NOW, LIMITS)
     assert gone_plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
     assert describe_expiry(gone_plan, "gone")[0] == "gone: 2 snapshot(s) of lake.dwd.orders__changes"
 
@@ -215,7 +222,7 @@ def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
     merged, told = min(merged, count), sorted(min(of, merged) for of in merges)
     consumers = {f"down{i}": v(min(of, count)) for i, of in enumerate(offsets)}
     log, base = the_log(count, held), the_base(*told)
-    plan = plan_snapshot_expiry(MODEL, a_state(count, merged), [log, base], consumers, NOW, LIMITS)
+    plan = plan_snapshot_expiry(MODEL, a_state(count, merged), SnapshotUse([log, base], consumers), NOW, LIMITS)
     lost = {of for step in plan.steps for of in step.snapshots}
     left = [of.sequence for of in log.lineage if of.id not in lost]
     needed = min([count, merged, *(of.sequence for of in consumers.values())])
@@ -227,4 +234,6 @@ def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
         assert not found or v(found[-1]) in rows
     again = [replace(t, lineage=tuple(of for of in t.lineage if of.id not in lost)) for t in (log, base)]
     if not held:
-        assert plan_snapshot_expiry(MODEL, a_state(count, merged), again, consumers, NOW, LIMITS).steps == ()
+        assert (
+            plan_snapshot_expiry(MODEL, a_state(count, merged), SnapshotUse(again, consumers), NOW, LIMITS).steps == ()
+        )

@@ -10,7 +10,7 @@ from arctic_runtime.ivm.algebra.tree import Image, Scan
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.state import Commit, SourceState
 from arctic_runtime.model.version import Version, Window
-from arctic_runtime.plan.refresh.cost import Estimate, Past, Way, estimate_modes
+from arctic_runtime.plan.refresh.cost import Estimate, Past, RunHistory, Way, estimate_modes
 from arctic_runtime.thresholds import SHIPPED
 
 PRICES = SHIPPED.cost
@@ -35,11 +35,11 @@ def scan(source: TableName, image: Image) -> Scan:
 
 
 def ways(*scans: Scan, history: tuple[Past, ...] = ()) -> dict[Way, Estimate]:
-    return {found.way: found for found in estimate_modes(STATES, WINDOWS, scans, 700_000, history)}
+    return {found.way: found for found in estimate_modes(STATES, WINDOWS, scans, RunHistory(700_000, history))}
 
 
 def test_everything_is_read_once_and_compared_with_what_there_is() -> None:
-    (found,) = estimate_modes(STATES, WINDOWS, None, 700_000, ())
+    (found,) = estimate_modes(STATES, WINDOWS, None, RunHistory(700_000))
     assert (found.way, found.scans, found.rows) == ("full", 3, 6_000_000)
     assert found.seconds == pytest.approx(
         PRICES.run_seconds + 3 * PRICES.scan_seconds + 6_000_000 * PRICES.full_row_seconds
@@ -66,14 +66,14 @@ def test_changes_of_several_commits_cost_more_than_to_be_read_once_for_each_sour
     assert twice.unadjusted == pytest.approx(PRICES.run_seconds + 2 * read + merged + first + again)
     last = {**WINDOWS, str(FACTS): Window(str(FACTS), Version("uuid", 1, 1), Version("uuid", 2, 2))}
     (of_one_commit,) = (
-        way for way in estimate_modes(STATES, last, (scan(FACTS, "delta"),), 0, ()) if way.rows == 2_000
+        way for way in estimate_modes(STATES, last, (scan(FACTS, "delta"),), RunHistory()) if way.rows == 2_000
     )
     assert of_one_commit.merged == 0
 
 
 def test_the_cheapest_way_comes_first() -> None:
-    few = estimate_modes(STATES, WINDOWS, (scan(FACTS, "delta"), scan(PLACES, "new")), 0, ())
-    many = estimate_modes(STATES, WINDOWS, (scan(FACTS, "new"),) * 4, 0, ())
+    few = estimate_modes(STATES, WINDOWS, (scan(FACTS, "delta"), scan(PLACES, "new")), RunHistory())
+    many = estimate_modes(STATES, WINDOWS, (scan(FACTS, "new"),) * 4, RunHistory())
     assert [found[0].way for found in (few, many)] == ["incremental", "full"]
 
 
@@ -109,7 +109,7 @@ def test_a_way_that_was_slow_is_tried_again_so_seldom_that_it_costs_a_tenth_at_m
     taken = {"full": 1.0, "incremental": float(slower)}
     history: list[Past] = []
     for _ in range(400):
-        way = estimate_modes(STATES, WINDOWS, plan, 700_000, history)[0].way
+        way = estimate_modes(STATES, WINDOWS, plan, RunHistory(700_000, history))[0].way
         history.append(Past(way, taken[way], estimated[way]))
     again = [run.way for run in history].count("incremental") - 1
     assert again > 0
