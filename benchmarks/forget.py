@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.statement import fill_statement, join_parts, quote_text
 from arctic_runtime.spark.engine.statement import quote_name as quoted
-from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
+from arctic_runtime.spark.forget.forgetting import Forgetting
 from benchmarks.lake import Lake, events_model, lake, query_model
 from benchmarks.layers import customers, join
 from benchmarks.measure import Measurement, seconds

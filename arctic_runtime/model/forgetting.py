@@ -1,4 +1,4 @@
-"""Plan to forget rows, table by table, and the certificate afterwards."""
+"""Request and plan to forget rows, table by table, and the certificate afterwards."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from arctic_runtime.model.names import TableName
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Rows of a table to forget: those of `keys`, one text for each column, or `where` a predicate."""
+
+    keys: tuple[str, ...] = ()
+    where: str | None = None
+    drop_savepoints: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from arctic_runtime.model.forgetting import describe_certificate, describe_forget_plan
+from arctic_runtime.model.forgetting import Forget, describe_certificate, describe_forget_plan
 from arctic_runtime.model.table import Model
 from arctic_runtime.operations.arguments import read_flag, read_texts
 from arctic_runtime.operations.operation import Answer, Argument, Operation, OperationContext, Values, on_one
@@ -27,7 +27,7 @@ def _plan_forget(context: OperationContext, model: Model, values: Values) -> Ans
 
 
 def _build_forgetting(context: OperationContext, model: Model, values: Values) -> Forgetting:
-    from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
+    from arctic_runtime.spark.forget.forgetting import Forgetting
 
     request = Forget(values["key"] or (), values["where"], values["drop_savepoints"])
     return Forgetting(model, context.models, context.reader, context.spark, request, context.progress)

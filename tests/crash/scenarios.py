@@ -37,9 +37,11 @@ from arctic_runtime.ingest.transports.files.log import FileTable
 from arctic_runtime.ingest.transports.files.transport import Files
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.model.files.layout import KEPT_METADATA
+from arctic_runtime.model.forgetting import Forget
 from arctic_runtime.model.sources.ingestion import ChangeSource
 from arctic_runtime.model.table import Model, ModelConfig, Retention
-from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
+from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.compaction import compact_table, split_table
 from arctic_runtime.spark.maintenance.expiry import expire_versions, find_orphan_files
 from arctic_runtime.spark.maintenance.landing import expire_landing
@@ -189,7 +191,9 @@ def abandoned_branch() -> Scenario:
     return Scenario(
         ("commit.drop_abandoned", "commit.publish", "base.overwrite"),
         build,
-        lambda lake: Refresh.from_model(state_model(lake), lake.reader, lambda: lake.spark, now=later()).run_refresh(),
+        lambda lake: Refresh(
+            RefreshPlanner(state_model(lake), lake.reader, now=later()), lambda: lake.spark
+        ).run_refresh(),
         of(state_model),
         ("m",),
     )

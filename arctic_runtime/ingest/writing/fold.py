@@ -45,9 +45,8 @@ from arctic_runtime.spark.tables.rows.bounds import lookup_keys
 from arctic_runtime.spark.tables.rows.frames import (
     Keys,
     query_rows,
-    read_base_rows,
     read_current_rows,
-    read_unmerged_changes,
+    read_stored_rows,
     to_column,
 )
 
@@ -125,11 +124,10 @@ def change_rows(
     spark, state, thresholds = context.spark, context.state, context.thresholds.pruning
     if emptied_at is not None:
         old = read_current_rows(spark, context.model, state, thresholds)
-        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, False, None, rules.required)
+        return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, required=rules.required)
     only = _keys(context, events, counted.rows + counted.key_changes)
-    base = read_base_rows(spark, context.model, state, only)
-    unmerged = read_unmerged_changes(spark, context.model, state, thresholds, only)
-    return diff_events(net, base, unmerged, shape, False, partial(blend_rows, rules), rules.required)
+    stored = read_stored_rows(spark, context.model, state, thresholds, only)
+    return diff_events(net, stored, shape, partial(blend_rows, rules), rules.required)
 
 
 def _model(model: Model) -> Model:

@@ -35,7 +35,7 @@ from arctic_runtime.spark.engine.statement import (
     write_expression,
 )
 from arctic_runtime.spark.tables.rows import marks
-from arctic_runtime.spark.tables.rows.frames import NULL, cast_as, combine_all
+from arctic_runtime.spark.tables.rows.frames import NULL, StoredRows, cast_as, combine_all
 
 _NO, _ONE = Sql("false"), Sql("1")
 _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "ts", "seq"
@@ -151,46 +151,38 @@ def _select_end_image(prefix: str, end: str, place: int, column: Column, shape: 
 
 def diff_events(
     net: DataFrame,
-    base: DataFrame | None,
-    unmerged: DataFrame | None,
+    stored: StoredRows,
     shape: Shape,
-    ordered: bool,
     blend: Callable[[DataFrame], DataFrame] | None = None,
     required: Sequence[int] = (),
 ) -> DataFrame:
-    """Change rows for the net event of each key, the old row looked up in the base and in unmerged changes.
+    """Change rows for the net event of each key, the old row looked up among the stored ones.
 
     `net` are net events. `blend` makes new images of them if old rows have a part in them. A row without an old one has
-    to get the columns at `required` positions from its events. Of base and unmerged changes, rows under other keys may
-    be left out.
-    Where events are `ordered` by a sequence, the deletion of a row that is not there is kept as well, with a null
+    to get the columns at `required` positions from its events. Stored rows under other keys may be left out.
+    Where events are ordered by a sequence, the deletion of a row that is not there is kept as well, with a null
     `_before`: an older event of that key may still arrive, and must lose.
     """
-    looked_up = _look_up(net, base, unmerged, shape)
+    looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
     completed = _keep_absent_columns(blended.withColumn(_HAS_AFTER, ~F.col("deleted")), shape)
-    return _emit_change_rows(
-        completed, shape, _build_event_flaw(shape, required), Sql("true" if ordered else "false"), has_all_keys=True
-    )
+    keep_tombstones = Sql("true" if shape.is_ordered else "false")
+    return _emit_change_rows(completed, shape, _build_event_flaw(shape, required), keep_tombstones, has_all_keys=True)
 
 
 def refresh_changes(
-    net: DataFrame,
-    old: DataFrame | None,
-    shape: Shape,
-    ordered: bool,
-    mark: str | None,
-    required: Sequence[int] = (),
+    net: DataFrame, old: DataFrame | None, shape: Shape, mark: str | None = None, required: Sequence[int] = ()
 ) -> DataFrame:
     """Change rows that turn `old` into what all events together leave behind.
 
     Like `diff_events`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
     """
     if old is None:
-        return diff_events(net, None, None, shape, ordered, required=required)
+        return diff_events(net, StoredRows(), shape, required=required)
     before = old.selectExpr(*build_images("b", shape, old.columns), _build_true(_HAS_BEFORE))
     joined = net.join(before, _on_key(shape), "full_outer").fillna(False, [_HAS_BEFORE])
-    last = marks.read_latest(mark, shape.sequence_type) if ordered and mark else F.lit(None if ordered else 0)
+    is_ordered = shape.is_ordered
+    last = marks.read_latest(mark, shape.sequence_type) if is_ordered and mark else F.lit(None if is_ordered else 0)
     defaults = {
         _HAS_AFTER: F.coalesce(~F.col("deleted"), F.lit(False)),
         _SEQ: F.coalesce(_SEQ, last.cast(shape.sequence_type)),
@@ -209,7 +201,8 @@ def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
     return rows.select(*after, *tail, *before)
 
 
-def _look_up(events: DataFrame, base: DataFrame | None, unmerged: DataFrame | None, shape: Shape) -> DataFrame:
+def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
+    base, unmerged = stored.base, stored.unmerged
     if base is None:
         return _add_null_before(events, shape)
     before = base.selectExpr(*build_images("b", shape, base.columns), _build_true(_HAS_BEFORE))

@@ -65,14 +65,12 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
     return is_alone and all(state.format_version >= 3 for state in states)
 
 
-def read_event_rows(
-    spark: SparkSession, model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool
-) -> DataFrame:
+def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
     """The rows of a window of a source as a model's query reads them; if `placed`, with their position."""
     if not placed:
         return rows
     if is_retracting(model, source):
-        return sign_rows(spark, rows, source, window)
+        return sign_rows(rows.sparkSession, rows, source, window)
     shown = with_source_position(rows, source.keeps_all)
     # A query may put the rows of several sources together.
     signs = F.col(POSITION).withField(_SIGN, F.lit(1)) if model.config.merge_columns else F.col(POSITION)

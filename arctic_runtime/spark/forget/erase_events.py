@@ -154,7 +154,7 @@ def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> 
     rules = choose_rules(model, shape)
     check_order(model, rules.orders, query)
     net = net_events(rules, query)
-    moved = refresh_changes(net.where("not deleted"), old, shape, False, None)
+    moved = refresh_changes(net.where("not deleted"), old, shape)
     return moved.withColumn(SEQUENCE, F.lit(None).cast(shape.sequence_type)) if shape.is_ordered else moved
 
 

@@ -30,7 +30,7 @@ from arctic_runtime.spark.tables.commit import (
     swap_in,
 )
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
+from arctic_runtime.spark.tables.delete import TARGET, RowMatch, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.files.file_rewrite import ANY_COUNT, ANY_SIZE, sort_order
 from arctic_runtime.spark.tables.rows.bounds import EVERYWHERE
 from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, Keys
@@ -75,7 +75,7 @@ def purge_changes(purged: Purged, context: Context) -> None:
     def write_delete(branch: tuple[str, ...]) -> None:
         with override_settings(context.spark, build_summary_settings(until)):
             on, where = build_key_conditions(context.model.config.entity_key), [purged.keys.near, older]
-            delete_matching("forget.delete", context, branch, purged.keys.rows, on, where)
+            delete_matching("forget.delete", context, branch, RowMatch(purged.keys.rows, on, where))
 
     swap_in(context.attempt, table, changes.head.snapshot, write_delete)
 

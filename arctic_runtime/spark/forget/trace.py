@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ivm.algebra.refusal import NotMaintained, refuse_on_error
-from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Node, Scan, list_scans
+from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Image, Node, Scan, list_scans
 from arctic_runtime.ivm.render import render_sql
 from arctic_runtime.ivm.strategies.maintain import derive_touched_keys
 from arctic_runtime.model.columns import ACTION, BEFORE, Column, find_column, strip_change_columns
@@ -24,7 +25,7 @@ from arctic_runtime.plan.refresh.increment import Upstreams, analyse_model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS
 from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.spark.events.retract import is_retracting
-from arctic_runtime.spark.refresh.from_query.images import read_image_rows
+from arctic_runtime.spark.refresh.from_query.images import SourceWindow
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     Keys,
@@ -35,6 +36,7 @@ from arctic_runtime.spark.tables.rows.frames import (
     to_column,
     with_source_position,
 )
+from arctic_runtime.spark.tables.table_session import TableSession
 from arctic_runtime.thresholds import Thresholds
 
 
@@ -113,17 +115,13 @@ def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState
 
 
 def list_keys_made_of(
-    spark: SparkSession,
-    model: Model,
-    state: TableState,
-    upstreams: Upstreams,
-    forgotten: Mapping[TableName, Keys],
-    thresholds: Thresholds,
+    session: TableSession, state: TableState, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
     """The keys of rows that were ever made of `forgotten` rows, by the upstreams that hold these; perhaps others too.
 
     Upstreams have to be as they are before anything is forgotten. Where the query can't be followed these are all keys.
     """
+    spark, model = session.spark(), session.model
     if model.config.input == "changes":
         return _list_event_keys(spark, model, upstreams, forgotten)
     last = find_last_run(state.changes)
@@ -138,9 +136,9 @@ def list_keys_made_of(
     tree, key = tree_and_key
     others = {scan.source for scan in list_scans(tree)} - forgotten.keys()
     had_others = any(_has_history(upstreams.states[str(source)]) for source in others)
-    made = []
+    images, made = _SourceImages(spark, upstreams, forgotten, session.reader.thresholds), []
     for ever in (False, True) if had_others else (False,):
-        _register_images(spark, tree, upstreams, forgotten, thresholds, ever)
+        images.register_views(tree, ever)
         rows = spark.sql(render_sql(tree)).select(*[to_column(part) for part in key]).toDF(*model.config.entity_key)
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
         made.append(hold_in_driver(spark, keys))  # Views of the next round have the same names.
@@ -164,48 +162,45 @@ def _derive_touched_tree(
     return None if touched_tree is None else (touched_tree, key)
 
 
-def _register_images(
-    spark: SparkSession,
-    tree: Node,
-    upstreams: Upstreams,
-    forgotten: Mapping[TableName, Keys],
-    thresholds: Thresholds,
-    ever: bool,
-) -> None:
-    """Makes the views that a tree reads: what changed are all images of forgotten rows.
+@dataclass(frozen=True)
+class _SourceImages:
+    """Images of the sources of a query, in which rows of `forgotten` keys are what changed."""
 
-    Of other sources these are the rows that they have now, or all that they `ever` had.
-    """
-    read: dict[tuple[TableName, str], list[Scan]] = {}
-    for scan in list_scans(tree):
-        read.setdefault((scan.source, scan.image), []).append(scan)
-    for (source, image), image_scans in read.items():
-        state = upstreams.states[str(source)]
-        assert state is not None
-        fields = tuple(dict.fromkeys(field for scan in image_scans for _, field in scan.fields))
-        rows = _read_image(spark, state, image, fields, forgotten.get(source), thresholds)
-        if ever and source not in forgotten and state.kind == "changes":
-            rows = _read_images_ever(spark, state, fields)
-        rows.createOrReplaceTempView(quote_name(format_image_view(image, source)))
+    spark: SparkSession
+    upstreams: Upstreams
+    forgotten: Mapping[TableName, Keys]
+    thresholds: Thresholds
 
+    def register_views(self, tree: Node, ever: bool) -> None:
+        """Makes the views that a tree reads: what changed are all images of forgotten rows.
 
-def _read_image(
-    spark: SparkSession,
-    source: SourceState,
-    image: str,
-    fields: Sequence[str],
-    keys: Keys | None,
-    thresholds: Thresholds,
-) -> DataFrame:
-    now = Window(str(source.name), source.version, source.version)
-    if image in ("new", "old") or keys is None:
-        return read_image_rows(spark, source, now, "new", fields, thresholds.pruning)
-    assert source.key is not None
-    images = _read_images_ever(spark, source, fields, keys)
-    if image == "either":
-        return read_image_rows(spark, source, now, "new", fields, thresholds.pruning).unionAll(images)
-    signs = [images.withColumn(MULTIPLICITY, F.lit(sign)) for sign in (1, -1)]
-    return signs[0].unionAll(signs[1])
+        Of other sources these are the rows that they have now, or all that they `ever` had.
+        """
+        read: dict[tuple[TableName, Image], list[Scan]] = {}
+        for scan in list_scans(tree):
+            read.setdefault((scan.source, scan.image), []).append(scan)
+        for (source, image), image_scans in read.items():
+            state = self.upstreams.states[str(source)]
+            assert state is not None
+            fields = tuple(dict.fromkeys(field for scan in image_scans for _, field in scan.fields))
+            keys = self.forgotten.get(source)
+            is_ever = ever and keys is None and state.kind == "changes"
+            rows = _read_images_ever(self.spark, state, fields) if is_ever else self._read(state, image, fields, keys)
+            rows.createOrReplaceTempView(quote_name(format_image_view(image, source)))
+
+    def _read(self, source: SourceState, image: Image, fields: Sequence[str], keys: Keys | None) -> DataFrame:
+        if image in ("new", "old") or keys is None:
+            return self._read_now(source, fields)
+        assert source.key is not None
+        images = _read_images_ever(self.spark, source, fields, keys)
+        if image == "either":
+            return self._read_now(source, fields).unionAll(images)
+        signs = [images.withColumn(MULTIPLICITY, F.lit(sign)) for sign in (1, -1)]
+        return signs[0].unionAll(signs[1])
+
+    def _read_now(self, source: SourceState, fields: Sequence[str]) -> DataFrame:
+        now = Window(str(source.name), source.version, source.version)
+        return SourceWindow(self.spark, source, now, self.thresholds).read_image("new", fields)
 
 
 def _read_images_ever(

@@ -92,27 +92,27 @@ def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunS
 
 
 def select_overtaken_keys(
-    model: Model, events: DataFrame, earlier: DataFrame, keys: Keys, oldest: str, shape: Shape
+    model: Model, events: DataFrame, earlier: DataFrame, keys: Keys, oldest: Expression
 ) -> DataFrame:
     """The keys, each once, of events that are not after all earlier ones of their key.
 
     Of the earlier events only those from the oldest asking one on are read: files with older ones are not opened.
     """
     key = model.config.entity_key
-    later = earlier.where(_sequence(model) >= marks.read_earliest(oldest, shape.sequence_type))
+    later = earlier.where(_sequence(model) >= oldest)
     newest = keys.select_rows(later, key).groupBy(*as_key(key)).agg(F.max(_sequence(model)).alias(_PLACE))
     matched = events.join(newest, match_key(events, key)).where(_sequence(model) <= F.col(_PLACE))
     return matched.select(*[to_column(part) for part in key]).distinct()
 
 
 def select_later(
-    model: Model, earlier: DataFrame, keys: Keys, oldest: str, oldest_time: str | None, shape: Shape
+    model: Model, earlier: DataFrame, keys: Keys, oldest: Expression, oldest_time: Expression | None
 ) -> DataFrame:
     """The earlier events of keys that are after the oldest asking one, in sequence or in valid time."""
-    is_later = _sequence(model) > marks.read_earliest(oldest, shape.sequence_type)
+    is_later = _sequence(model) > oldest
     if oldest_time is not None and model.config.delete_when is not None:
         assert model.config.valid_time is not None
-        is_later |= to_column(model.config.valid_time) > marks.read_earliest(oldest_time, find_place_type(shape))
+        is_later |= to_column(model.config.valid_time) > oldest_time
     return keys.select_rows(earlier, model.config.entity_key).where(is_later)
 
 

@@ -33,7 +33,7 @@ from arctic_runtime.spark.tables.rows import marks
 from arctic_runtime.spark.tables.rows.frames import cast_as, query_rows, to_column
 from arctic_runtime.sql.types import format_struct_type
 
-_IS_DELETE = f"{OWN_PREFIX}is_delete"
+_IS_DELETE, _IS_NEW = f"{OWN_PREFIX}is_delete", f"{OWN_PREFIX}is_new"
 
 
 def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | None]) -> None:
@@ -104,16 +104,14 @@ def fold_to_versions(events: DataFrame, shape: Shape, model: Model) -> DataFrame
 def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: int, is_new: bool = True) -> DataFrame:
     predicate = model.config.delete_when
     is_delete = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
-    marked = events.withColumn(_IS_DELETE, is_delete)
-    return query_rows(marked, lambda rows: select_event_points(rows, events.columns, shape, model.config, rank, is_new))
+    marked = events.withColumns({_IS_DELETE: is_delete, _IS_NEW: F.lit(is_new)})
+    return query_rows(marked, lambda rows: select_event_points(rows, events.columns, shape, model.config, rank))
 
 
-def select_event_points(
-    events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int, is_new: bool
-) -> Sql:
+def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int) -> Sql:
     """Query for points in the order of events, each with the row as of it.
 
-    `events` have `columns`, and `__arctic_is_delete`.
+    `events` have `columns`, `__arctic_is_delete` and `__arctic_is_new`.
     """
     assert config.sequence_by is not None
     commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
@@ -127,7 +125,7 @@ def select_event_points(
             cast_as(quote_name(config.sequence_by), shape.sequence_type, "sequence"),
             cast_as(commit, "bigint", "of_commit"),
             cast_as(row, "bigint", "in_commit"),
-            Sql("true AS is_new") if is_new else Sql("false AS is_new"),
+            alias_as(quote_name(_IS_NEW), "is_new"),
             cast_as(Sql("NULL"), _build_stored_type(shape), "b"),
         ],
     )

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.columns import SEQUENCE
 from arctic_runtime.model.files.expiry import read_trimmed_age
+from arctic_runtime.model.version import Window
 from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, read_appended
 from arctic_runtime.spark.tables.table_session import TableSession
 from arctic_runtime.spark.tables.versions import find_version
@@ -51,6 +52,7 @@ def frame_changes_between(session: TableSession, start: int | str | None, end: i
             fix="give a later version; `retention: changes` sets how long changes are kept",
         )
     formerly = state.changes.formerly if state.changes else {}
-    begin = None if first is None else first.version
-    rows = read_appended(session.spark(), session.model.table.changes, begin, last.version, is_whole, formerly)
+    log = session.model.table.changes
+    window = Window(str(log), None if first is None else first.version, last.version)
+    rows = read_appended(session.spark(), log, window, is_whole, formerly)
     return rows.orderBy(F.col(COMMIT_ORDER), F.col(SEQUENCE))

@@ -57,7 +57,8 @@ class QueryInputs:
             rows = read_appended_rows(spark, state, window) if window.start else read_until(spark, state, window.end)
             rows = self.narrowed[source](state, rows) if source in self.narrowed else rows
             view = format_changes_view(source) if other is None else format_history_view(other, source)
-            read_event_rows(spark, self.model, state, rows, window, is_placed).createOrReplaceTempView(quote_name(view))
+            shown = read_event_rows(self.model, state, rows, window, is_placed)
+            shown.createOrReplaceTempView(quote_name(view))
         placed = (
             with_position(self.model.sql, bool(self.model.config.sequence_groups))
             if self.model.config.input == "changes" and is_placed

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from arctic_runtime.catalog.observation.tables import observe_source
-from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.effects import retry_on_conflict
 from arctic_runtime.errors import CommitConflict, SourceError
@@ -21,7 +18,7 @@ from arctic_runtime.model.columns import Column, strip_change_columns
 from arctic_runtime.model.names import format_changes_view, list_changes_read
 from arctic_runtime.model.properties import REPAIRED
 from arctic_runtime.model.run_summary import SCHEMA_ONLY, RunSummary, find_last_run
-from arctic_runtime.model.shape import Shape, build_shape
+from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import SourceState, TableState
 from arctic_runtime.model.step import AppendChanges, SetProperties
 from arctic_runtime.model.table import Model
@@ -100,12 +97,10 @@ class Refresh:
         reader: CatalogReader,
         spark: Callable[[], SparkSession],
         request: Request | None = None,
-        now: datetime.datetime | None = None,
-        pins: PinnedSnapshots | None = None,
         narrowed: Narrowed | None = None,
     ) -> Refresh:
         """A run of a model that is planned by a planner of its own."""
-        return cls(RefreshPlanner(model, reader, request, now, pins), spark, narrowed)
+        return cls(RefreshPlanner(model, reader, request), spark, narrowed)
 
     @property
     def model(self) -> Model:
@@ -204,17 +199,23 @@ class Refresh:
             self._look_for_day_texts(context, decision, upstreams)
             sequence_type = find_sequence_type(self.model, columns)
             context, shape = prepare_tables(self.table, context, stored, sequence_type)
-        attempt = partial(
-            self._publish_changes, context, query=query, shape=shape, upstreams=upstreams, is_same=is_same
+        inputs = RefreshInputs(
+            *(context, decision, query, shape, upstreams, _open_background(context)),
+            schema_only=self._request.schema_only,
+            is_same=is_same,
+            learn=self._learn,
         )
         with self.table.timings.measure_step("changes"):
             try:
-                return attempt(decision)
+                return self._publish_changes(inputs)
             except SPARK_ERRORS as error:
                 if decision.increment is None or not was_too_large_to_broadcast(error):
                     raise
             without_hints = replace(decision, increment=remove_join_hints(decision.increment))
-            return attempt(without_hints, has_join_hints=False)
+            background = _open_background(context)
+            return self._publish_changes(
+                replace(inputs, decision=without_hints, background=background, has_join_hints=False)
+            )
 
     def _append_events(
         self,
@@ -230,42 +231,26 @@ class Refresh:
         shown = rows.limit(0) if self._request.schema_only else rows
         return append_events(self.table, ready, shown, self._build_summary(ready, decision, upstreams))
 
-    def _publish_changes(
-        self,
-        context: Context,
-        decision: Decision,
-        query: DataFrame,
-        shape: Shape,
-        upstreams: Upstreams,
-        is_same: bool,
-        has_join_hints: bool = True,
-    ) -> Appended:
+    def _publish_changes(self, inputs: RefreshInputs) -> Appended:
         """Computes the change rows and publishes them."""
+        context, decision, background = inputs.context, inputs.decision, inputs.background
         assert context.state.changes is not None
         assert context.state.changes.head is not None
-        summary, begun = self._build_summary(context, decision, upstreams), _build_start_summary(decision)
-        background = Parallel(context.spark, context.thresholds.engine)
-        inputs = RefreshInputs(
-            *(context, decision, query, shape, upstreams, background),
-            schema_only=self._request.schema_only,
-            has_join_hints=has_join_hints,
-            is_same=is_same,
-            learn=self._learn,
-        )
+        summary, begun = self._build_summary(context, decision, inputs.upstreams), _build_start_summary(decision)
         with inputs.caching(), background:
             computed = compute_changes(inputs)
 
             def confirm_upstreams() -> None:
                 background.wait_for_all()
                 if not computed.is_pinned:
-                    self._confirm_upstreams(upstreams)
+                    self._confirm_upstreams(inputs.upstreams)
 
             summary = summary.with_entries_from(begun) if computed.as_decided else summary
             head = context.state.changes.head.snapshot
             changes = ChangeSet(
                 AppendChanges(self.model.table.changes, head, decision.mode, decision.reason),
                 computed.rows,
-                shape,
+                inputs.shape,
                 summary.with_entries_from(self._learned).with_entries_from(computed.summary),
                 computed.is_gathered,
                 confirm_upstreams,
@@ -352,6 +337,10 @@ class Refresh:
 
     def _is_without_before_images(self, decision: Decision) -> bool:
         return self.model.config.changelog == "input" and decision.mode == "incremental"
+
+
+def _open_background(context: Context) -> Parallel:
+    return Parallel(context.spark, context.thresholds.engine)
 
 
 def _build_start_summary(decision: Decision) -> RunSummary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
@@ -56,6 +57,18 @@ _TABLE_DEFAULTS = {
 DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 
+@dataclass(frozen=True)
+class NewTable:
+    """A table to be created with its first rows; it `replaces` a table of its name. `summary` is that of the commit."""
+
+    name: TableName
+    rows: DataFrame
+    properties: Mapping[str, str]
+    transforms: Sequence[Transform] = ()
+    summary: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+
+
 def create_change_table(step: CreateChangeTable, context: Context) -> None:
     model = context.model
     shape = Shape(step.columns, model.config.primary_key, (), step.sequence_type)
@@ -70,7 +83,7 @@ def create_change_table(step: CreateChangeTable, context: Context) -> None:
     lookups = {ROW_GROUP_PROPERTY: str(compute_row_group_bytes(0, context.thresholds.layout))}
     column = {KEEP: "all"} if model.config.keep == "all" else {}
     properties = {**lookups, **build_table_properties(model, "changes"), MODEL_TABLE: str(model.table), **column}
-    create_table("changes.create", context, step.table, empty, properties, (), {})
+    create_table("changes.create", context, NewTable(step.table, empty, properties))
 
 
 def create_base(step: CreateBase, context: Context) -> None:
@@ -88,37 +101,29 @@ def create_base(step: CreateBase, context: Context) -> None:
     own = {**sizes, **DELETE_ISOLATION, **build_table_properties(model, "base"), **_build_format_properties(model)}
     properties = {**own, LAYOUT: format_layout(model.config)}
     summary = build_merged_summary(step.version)
-    create_table("base.create", context, step.table, laid_out, properties, transforms, summary, step.replaces)
+    new = NewTable(step.table, laid_out, properties, transforms, summary, step.replaces)
+    create_table("base.create", context, new)
     set_write_order(context, step.table)
 
 
-def create_table(
-    effect_name: str,
-    context: Context,
-    table: TableName,
-    rows: DataFrame,
-    properties: Mapping[str, str],
-    transforms: Sequence[Transform],
-    summary: Mapping[str, str],
-    replaces: bool = False,
-) -> None:
+def create_table(effect_name: str, context: Context, table: NewTable) -> None:
     """A table in one commit; by a statement, since the DataFrame API knows no truncate and quotes no column here."""
     spark, view = context.spark, f"arctic_create_{context.token}"
     create = fill_statement(
         "CREATE {or_replace}TABLE {table} USING iceberg {partitioned}TBLPROPERTIES ({properties}) "
         "AS SELECT * FROM {view}",
-        or_replace=Sql("OR REPLACE " if replaces else ""),
-        table=quote_name(*table.parts),
-        partitioned=_write_partition_clause(transforms),
-        properties=property_list(properties.items()),
+        or_replace=Sql("OR REPLACE " if table.replaces else ""),
+        table=quote_name(*table.name.parts),
+        partitioned=_write_partition_clause(table.transforms),
+        properties=property_list(table.properties.items()),
         view=quote_name(view),
     )
-    rows.createOrReplaceTempView(view)
+    table.rows.createOrReplaceTempView(view)
     try:
         with override_settings(
-            spark, {**build_summary_settings(summary), "spark.sql.iceberg.distribution-mode": "none"}
+            spark, {**build_summary_settings(table.summary), "spark.sql.iceberg.distribution-mode": "none"}
         ):
-            perform_effect(effect_name, lambda: spark.sql(create), f"create {table}", SPARK)
+            perform_effect(effect_name, lambda: spark.sql(create), f"create {table.name}", SPARK)
     finally:
         spark.catalog.dropTempView(view)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -23,31 +24,33 @@ def build_key_conditions(key: Sequence[str]) -> list[Sql]:
     ]
 
 
-def delete_matching(
-    effect_name: str,
-    context: Context,
-    branch: Sequence[str],
-    sought: DataFrame,
-    on: Sequence[Sql],
-    where: Sequence[Sql] = (),
-) -> None:
-    """Deletes the rows of a branch that match a row of `sought` by the conditions `on`, as one effect.
+@dataclass(frozen=True)
+class RowMatch:
+    """Rows of `TARGET` that match a row of `sought` by the conditions `on`.
 
-    All rows to delete have to meet the conditions `where`, by which files are pruned.
+    They all meet the conditions `where`, by which files are pruned.
     """
+
+    sought: DataFrame
+    on: Sequence[Sql]
+    where: Sequence[Sql] = ()
+
+
+def delete_matching(effect_name: str, context: Context, branch: Sequence[str], match: RowMatch) -> None:
+    """Deletes the rows of a branch that match, as one effect."""
     view = f"arctic_delete_{context.token}"
     exists = fill_statement(
         "EXISTS (SELECT 1 FROM {view} WHERE {on})",
         view=quote_name(view),
-        on=join_parts(on, " AND ") if on else Sql("true"),
+        on=join_parts(match.on, " AND ") if match.on else Sql("true"),
     )
     delete = fill_statement(
         "DELETE FROM {table} AS {target} WHERE {conditions}",
         table=quote_name(*branch),
         target=quote_name(TARGET),
-        conditions=join_parts([*where, exists], " AND "),
+        conditions=join_parts([*match.where, exists], " AND "),
     )
-    sought.createOrReplaceTempView(view)
+    match.sought.createOrReplaceTempView(view)
     try:
         perform_statement(effect_name, context.spark, delete)
     finally:

@@ -17,7 +17,7 @@ from arctic_runtime.spark.engine.java.java_errors import SPARK
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_name
 from arctic_runtime.spark.tables.commit import build_summary_options, perform_statement, set_properties, swap_in
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.create import build_table_properties, create_table, transform_text
+from arctic_runtime.spark.tables.create import NewTable, build_table_properties, create_table, transform_text
 from arctic_runtime.spark.tables.rows.frames import conform_frame
 
 
@@ -28,7 +28,7 @@ def create_keyless_table(step: CreateAppended, context: Context) -> None:
     target = {TARGET_PROPERTY: str(config.target_file_bytes)}
     properties = {**target, **build_table_properties(context.model, APPENDED_KIND)}
     empty = context.spark.range(0).select(*fields)
-    create_table("ingest.create_table", context, step.table, empty, properties, config.partition_by, {})
+    create_table("ingest.create_table", context, NewTable(step.table, empty, properties, config.partition_by))
 
 
 def set_layout(step: SetLayout, spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from arctic_runtime.effects import perform_effect
 from arctic_runtime.model.columns import ACTION
 from arctic_runtime.model.files.bounds import Bound
 from arctic_runtime.model.shape import DELETE, INSERT
-from arctic_runtime.model.state import BaseState, ChangeTableState
+from arctic_runtime.model.state import ChangeTableState
 from arctic_runtime.model.step import (
     MergeBase,
 )
@@ -31,8 +31,13 @@ from arctic_runtime.spark.tables.commit import (
 )
 from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.create import DELETE_ISOLATION
-from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
-from arctic_runtime.spark.tables.rows.bounds import NOWHERE, build_nearby_condition, list_location_columns
+from arctic_runtime.spark.tables.delete import TARGET, RowMatch, build_key_conditions, delete_matching
+from arctic_runtime.spark.tables.rows.bounds import (
+    NOWHERE,
+    find_nearby_bounds,
+    list_location_columns,
+    write_nearby_condition,
+)
 from arctic_runtime.spark.tables.rows.frames import (
     COMMIT_ORDER,
     Unmerged,
@@ -95,30 +100,23 @@ def merge_base(step: MergeBase, context: Context) -> None:
     newest = select_newest_changes(appended, model.config.primary_key, step.commits)
     alive = conform_frame(newest.where(F.col(ACTION) != DELETE), base.columns)
     count, known = _estimate_replaced(step, context, changes)
-    where = partial(
-        build_nearby_condition,
-        _locate_replaced_rows(appended, model),
-        count,
-        base.rows,
-        context.thresholds.pruning,
-        TARGET,
-        known,
-    )
-    sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, where)
+    located, pruning = _locate_replaced_rows(appended, model), context.thresholds.pruning
+    find_bounds = partial(find_nearby_bounds, located, count, base.rows, pruning, known)
+    sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:
-        _replace_rows(context, base, branch, sought, alive, build_merged_summary(step.end))
+        _replace_rows(context, branch, sought, alive, build_merged_summary(step.end))
 
     swap_in(context.attempt, step.table, step.expected, merge_attempt)
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """Rows of a base: their keys, about how many there are, and what gives a condition that is true for all of them."""
+    """Rows of a base: their keys, about how many there are, and the search for the bounds between which they lie."""
 
     keys: DataFrame
     count: int
-    where: Callable[[], Sql]
+    find_bounds: Callable[[], Sequence[Bound] | None]
 
 
 def _estimate_replaced(
@@ -139,7 +137,6 @@ def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
 
 def _replace_rows(
     context: Context,
-    base: BaseState,
     branch: Sequence[str],
     gone: _Sought,
     alive: DataFrame,
@@ -157,10 +154,12 @@ def _replace_rows(
         perform_effect("base.merge.append", writer.append, f"write changed rows to {'.'.join(branch)}", SPARK)
 
     def delete_replaced(summary: Mapping[str, str], *conditions: Sql) -> None:
-        near_by = gone.where()
+        near_by = write_nearby_condition(gone.find_bounds(), TARGET)
         if near_by != NOWHERE:
             _delete_rows(context, branch, gone, [near_by, *conditions], summary)
 
+    base = context.state.base
+    assert base is not None
     if base.sequence is None or not DELETE_ISOLATION.items() <= base.properties.items():
         delete_replaced({})
         append_rows()
@@ -178,4 +177,4 @@ def _delete_rows(
     pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
     with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):
         on = build_key_conditions(context.model.config.primary_key)
-        delete_matching("base.merge.delete", context, branch, gone.keys, on, where)
+        delete_matching("base.merge.delete", context, branch, RowMatch(gone.keys, on, where))

@@ -18,7 +18,7 @@ from arctic_runtime.model.properties import (
     PINNED_MERGED,
     PRIMARY_KEY,
 )
-from arctic_runtime.model.state import TableState
+from arctic_runtime.model.state import BaseState, TableState
 from arctic_runtime.model.step import ReplaceCurrentView, ReplaceView
 from arctic_runtime.model.table import Model
 from arctic_runtime.spark.engine.java.java_errors import SPARK_ERRORS, is_view_refusal
@@ -71,9 +71,7 @@ def write_view_statement(
         columns=_write_column_comments(model, state.base.columns),
         comment=_add_comment(Sql(""), model.comment),
         pins=write_properties(pins.items()),
-        query=_write_view_query(
-            model, state.base.columns, pinned, state.base.formerly.get(step.base_snapshot, {}), step, few
-        ),
+        query=_write_view_query(model, state.base, pinned, step, few),
     )
 
 
@@ -119,8 +117,9 @@ def _add_comment(part: Sql, comment: str | None) -> Sql:
 
 
 def _write_view_query(
-    model: Model, wanted: tuple[Column, ...], pinned: tuple[Column, ...], then: Names, step: ReplaceView, few: bool
+    model: Model, base_state: BaseState, pinned: tuple[Column, ...], step: ReplaceView, few: bool
 ) -> Sql:
+    wanted, then = base_state.columns, base_state.formerly.get(step.base_snapshot, {})
     columns = [quote_name(column.name) for column in wanted]
     listing = join_parts([fill_statement("t.{c}", c=column) for column in columns])
     base = fill_statement(

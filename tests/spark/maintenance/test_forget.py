@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from arctic_runtime.errors import ConfigError, DataError
-from arctic_runtime.model.forgetting import Certificate
-from arctic_runtime.spark.forget.forgetting import Forget, Forgetting
+from arctic_runtime.model.forgetting import Certificate, Forget
+from arctic_runtime.spark.forget.forgetting import Forgetting
 from arctic_runtime.spark.maintenance.savepoint import make_savepoint
 from tests.spark.prebuilt import Prebuilt
 from tests.spark.warehouse import Warehouse

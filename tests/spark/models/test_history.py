@@ -17,6 +17,7 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.model.shape import build_shape
 from arctic_runtime.model.state import BaseState, TableState
 from arctic_runtime.model.step import ReplaceCurrentView
+from arctic_runtime.refresh_planner import RefreshPlanner
 from arctic_runtime.spark.engine.statement import quote_name as quoted
 from arctic_runtime.spark.history.event_versions import select_affected_versions
 from arctic_runtime.spark.maintenance.reset import reset_model
@@ -193,7 +194,7 @@ def test_a_version_ends_where_the_next_begins(lake: Warehouse) -> None:
     lake.append("rows", [(2, "y", 2)], ROWS)
     lake.spark.sql(f"update {lake.sql_name('rows')} set b = 5 where id = 1")
     early = first[3].astimezone(datetime.timezone.utc) - datetime.timedelta(hours=1)
-    Refresh.from_model(model, lake.reader, lambda: lake.spark, now=early).run_refresh()
+    Refresh(RefreshPlanner(model, lake.reader, now=early), lambda: lake.spark).run_refresh()
     old, new, other = lake.rows(model)
     assert old[:3] == (1, "x", 1)
     assert old[4] == new[3] == other[3] == first[3] + datetime.timedelta(microseconds=1)

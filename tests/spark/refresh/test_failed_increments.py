@@ -189,7 +189,7 @@ def test_a_run_that_gives_up_reads_its_upstreams_as_they_are_and_says_so(
     planned = RefreshPlanner(model, lake.reader, pins=pins).plan_refresh()
     lake.append("landed", [(4, "c")], LANDED)
     failing(monkeypatch, raising(NotMaintained("COST", "most of the table")))
-    outcome = Refresh.from_model(model, lake.reader, lambda: lake.spark, pins=pins).run_refresh()
+    outcome = Refresh(RefreshPlanner(model, lake.reader, pins=pins), lambda: lake.spark).run_refresh()
     assert (outcome.mode, outcome.reason, outcome.because) == ("full", "COST", "most of the table")
     assert lake.rows(model) == [("a", 1), ("b", 2), ("c", 1)]
     assert outcome.consumed != {name: end.snapshot for name, end in planned.decision.consumed.items()}

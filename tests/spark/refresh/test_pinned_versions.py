@@ -6,7 +6,7 @@ import pytest
 
 from arctic_runtime.catalog.pinned_snapshots import PinnedSnapshots
 from arctic_runtime.model.table import Model
-from arctic_runtime.refresh_planner import Outcome
+from arctic_runtime.refresh_planner import Outcome, RefreshPlanner
 from arctic_runtime.spark.refresh.run import Refresh
 from tests.spark.warehouse import Warehouse
 
@@ -15,7 +15,7 @@ GROUPED = "select city, count(*) as n from {{{0}}} group by city"
 
 
 def run(lake: Warehouse, model: Model, pins: PinnedSnapshots) -> Outcome:
-    return Refresh.from_model(model, lake.reader, lambda: lake.spark, pins=pins).run_refresh()
+    return Refresh(RefreshPlanner(model, lake.reader, pins=pins), lambda: lake.spark).run_refresh()
 
 
 @pytest.fixture

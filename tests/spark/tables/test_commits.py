@@ -28,7 +28,7 @@ from arctic_runtime.spark.refresh.run import Refresh
 from arctic_runtime.spark.tables import append as appending
 from arctic_runtime.spark.tables import commit, merge, table_session
 from arctic_runtime.spark.tables.commit import build_summary_settings
-from arctic_runtime.spark.tables.delete import build_key_conditions, delete_matching
+from arctic_runtime.spark.tables.delete import RowMatch, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.rows.frames import as_key
 from arctic_runtime.thresholds import EngineThresholds
 from tests.spark.warehouse import Warehouse, sorted_rows
@@ -377,7 +377,8 @@ def test_branches_that_can_win_no_more_are_dropped_and_foreign_ones_kept(lake: W
     left = {0: {"mine", "arctic_dead"}, 2: {"mine"}}
     for days, expected in left.items():
         lake.append("events", [(1, f"v{days}", days + 3)], EVENTS)
-        Refresh.from_model(model, lake.reader, lambda: lake.spark, now=today + datetime.timedelta(days)).run_refresh()
+        planner = RefreshPlanner(model, lake.reader, now=today + datetime.timedelta(days))
+        Refresh(planner, lambda: lake.spark).run_refresh()
         assert lake.branches(model) == expected
 
 
@@ -433,7 +434,8 @@ def test_a_delete_of_all_rows_of_its_files_names_its_attempt(lake: Warehouse, ke
     context = lake.session_of(model).build_context(lake.state(model))
     sought = lake.frame([(1,)], "id int").select(*as_key(key))
     with override_settings(lake.spark, build_summary_settings({ATTEMPT: "mine"})):
-        delete_matching("base.merge.delete", context, model.base.parts, sought, build_key_conditions(key))
+        match = RowMatch(sought, build_key_conditions(key))
+        delete_matching("base.merge.delete", context, model.base.parts, match)
     table = lake.reader.load_table(model.base.schema, model.base.name)
     assert table.current_snapshot().summary[ATTEMPT] == "mine"
     assert lake.spark.table(lake.sql_name("m")).count() == 0

@@ -18,7 +18,7 @@ from arctic_runtime.spark.events.truncate import spread_truncations
 from arctic_runtime.spark.refresh.from_events.past_events import read_past_events, read_seen_places
 from arctic_runtime.spark.refresh.from_events.window import EventWindow
 from arctic_runtime.spark.refresh.inputs import RefreshInputs
-from arctic_runtime.spark.tables.rows.frames import read_base_rows, read_unmerged_changes
+from arctic_runtime.spark.tables.rows.frames import read_stored_rows
 
 
 def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
@@ -26,15 +26,13 @@ def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
     model, state, shape = inputs.model, inputs.context.state, inputs.shape
     rules = choose_rules(model, shape)
     net = _net_events(inputs, rules, window)
-    ordered = model.config.sequence_by is not None
     if inputs.decision.mode == "full":
-        return refresh_changes(net, inputs.read_all_rows(), shape, ordered, window.profile.high_watermark)
+        return refresh_changes(net, inputs.read_all_rows(), shape, window.profile.high_watermark)
     if model.config.changelog == "input" and state.base is not None:
         return emit_input_changes(net, shape)
     only = inputs.find_keys(inputs.select_key(window.events), window.profile.events)
-    base = read_base_rows(inputs.spark, model, state, only)
-    unmerged = read_unmerged_changes(inputs.spark, model, state, inputs.thresholds.pruning, only)
-    return diff_events(net, base, unmerged, shape, ordered, partial(blend_rows, rules))
+    stored = read_stored_rows(inputs.spark, model, state, inputs.thresholds.pruning, only)
+    return diff_events(net, stored, shape, partial(blend_rows, rules))
 
 
 def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -> DataFrame:

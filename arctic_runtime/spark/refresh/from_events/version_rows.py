@@ -14,9 +14,11 @@ from arctic_runtime.spark.history.event_versions import (
     fold_to_versions,
     select_affected_versions,
 )
+from arctic_runtime.spark.history.versions import find_place_type
 from arctic_runtime.spark.refresh.from_events.past_events import read_past_events
 from arctic_runtime.spark.refresh.from_events.window import EventWindow
 from arctic_runtime.spark.refresh.inputs import RefreshInputs
+from arctic_runtime.spark.tables.rows import marks
 
 
 def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
@@ -64,11 +66,11 @@ def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSum
     asking = earlier_events.select_asking_keys(model, window.events, shape, last)
     keys = inputs.find_source_keys(asking, profile.asking)
     assert profile.oldest_asking is not None
+    oldest = marks.read_earliest(profile.oldest_asking, shape.sequence_type)
     if not earlier_events.needs_all_events(model.config):
-        oldest_time = profile.oldest_asking_time
-        return earlier_events.select_later(model, earlier, keys, profile.oldest_asking, oldest_time, shape)
-    oldest = profile.oldest_asking
-    overtaken = earlier_events.select_overtaken_keys(model, window.events, earlier, keys, oldest, shape)
-    cached = inputs.cache(overtaken)
+        time = profile.oldest_asking_time
+        oldest_time = None if time is None else marks.read_earliest(time, find_place_type(shape))
+        return earlier_events.select_later(model, earlier, keys, oldest, oldest_time)
+    cached = inputs.cache(earlier_events.select_overtaken_keys(model, window.events, earlier, keys, oldest))
     count = cached.count()
     return inputs.find_source_keys(cached, count).select_rows(earlier, model.config.entity_key) if count else None

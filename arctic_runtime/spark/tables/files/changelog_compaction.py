@@ -11,7 +11,7 @@ from arctic_runtime.spark.engine.settings import override_settings
 from arctic_runtime.spark.engine.statement import fill_statement, quote_name
 from arctic_runtime.spark.tables.commit import build_summary_settings, set_properties, swap_in
 from arctic_runtime.spark.tables.context import Context
-from arctic_runtime.spark.tables.delete import TARGET, build_key_conditions, delete_matching
+from arctic_runtime.spark.tables.delete import TARGET, RowMatch, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, as_key, read_table
 
 _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
@@ -45,4 +45,5 @@ def _delete_change_rows(step: CompactChangelog, context: Context, branch: tuple[
         )
     replaced = newest.where(F.col(_NEWEST) > F.col("__arctic_oldest"))
     with override_settings(spark, build_summary_settings({COMPACTED_UNTIL: format_ages([step.until])})):
-        delete_matching("changelog_compaction.delete", context, branch, replaced, [*build_key_conditions(key), *older])
+        match = RowMatch(replaced, [*build_key_conditions(key), *older])
+        delete_matching("changelog_compaction.delete", context, branch, match)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,31 +57,34 @@ class Ranges:
 _ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
 
 
-def build_nearby_condition(
+def find_nearby_bounds(
     rows: DataFrame,
     count: int,
     table_rows: int,
     thresholds: PruningThresholds,
-    alias: str | None = None,
     known: tuple[Bound, ...] | None = None,
-) -> Sql:
-    """A condition on a table of `table_rows` rows that is true for all its rows that equal a row of `rows`.
+) -> Sequence[Bound] | None:
+    """Bounds of all rows of a table of `table_rows` rows that equal a row of `rows`; None if no row can.
 
     `rows`, about `count` of them, has the compared columns of the table; a null is an unknown value. If there are too
     many rows for IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0.
     Else one job runs.
     """
     if count == 0:
-        return NOWHERE
+        return None
     ranges = known if count > thresholds.in_list_values else None
     is_mostly_read = ranges is None and table_rows <= thresholds.scanned_table_ratio * count
     if is_scanned(table_rows, thresholds) or is_mostly_read:
-        return EVERYWHERE
+        return ()
     known_bounds = collect_bounds(rows, count, thresholds) if ranges is None else ranges
-    if known_bounds is None:
+    return known_bounds and tuple(bound for bound in known_bounds if not bound.or_null)
+
+
+def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = None) -> Sql:
+    """The condition on a table, under an alias, that is true for all rows within the bounds."""
+    if bounds is None:
         return NOWHERE
-    listed = [bound for bound in known_bounds if not bound.or_null]
-    return write_expression(build_bounds_condition(listed, alias)) if listed else EVERYWHERE
+    return write_expression(build_bounds_condition(bounds, alias)) if bounds else EVERYWHERE
 
 
 def list_location_columns(model: Model) -> dict[str, Sql]:
@@ -98,7 +101,8 @@ def list_location_columns(model: Model) -> dict[str, Sql]:
 def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
     """Keys for lookups in a table of `table_rows` rows; `keys`, about `count` rows, has just the columns of its key."""
     named = keys.select(*as_key(keys.columns))
-    return Keys(named, count <= thresholds.broadcast_keys, build_nearby_condition(keys, count, table_rows, thresholds))
+    near = write_nearby_condition(find_nearby_bounds(keys, count, table_rows, thresholds))
+    return Keys(named, count <= thresholds.broadcast_keys, near)
 
 
 def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:

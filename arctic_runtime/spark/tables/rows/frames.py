@@ -43,6 +43,14 @@ class Unmerged:
 
 
 @dataclass(frozen=True)
+class StoredRows:
+    """Rows of a base, None if there is none, and the newest change row of each key that is not merged into it yet."""
+
+    base: DataFrame | None = None
+    unmerged: DataFrame | None = None
+
+
+@dataclass(frozen=True)
 class Keys:
     """Keys under the names of `as_key`, perhaps more than once each.
 
@@ -157,17 +165,17 @@ def read_table(
 def read_appended(
     spark: SparkSession,
     table: TableName,
-    start: Version | None,
-    end: Version,
+    window: Span,
     chain_is_whole: bool = True,
     formerly: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
-    """The rows appended to a table after `start` and up to `end`; all rows at `end` where `start` is None.
+    """The rows appended to a table in a window; all rows at its end where it has no start.
 
-    Iceberg reads no range without a snapshot in it, so nothing is asked for where both are the same.
+    Iceberg reads no range without a snapshot in it, so nothing is asked for where start and end are the same.
     Where snapshots between the two are gone (`chain_is_whole` is False) the rows are recognised by their row lineage,
     which format version 3 keeps, and which prunes no files.
     """
+    start, end = window.start, window.end
     if start is None:
         return read_table(spark, table, end.snapshot, formerly)
     if start == end:
@@ -181,14 +189,15 @@ def read_appended(
 def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
     """The rows that an upstream's log was appended in a window."""
     is_snapshot_there = source.keeps_version(window.start)
-    return read_appended(spark, source.log, window.start, window.end, is_snapshot_there, source.formerly)
+    return read_appended(spark, source.log, window, is_snapshot_there, source.formerly)
 
 
 def read_own_changes(
     spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
 ) -> DataFrame:
     """The rows that a model's own change table, which is `table`, was appended after `start` and up to `end`."""
-    return read_appended(spark, table, start, end, changes.keeps_version(start), changes.formerly)
+    window = Span(str(table), start, end)
+    return read_appended(spark, table, window, changes.keeps_version(start), changes.formerly)
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
@@ -235,13 +244,13 @@ def read_current_rows(
 
     `only` leaves out rows under other keys.
     """
-    base, pending = read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
+    base, pending = _read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
     if base is None or state.base is None:
         return None
     return base if pending is None else overlay_changes(base, pending, model.config.primary_key, state.base.columns)
 
 
-def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None = None) -> DataFrame | None:
+def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None) -> DataFrame | None:
     """The rows of the base, or those of them under some keys; None if there is no base yet."""
     if state.base is None:
         return None
@@ -249,12 +258,13 @@ def read_base_rows(spark: SparkSession, model: Model, state: TableState, only: K
     return only.select_rows(base, model.config.entity_key) if only else base
 
 
-def read_unmerged_changes(
-    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
-) -> DataFrame | None:
-    """The newest change row of every key that changed after the base's version; None if none did."""
+def read_stored_rows(
+    spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys
+) -> StoredRows:
+    """The rows that a table stores under some keys."""
     pending = _read_pending(spark, model, state, thresholds, only)
-    return select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
+    newest = select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
+    return StoredRows(_read_base_rows(spark, model, state, only), newest)
 
 
 def _read_pending(

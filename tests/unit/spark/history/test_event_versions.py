@@ -50,12 +50,12 @@ def run_batch(
     duck.load(con, "stored", shape.columns, stored)
     is_delete = "op = 'd'" if config.delete_when else "false"
     events = Sql(
-        f"(select *, {is_delete} as {OWN_PREFIX}is_delete, struct({number} as commit, arrival as row) as {POSITION} "
-        "from landed)"
+        f"(select *, {is_delete} as {OWN_PREFIX}is_delete, true as {OWN_PREFIX}is_new, "
+        f"struct({number} as commit, arrival as row) as {POSITION} from landed)"
     )
     names = [*(column.name for column in landed), POSITION]
     own = [column.name for column in shape.columns]
-    points = select_event_points(events, names, shape, config, rank=3, is_new=True)
+    points = select_event_points(events, names, shape, config, rank=3)
     known = select_stored_points(Sql("stored"), own, shape, positions, rank=2)
     con.execute(f"create or replace table points as {duck.in_duckdb(str(points))}")
     con.execute(f"insert into points by name {duck.in_duckdb(str(known))}")

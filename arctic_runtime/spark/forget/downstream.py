@@ -1,0 +1,118 @@
+"""A table that rows are forgotten of, and the tables that are made of it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from arctic_runtime.catalog.reader import CatalogReader
+from arctic_runtime.ivm.frontend.reads import find_reads
+from arctic_runtime.model.names import TableName, format_changes_view, list_changes_read
+from arctic_runtime.model.state import TableState
+from arctic_runtime.model.table import Model
+from arctic_runtime.plan.forgetting import list_downstream_tables
+from arctic_runtime.plan.refresh.increment import Upstreams
+from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.spark.forget.erase_events import ForgottenRows, can_follow_deletion, list_skips
+from arctic_runtime.spark.refresh.run import Refresh
+from arctic_runtime.spark.tables.table_session import TableSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+
+
+class DownstreamTables:
+    """The table `root`, and the tables whose rows come from it, each behind those that it reads.
+
+    `keyed` are those that may hold rows to forget, the root first. Those without a key (`appended`) have nothing to
+    forget, but follow their upstreams as well. `below` are all of both that follow the root.
+    """
+
+    def __init__(
+        self,
+        root: Model,
+        models: Sequence[Model],
+        reader: CatalogReader,
+        spark: Callable[[], SparkSession],
+        now: datetime.datetime,
+    ) -> None:
+        self.root = root
+        self.reader = reader
+        self.spark = spark
+        self._now = now
+        known = {model.table: model for model in models if not model.is_landing}
+        self._known: Mapping[TableName, Model] = {**known, root.table: root}
+        self._reads = {table: self._list_tables_read(model) for table, model in self._known.items()}
+        involved = [self._known[table] for table in list_downstream_tables(root.table, self._reads)]
+        self.keyed = [model for model in involved if self._is_built(model)]
+        self.appended = [model for model in involved if self._has_appended_rows(model)]
+        self.below = [model for model in involved[1:] if model in self.keyed or model in self.appended]
+
+    @property
+    def origins(self) -> list[str]:
+        """Names of the tables that the root reads."""
+        return sorted(map(str, self._reads[self.root.table]))
+
+    def open_session(self, table: TableName) -> TableSession:
+        return TableSession(self._known[table], self.reader, self.spark, self._now)
+
+    def observe_state(self, model: Model) -> TableState:
+        return self.open_session(model.table).observe_state()
+
+    def observe_upstreams(self, model: Model) -> Upstreams:
+        return RefreshPlanner(model, self.reader).observe_upstreams()
+
+    def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
+        """A run of a model that passes over the `skipped` rows of its upstreams."""
+        return Refresh.from_model(model, self.reader, self.spark, narrowed=list_skips(skipped or {}))
+
+    def reads_rows_of(self, model: Model, table: TableName) -> bool:
+        return table in self._reads[model.table]
+
+    def is_computed_again(self, model: Model) -> bool:
+        """Whether rows are made again of the events that are left, and do not just follow the deletion of others."""
+        is_of_events = model.config.input == "changes" and model in self.keyed
+        return is_of_events and not can_follow_deletion(self.open_refresh(model))
+
+    def list_notes(self) -> Iterator[str]:
+        """Places of rows that are not looked at, for people."""
+        for origin in self.origins:
+            yield f"{origin}, which {self.root.table} reads, is not looked at: forget the rows there as well"
+        involved = {model.table for model in self.keyed}
+        for model in self.keyed[1:]:
+            alongside = _list_read_alongside(model) & involved if model.config.input == "changes" else ()
+            for table in sorted(alongside):
+                yield (
+                    f"{model.table} reads {table} beside its changes(…); values that it took from there stay: run it "
+                    "with --full-refresh, then forget again"
+                )
+
+    def _list_tables_read(self, model: Model) -> frozenset[TableName]:
+        if model.ingested_from is not None:
+            return frozenset()
+        if model.config.input == "changes":
+            return frozenset(list_changes_read(model.sql)) | _list_read_alongside(model)
+        states = self.observe_upstreams(model).states
+        return frozenset(state.name for state in states.values() if state)
+
+    def _is_built(self, model: Model) -> bool:
+        state = self.observe_state(model)
+        return model.table == self.root.table or (state.changes is not None and state.base is not None)
+
+    def _has_appended_rows(self, model: Model) -> bool:
+        return model.is_appended and self.observe_state(model).appended is not None
+
+
+def _list_read_alongside(model: Model) -> frozenset[TableName]:
+    """The tables that a query of change events reads as they are when it runs."""
+    catalog, schema = model.table.catalog, model.table.schema
+    events = {TableName(catalog, schema, format_changes_view(source)) for source in list_changes_read(model.sql)}
+    return frozenset(find_reads(model.sql, catalog, schema).tables) - events - {model.table}
+
+
+def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dict[TableName, T]:
+    """The tables, of some, whose changes a model reads."""
+    return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}

@@ -1,0 +1,157 @@
+"""The search for the keys of rows to forget, in a table and in all that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pyspark.sql import DataFrame
+
+from arctic_runtime.errors import ConfigError
+from arctic_runtime.model.forgetting import Forget
+from arctic_runtime.model.names import TableName, list_changes_read
+from arctic_runtime.model.state import TableState, require_built
+from arctic_runtime.model.table import Model
+from arctic_runtime.spark.forget import trace
+from arctic_runtime.spark.forget.downstream import DownstreamTables, select_sources_of_events
+from arctic_runtime.spark.forget.erase_rows import collect_lookup_keys
+from arctic_runtime.spark.forget.keys import drop_with_files, has_keys, keep_keys, read_keys
+from arctic_runtime.spark.tables.rows.frames import Keys
+
+KeysByTable = dict[TableName, DataFrame]
+
+
+class KeySearch:
+    """Finds the keys of the rows that a request forgets, by table, and stores them beside the tables.
+
+    Keys that this request has not stored were stored by an attempt that died. They stay until their rows are forgotten.
+    """
+
+    def __init__(self, tables: DownstreamTables, request: Forget) -> None:
+        self._tables = tables
+        self._request = request
+        self._stored: set[TableName] = set()
+
+    def find_keys(self) -> KeysByTable:
+        """The keys of each table that has some; they are held by the driver, and nothing is written."""
+        return self._trace_keys(self._hold_keys)
+
+    def find_and_store_keys(self) -> KeysByTable:
+        """The keys of each table that has some, as they are stored beside it."""
+        return self._trace_keys(self._store_keys)
+
+    def read_earlier_keys(self) -> KeysByTable:
+        """The keys that an attempt has stored that died."""
+        keyed = [model.table for model in self._tables.keyed]
+        return {
+            table: read_keys(self._tables.spark(), table) for table in keyed if has_keys(self._tables.reader, table)
+        }
+
+    def has_stored(self, table: TableName) -> bool:
+        """Whether this request has stored keys of a table, and not an earlier attempt."""
+        return table in self._stored
+
+    def drop_keys(self, tables: Iterable[TableName]) -> None:
+        """Drops the keys of tables that this request has stored."""
+        for table in self._stored.intersection(tables):
+            drop_with_files(self._tables.spark(), table.forget_keys_name)
+
+    def find_dead_letter_keys(self, keys_by_table: KeysByTable) -> DataFrame | None:
+        """The keys that dead letters are searched for: also given ones that the table has never had."""
+        root = self._tables.root
+        if not self._request.keys:
+            return keys_by_table.get(root.table)
+        state = self._tables.observe_state(root)
+        return trace.parse_given_keys(self._tables.spark(), root, state, self._request.keys)
+
+    def add_produced_keys(self, model: Model, restated: Iterable[TableName], keys_by_table: KeysByTable) -> None:
+        """Adds the keys of rows that a query of change events makes of those that upstreams have been restated to."""
+        above = {table: keys_by_table[table] for table in restated if table != self._tables.root.table}
+        above = select_sources_of_events(model, above) if model in self._tables.keyed else {}
+        if model.config.input != "changes" or not above:
+            return
+        known = {table: self._collect_lookup(table, keys) for table, keys in above.items()}
+        made = self._list_keys_made_of(model, self._tables.observe_state(model), known)
+        self._add_keys(model, made, keys_by_table)
+
+    def add_changed_keys(self, model: Model, head: int, keys_by_table: KeysByTable) -> None:
+        """Adds the keys of rows that commits after `head` changed or deleted, in case that their trace has missed them.
+
+        `head` is a sequence number.
+        """
+        state = self._tables.observe_state(model)
+        changes, _ = require_built(state, model.table)
+        if changes.commits[-1].version.sequence > head:
+            changed = trace.list_keys_changed_after(self._tables.spark(), model, state, head)
+            self._add_keys(model, changed, keys_by_table)
+
+    def _add_keys(self, model: Model, keys: DataFrame, keys_by_table: KeysByTable) -> None:
+        if not keys.isEmpty():
+            keys_by_table[model.table] = self._store_keys(model, keys)
+
+    def _collect_lookup(self, table: TableName, keys: DataFrame) -> Keys:
+        session = self._tables.open_session(table)
+        return collect_lookup_keys(session, session.observe_state(), keys)[0]
+
+    def _trace_keys(self, store: Callable[[Model, DataFrame], DataFrame]) -> KeysByTable:
+        """The keys by table, as far as there are any; `store` keeps those of one table."""
+        keys_by_table: KeysByTable = {}
+        known: dict[TableName, Keys] = {}
+        for model in self._tables.keyed:
+            session = self._tables.open_session(model.table)
+            state = session.observe_state()
+            keys = store(model, self._find_table_keys(model, state, known))
+            lookup, count = collect_lookup_keys(session, state, keys)
+            if count:
+                keys_by_table[model.table], known[model.table] = keys, lookup
+        self._check_without_key(known)
+        return keys_by_table
+
+    def _find_table_keys(self, model: Model, state: TableState, known: Mapping[TableName, Keys]) -> DataFrame:
+        spark, session = self._tables.spark(), self._tables.open_session(model.table)
+        if model.table == self._tables.root.table and self._request.where is not None:
+            return trace.find_keys_where(spark, model, state, self._request.where)
+        if model.table == self._tables.root.table:
+            given = trace.parse_given_keys(spark, model, state, self._request.keys)
+            return trace.list_keys_ever(spark, model, state, collect_lookup_keys(session, state, given)[0])
+        forgotten = {table: keys for table, keys in known.items() if self._tables.reads_rows_of(model, table)}
+        if not forgotten:
+            return trace.list_keys_ever(spark, model, state).limit(0)
+        made = self._list_keys_made_of(model, state, forgotten)
+        return trace.list_keys_ever(spark, model, state, collect_lookup_keys(session, state, made)[0])
+
+    def _list_keys_made_of(self, model: Model, state: TableState, forgotten: Mapping[TableName, Keys]) -> DataFrame:
+        session, upstreams = self._tables.open_session(model.table), self._tables.observe_upstreams(model)
+        return trace.list_keys_made_of(session, state, upstreams, forgotten)
+
+    def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
+        """Raises ConfigError if rows of a table without a key were made of such rows: nothing tells which."""
+        for model in self._tables.appended:
+            forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}
+            if not forgotten:
+                continue
+            if trace.has_events_of(self._tables.spark(), model, self._tables.observe_upstreams(model), forgotten):
+                self.drop_keys(known)
+                raise ConfigError(
+                    f"{model.table} has rows made of those that are to be forgotten, and no primary key that tells "
+                    "which; nothing was done.\n  what to do: give the model a `primary_key`; or "
+                    f"`arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+                )
+
+    def _hold_keys(self, model: Model, keys: DataFrame) -> DataFrame:
+        """Keys held by the driver, with those of an attempt that died."""
+        if has_keys(self._tables.reader, model.table):
+            keys = keys.unionByName(read_keys(self._tables.spark(), model.table))
+        return trace.hold_in_driver(self._tables.spark(), keys.distinct())
+
+    def _store_keys(self, model: Model, keys: DataFrame) -> DataFrame:
+        spark, reader = self._tables.spark(), self._tables.reader
+        searched = keys.persist()  # They are looked for in all change rows.
+        try:
+            if not has_keys(reader, model.table):
+                if searched.isEmpty():
+                    return trace.hold_in_driver(spark, searched)
+                self._stored.add(model.table)
+            keep_keys(spark, reader, model.table, searched)
+        finally:
+            searched.unpersist()
+        return read_keys(spark, model.table)
