@@ -5,29 +5,25 @@ Everything here goes through pyiceberg, so that asking what exists takes millise
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from arctic_runtime.catalog.catalog_calls import CatalogCalls
+from arctic_runtime.catalog.database_catalog import DatabaseCatalog, RelationKind
 from arctic_runtime.catalog.embedded_warehouse import prepare_warehouse
-from arctic_runtime.catalog.foreign_types import get_foreign_name, make_readable
+from arctic_runtime.catalog.foreign_types import get_foreign_name
 from arctic_runtime.catalog.sqlite_file import follow_file
-from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
 from arctic_runtime.errors import CatalogError
-from arctic_runtime.profile import mask_secrets
 from arctic_runtime.sql.types import format_array_type, format_struct_type, map_text
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import IcebergType
     from pyiceberg.view.metadata import ViewMetadata
 
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
     from arctic_runtime.thresholds import Thresholds
 
 T = TypeVar("T")
-RelationKind = Literal["table", "view", "other"]
 
 
 @dataclass(frozen=True)
@@ -76,8 +71,8 @@ class CatalogReader:
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self._opening = threading.Lock()
-        self._reading = threading.Lock()
-        self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
+        self._calls = CatalogCalls(profile)
+        self._ask = self._calls.ask_catalog
 
     @property
     def thresholds(self) -> Thresholds:
@@ -93,10 +88,10 @@ class CatalogReader:
         return self.reachable and self.profile.catalog_kind.lists_views
 
     def list_namespaces(self) -> list[str]:
-        return sorted(".".join(levels) for levels in self._ask_catalog("list namespaces", self.catalog.list_namespaces))
+        return sorted(".".join(levels) for levels in self._ask("list namespaces", self.catalog.list_namespaces))
 
     def has_namespace(self, namespace: str) -> bool:
-        return self._ask_catalog(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
+        return self._ask(f"look for namespace {namespace}", lambda: self.catalog.namespace_exists((namespace,)))
 
     def create_namespace(self, namespace: str) -> None:
         """Creates the namespace; does nothing if it exists."""
@@ -118,20 +113,19 @@ class CatalogReader:
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
         """Performs an effect; waits for a locked catalog, and raises CatalogError if the catalog does not answer."""
-        return perform_effect(
-            effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
-        )
+        return self._calls.perform_change(effect_name, what, change)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
         """Name → kind of everything in the namespace, empty if it does not exist."""
-        if self.profile.catalog_kind.is_database:
-            return self._ask_catalog(f"list {namespace}", lambda: self._list_sql(namespace))
+        database = self._database
+        if database is not None:
+            return self._ask(f"list {namespace}", lambda: database.list_relations(namespace))
         if not self.has_namespace(namespace):
             return {}
         kinds: dict[str, RelationKind] = {}
-        for levels in self._ask_catalog(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
+        for levels in self._ask(f"list views of {namespace}", lambda: self.catalog.list_views((namespace,))):
             kinds[levels[-1]] = "view"
-        for levels in self._ask_catalog(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
+        for levels in self._ask(f"list tables of {namespace}", lambda: self.catalog.list_tables((namespace,))):
             kinds.setdefault(levels[-1], "table")
         return kinds
 
@@ -146,11 +140,11 @@ class CatalogReader:
 
         Columns of types that pyiceberg does not know have one that `foreign_types` knows.
         """
-        return self._ask_catalog(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
+        return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
     def load_view(self, namespace: str, name: str) -> RelationInfo:
         """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
-        metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
+        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         return _build_view_info(namespace, name, metadata)
 
     def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
@@ -165,6 +159,12 @@ class CatalogReader:
             return self.load_view(namespace, name)
         except NoSuchViewError:
             return None
+
+    @cached_property
+    def _database(self) -> DatabaseCatalog | None:
+        """The catalog's own tables, where it is in a database."""
+        is_database = self.profile.catalog_kind.is_database
+        return DatabaseCatalog(self.profile, lambda: self.catalog) if is_database else None
 
     @property
     def catalog(self) -> Catalog:
@@ -181,28 +181,18 @@ class CatalogReader:
             raise CatalogError(f"catalog {self.profile.catalog} can't be read from this process, only through Spark")
         if self.profile.sqlite_file is not None and not self.profile.sqlite_file.exists():
             prepare_warehouse(self.profile)
-        opened: Any = self._ask_catalog("open it", lambda: load_catalog(self.profile.catalog, **properties))
+        opened: Any = self._ask("open it", lambda: load_catalog(self.profile.catalog, **properties))
         if self.profile.sqlite_file is not None:
             follow_file(opened.engine, self.profile.sqlite_file)
         catalog: Catalog = opened
         return catalog
 
-    def _list_sql(self, namespace: str) -> dict[str, RelationKind]:
-        from pyiceberg.catalog.sql import IcebergTables
-        from sqlalchemy import select
-
-        query = select(IcebergTables.table_name, IcebergTables.iceberg_type).where(
-            IcebergTables.catalog_name == self.profile.catalog, IcebergTables.table_namespace == namespace
-        )
-        with self._get_sql_engine().connect() as connection:
-            return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
-
     def _load_table(self, namespace: str, name: str) -> Table:
         from pydantic import ValidationError
         from pyiceberg.exceptions import ValidationError as MetadataError
 
-        if self.profile.catalog_kind.is_database:
-            return self._load_table_of_sql(namespace, name)
+        if self._database is not None:
+            return self._database.load_table(namespace, name)
         try:
             return self.catalog.load_table((namespace, name))
         except (ValidationError, MetadataError) as error:
@@ -213,43 +203,18 @@ class CatalogReader:
                 fix="read it through a table or an Iceberg view without that column",
             ) from error
 
-    def _load_table_of_sql(self, namespace: str, name: str) -> Table:
-        from pyiceberg.exceptions import NoSuchTableError
-        from pyiceberg.io import load_file_io
-        from pyiceberg.table import Table
-
-        location = self._find_metadata_location(namespace, name, ("TABLE", None))
-        if location is None:
-            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
-        metadata = self._load_table_metadata(location)
-        file_io = load_file_io({**self.catalog.properties, **metadata.properties}, location)
-        return Table((namespace, name), metadata, location, file_io, self.catalog)
-
-    def _load_table_metadata(self, location: str) -> TableMetadata:
-        """A metadata file, which never changes: those that were read last are kept."""
-        with self._reading:
-            known = self._metadata.pop(location, None)
-            if known is not None:
-                self._metadata[location] = known
-                return known
-        metadata = _parse_metadata(self._read_metadata_text(location))
-        with self._reading:
-            self._metadata[location] = metadata
-            while len(self._metadata) > self.thresholds.engine.kept_metadata:
-                self._metadata.popitem(last=False)
-        return metadata
-
     def _load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        if self.profile.catalog_kind.is_database:
-            return self._load_view_metadata_from_sql(namespace, name)
+        if self._database is not None:
+            return self._database.load_view_metadata(namespace, name)
         return self.catalog.load_view((namespace, name)).metadata
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
         """The metadata file that a view is read from; None if there is no view, or the catalog names no file."""
-        if not self.profile.catalog_kind.is_database:
+        database = self._database
+        if database is None:
             return None
-        return self._ask_catalog(
-            f"look for view {namespace}.{name}", lambda: self._find_metadata_location(namespace, name, ("VIEW",))
+        return self._ask(
+            f"look for view {namespace}.{name}", lambda: database.find_metadata_location(namespace, name, ("VIEW",))
         )
 
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
@@ -257,151 +222,20 @@ class CatalogReader:
 
         None if the catalog tells that only of one relation after the other.
         """
-        if not self.profile.catalog_kind.is_database:
+        database = self._database
+        if database is None:
             return None
-        return self._ask_catalog(
-            "look up the metadata files of tables", lambda: self._list_metadata_files_in_sql(tuple(namespaces))
-        )
-
-    def _list_metadata_files_in_sql(
-        self, namespaces: tuple[str, ...]
-    ) -> dict[tuple[str, str], tuple[RelationKind, str]]:
-        from pyiceberg.catalog.sql import IcebergTables as Tables
-        from sqlalchemy import select
-
-        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
-            Tables.catalog_name == self.profile.catalog, Tables.table_namespace.in_(namespaces)
-        )
-        with self._get_sql_engine().connect() as connection:
-            return {
-                (namespace, name): (_KINDS.get(kind or "TABLE", "other"), str(location))
-                for namespace, name, kind, location in connection.execute(query)
-            }
+        return self._ask("look up the metadata files of tables", lambda: database.list_metadata_files(tuple(namespaces)))
 
     def get_view_version(self, namespace: str, name: str) -> str:
         """Text that identifies a view's version and changes with each replacement; raises as `load_view`."""
-        metadata = self._ask_catalog(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
+        metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         times = [entry.timestamp_ms for entry in metadata.version_log]
         return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
-
-    def _load_view_metadata_from_sql(self, namespace: str, name: str) -> ViewMetadata:
-        from pyiceberg.exceptions import NoSuchViewError
-        from pyiceberg.view.metadata import ViewMetadata
-
-        location = self._find_metadata_location(namespace, name, ("VIEW",))
-        if location is None:
-            raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
-        return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
-
-    def _find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
-        from pyiceberg.catalog.sql import IcebergTables
-        from sqlalchemy import or_, select
-
-        query = select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == self.profile.catalog,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == name,
-            or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
-        )
-        with self._get_sql_engine().connect() as connection:
-            location = connection.execute(query).scalar()
-        return None if location is None else str(location)
-
-    def _read_metadata_text(self, location: str) -> bytes:
-        from pyiceberg.io import load_file_io
-        from pyiceberg.serializers import Compressor
-
-        file_io = load_file_io(properties=self.catalog.properties, location=location)
-        decompressed = Compressor.get_compressor(location).stream_decompressor
-        with file_io.new_input(location).open() as stream, decompressed(stream) as content:
-            return content.read()
-
-    def _get_sql_engine(self) -> Any:
-        from pyiceberg.catalog.sql import SqlCatalog
-
-        catalog = self.catalog
-        assert isinstance(catalog, SqlCatalog)
-        return catalog.engine
-
-    def _ask_catalog(self, what: str, question: Callable[[], T]) -> T:
-        """Runs one question, waiting for a locked catalog, and raises CatalogError if it can't be answered."""
-        return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
-
-    @cached_property
-    def _engine(self) -> Engine:
-        """Engine for errors of pyiceberg: `_run_explained` has separated a locked catalog from all other errors."""
-        unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
-        return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self.thresholds.commits)
-
-    def _run_explained(self, what: str, action: Callable[[], T]) -> T:
-        with self._explain_errors(what):
-            return action()
-
-    @contextmanager
-    def _explain_errors(self, what: str) -> Iterator[None]:
-        from requests.exceptions import RequestException
-
-        try:
-            yield
-        except self._database_errors as error:
-            text = str(getattr(error, "orig", error))
-            if "locked" in text or "busy" in text:
-                raise _Locked(text) from error
-            raise CatalogError(self._format_failure(what, text)) from error
-        except (RequestException, OSError) as error:
-            raise CatalogError(self._format_failure(what, str(error))) from error
-
-    @cached_property
-    def _database_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions of a catalog in a database; SQLAlchemy is not loaded for those of other kinds."""
-        if not self.profile.catalog_kind.is_database:
-            return ()
-        from sqlalchemy.exc import DBAPIError
-
-        return (DBAPIError, sqlite3.Error)
-
-    def _format_failure(self, what: str, reason: str) -> str:
-        cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
-        return f"{self._format_subject(f'could not {what}')}: {reason}. {cure}"
-
-    def _format_subject(self, what: str) -> str:
-        return f"catalog {self.profile.catalog} ({self._address}): {what}"
-
-    @property
-    def _address(self) -> str:
-        if self.profile.sqlite_file is not None:
-            return str(self.profile.sqlite_file)
-        return mask_secrets(self.profile.catalog_properties).get("uri", "no address")
 
 
 class UnsupportedType(Exception):
     """A column's type is one that only Spark can name."""
-
-
-class _Locked(Exception):
-    """The catalog's database is locked by another process."""
-
-
-_KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
-
-_CURES = (
-    ("readonly", "The warehouse is read-only here: check its permissions."),
-    ("read-only", "The warehouse is read-only here: check its permissions."),
-    ("Permission denied", "Check the permissions of the warehouse."),
-    ("unable to open", "Check that the warehouse exists and that this user may write to it."),
-)
-
-
-def _parse_metadata(text: bytes) -> TableMetadata:
-    """A table's metadata; columns of types that pyiceberg does not know get one that `foreign_types` knows."""
-    from pydantic import ValidationError
-    from pyiceberg.exceptions import ValidationError as MetadataError
-    from pyiceberg.table.metadata import TableMetadataUtil
-
-    try:
-        return TableMetadataUtil.parse_raw(text.decode())
-    except (ValidationError, MetadataError):
-        return TableMetadataUtil.parse_obj(make_readable(json.loads(text)))
 
 
 def to_spark_type(iceberg_type: IcebergType) -> str:

@@ -25,7 +25,8 @@ from dbt_common.contracts.metadata import CatalogTable
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils import filter_null_values
 
-from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, RelationKind, UnsupportedType
+from arctic_runtime.catalog.database_catalog import RelationKind
+from arctic_runtime.catalog.reader import CatalogReader, ColumnInfo, RelationInfo, UnsupportedType
 from arctic_runtime.effects import perform_effect
 from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import Origin

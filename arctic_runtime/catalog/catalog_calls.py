@@ -1,0 +1,89 @@
+"""Calls to a catalog: locked ones wait, and errors say which catalog it was and what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TypeVar
+
+from arctic_runtime.effects import Engine, Failure, perform_effect, wait_for_lock
+from arctic_runtime.errors import CatalogError
+from arctic_runtime.profile import Profile, mask_secrets
+
+T = TypeVar("T")
+
+_CURES = (
+    ("readonly", "The warehouse is read-only here: check its permissions."),
+    ("read-only", "The warehouse is read-only here: check its permissions."),
+    ("Permission denied", "Check the permissions of the warehouse."),
+    ("unable to open", "Check that the warehouse exists and that this user may write to it."),
+)
+
+
+class CatalogCalls:
+    """Calls to the catalog of a profile; they raise CatalogError if it does not answer."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+
+    def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
+        """Performs an effect; waits for a locked catalog."""
+        return perform_effect(
+            effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
+        )
+
+    def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
+        """Runs one question, waiting for a locked catalog."""
+        return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        """Engine for errors of pyiceberg: `_run_explained` has separated a locked catalog from all other errors."""
+        unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
+        return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
+
+    def _run_explained(self, what: str, action: Callable[[], T]) -> T:
+        with self._explain_errors(what):
+            return action()
+
+    @contextmanager
+    def _explain_errors(self, what: str) -> Iterator[None]:
+        from requests.exceptions import RequestException
+
+        try:
+            yield
+        except self._database_errors as error:
+            text = str(getattr(error, "orig", error))
+            if "locked" in text or "busy" in text:
+                raise _Locked(text) from error
+            raise CatalogError(self._format_failure(what, text)) from error
+        except (RequestException, OSError) as error:
+            raise CatalogError(self._format_failure(what, str(error))) from error
+
+    @cached_property
+    def _database_errors(self) -> tuple[type[Exception], ...]:
+        """Exceptions of a catalog in a database; SQLAlchemy is not loaded for those of other kinds."""
+        if not self._profile.catalog_kind.is_database:
+            return ()
+        from sqlalchemy.exc import DBAPIError
+
+        return (DBAPIError, sqlite3.Error)
+
+    def _format_failure(self, what: str, reason: str) -> str:
+        cure = next((cure for sign, cure in _CURES if sign in reason), "Is it up, and is its address right?")
+        return f"{self._format_subject(f'could not {what}')}: {reason}. {cure}"
+
+    def _format_subject(self, what: str) -> str:
+        return f"catalog {self._profile.catalog} ({self._address}): {what}"
+
+    @property
+    def _address(self) -> str:
+        if self._profile.sqlite_file is not None:
+            return str(self._profile.sqlite_file)
+        return mask_secrets(self._profile.catalog_properties).get("uri", "no address")
+
+
+class _Locked(Exception):
+    """The catalog's database is locked by another process."""

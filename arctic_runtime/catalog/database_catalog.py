@@ -1,0 +1,138 @@
+"""Reading a catalog in a database by its tables, and the metadata files that they name."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from arctic_runtime.catalog.foreign_types import make_readable
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.view.metadata import ViewMetadata
+
+    from arctic_runtime.profile import Profile
+
+RelationKind = Literal["table", "view", "other"]
+
+_KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
+
+
+class DatabaseCatalog:
+    """The tables of a catalog in a database, which `open_catalog` opens; safe to share between threads."""
+
+    def __init__(self, profile: Profile, open_catalog: Callable[[], Catalog]) -> None:
+        self._profile = profile
+        self._open = open_catalog
+        self._reading = threading.Lock()
+        self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
+
+    def list_relations(self, namespace: str) -> dict[str, RelationKind]:
+        """Name → kind of everything in the namespace."""
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import select
+
+        query = select(IcebergTables.table_name, IcebergTables.iceberg_type).where(
+            IcebergTables.catalog_name == self._profile.catalog, IcebergTables.table_namespace == namespace
+        )
+        with self._get_sql_engine().connect() as connection:
+            return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
+
+    def load_table(self, namespace: str, name: str) -> Table:
+        """The table, read anew; raises pyiceberg's NoSuchTableError if there is none."""
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.io import load_file_io
+        from pyiceberg.table import Table
+
+        location = self.find_metadata_location(namespace, name, ("TABLE", None))
+        if location is None:
+            raise NoSuchTableError(f"Table does not exist: {namespace}.{name}")
+        metadata = self._load_table_metadata(location)
+        file_io = load_file_io({**self._open().properties, **metadata.properties}, location)
+        return Table((namespace, name), metadata, location, file_io, self._open())
+
+    def _load_table_metadata(self, location: str) -> TableMetadata:
+        """A metadata file, which never changes: those that were read last are kept."""
+        with self._reading:
+            known = self._metadata.pop(location, None)
+            if known is not None:
+                self._metadata[location] = known
+                return known
+        metadata = _parse_metadata(self._read_metadata_text(location))
+        with self._reading:
+            self._metadata[location] = metadata
+            while len(self._metadata) > self._profile.thresholds.engine.kept_metadata:
+                self._metadata.popitem(last=False)
+        return metadata
+
+    def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
+        """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment."""
+        from pyiceberg.catalog.sql import IcebergTables as Tables
+        from sqlalchemy import select
+
+        query = select(Tables.table_namespace, Tables.table_name, Tables.iceberg_type, Tables.metadata_location).where(
+            Tables.catalog_name == self._profile.catalog, Tables.table_namespace.in_(namespaces)
+        )
+        with self._get_sql_engine().connect() as connection:
+            return {
+                (namespace, name): (_KINDS.get(kind or "TABLE", "other"), str(location))
+                for namespace, name, kind, location in connection.execute(query)
+            }
+
+    def load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
+        """The metadata of a view; raises pyiceberg's NoSuchViewError if there is none."""
+        from pyiceberg.exceptions import NoSuchViewError
+        from pyiceberg.view.metadata import ViewMetadata
+
+        location = self.find_metadata_location(namespace, name, ("VIEW",))
+        if location is None:
+            raise NoSuchViewError(f"View does not exist: {namespace}.{name}")
+        return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
+
+    def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
+        """The metadata file of a relation of one of these kinds; None if there is none."""
+        from pyiceberg.catalog.sql import IcebergTables
+        from sqlalchemy import or_, select
+
+        query = select(IcebergTables.metadata_location).where(
+            IcebergTables.catalog_name == self._profile.catalog,
+            IcebergTables.table_namespace == namespace,
+            IcebergTables.table_name == name,
+            or_(*[IcebergTables.iceberg_type == kind for kind in kinds]),
+        )
+        with self._get_sql_engine().connect() as connection:
+            location = connection.execute(query).scalar()
+        return None if location is None else str(location)
+
+    def _read_metadata_text(self, location: str) -> bytes:
+        from pyiceberg.io import load_file_io
+        from pyiceberg.serializers import Compressor
+
+        file_io = load_file_io(properties=self._open().properties, location=location)
+        decompressed = Compressor.get_compressor(location).stream_decompressor
+        with file_io.new_input(location).open() as stream, decompressed(stream) as content:
+            return content.read()
+
+    def _get_sql_engine(self) -> Any:
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = self._open()
+        assert isinstance(catalog, SqlCatalog)
+        return catalog.engine
+
+
+def _parse_metadata(text: bytes) -> TableMetadata:
+    """A table's metadata; columns of types that pyiceberg does not know get one that `foreign_types` knows."""
+    from pydantic import ValidationError
+    from pyiceberg.exceptions import ValidationError as MetadataError
+    from pyiceberg.table.metadata import TableMetadataUtil
+
+    try:
+        return TableMetadataUtil.parse_raw(text.decode())
+    except (ValidationError, MetadataError):
+        return TableMetadataUtil.parse_obj(make_readable(json.loads(text)))
