@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.model.files.compaction import describe_compaction
 from arctic_runtime.model.names import TableName
 from arctic_runtime.model.table import Model
+from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.plan.maintenance.compaction import plan_waste
 from arctic_runtime.plan.maintenance.expiry import describe_expiry
 from arctic_runtime.plan.maintenance.landing import describe_landing
@@ -19,8 +20,6 @@ from arctic_runtime.plan.maintenance.upkeep import DueUpkeep, UpkeepOperation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from arctic_runtime.spark.tables.table_session import TableSession
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
     from arctic_runtime.spark.maintenance.compaction import find_due_compaction
     from arctic_runtime.spark.maintenance.expiry import find_due_expiry
 
-    session = _open_session(table.model, reader, _refuse_spark)
+    session = OperationContext(reader, _refuse_spark, ()).open_table(table.model)
     state = session.observe_state()
     if state.appended is None and (state.changes is None or state.base is None):
         return []
@@ -69,15 +68,8 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
     return due_jobs
 
 
-def perform_upkeep(
-    table: Maintained,
-    operation: UpkeepOperation,
-    reader: CatalogReader,
-    spark: Callable[[], SparkSession],
-    tell: Callable[[str], None],
-    most_bytes: float,
-) -> Done:
-    """Does what is due now; `tell` gets lines for people. No step is begun that takes all over `most_bytes`.
+def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float) -> Done:
+    """Does what is due now. No step is begun that takes all over `most_bytes`.
 
     It gives way to writers: raises CommitConflict if these were always faster.
     """
@@ -85,22 +77,23 @@ def perform_upkeep(
         case "compact":
             from arctic_runtime.spark.maintenance.compaction import compact_table
 
-            done = compact_table(_open_session(table.model, reader, spark), "auto", tell, most_bytes)
+            done = compact_table(context.open_table(table.model), "auto", context.progress, most_bytes)
             return Done(tuple(f"done: {describe_compaction(step)}" for step in done.steps), done.bytes)
         case "expire":
-            return Done(tuple(_expire_table(table, reader, spark)))
+            return Done(tuple(_expire_table(table, context)))
         case _:
             assert_never(operation)
 
 
-def _expire_table(table: Maintained, reader: CatalogReader, spark: Callable[[], SparkSession]) -> Sequence[str]:
+def _expire_table(table: Maintained, context: OperationContext) -> Sequence[str]:
     if table.model.is_landing:
         from arctic_runtime.spark.maintenance.landing import expire_landing
 
-        return describe_landing(expire_landing(table.model, table.models, reader, spark), "gone")
+        expired = expire_landing(table.model, table.models, context.reader, context.spark)
+        return describe_landing(expired, "gone")
     from arctic_runtime.spark.maintenance.expiry import expire_versions
 
-    return describe_expiry(expire_versions(_open_session(table.model, reader, spark), table.readers), "gone")
+    return describe_expiry(expire_versions(context.open_table(table.model), table.readers), "gone")
 
 
 def _find_due_landing(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
@@ -110,12 +103,6 @@ def _find_due_landing(table: Maintained, reader: CatalogReader, now: float) -> l
     if plan.delete is None and plan.expire is None:
         return []
     return [DueUpkeep(table.table, "expire", now, 0, 0, tuple(describe_landing(plan, "to go")))]
-
-
-def _open_session(model: Model, reader: CatalogReader, spark: Callable[[], SparkSession]) -> TableSession:
-    from arctic_runtime.spark.tables.table_session import TableSession
-
-    return TableSession(model, reader, spark)
 
 
 def _refuse_spark() -> SparkSession:

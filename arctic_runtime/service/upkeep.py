@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.model.names import TableName
+from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.upkeep import Done, Maintained, find_due_upkeep, perform_upkeep
 from arctic_runtime.plan.maintenance.upkeep import (
     Allowance,
@@ -219,14 +221,9 @@ class UpkeepRunner:
             with make_cancellable(open_session(), f"arctic-{number}") as cancel:
                 self._shared.jobs.allow_cancel(number, cancel)
                 most = max(due.bytes, 1) if self._allowances else math.inf
-                return perform_upkeep(
-                    table,
-                    due.operation,
-                    self._shared.reader,
-                    open_session,
-                    lambda line: self._shared.jobs.report_progress(number, line),
-                    most,
-                )
+                report = partial(self._shared.jobs.report_progress, number)
+                context = OperationContext(self._shared.reader, open_session, table.models, report)
+                return perform_upkeep(table, due.operation, context, most)
 
     def _succeeded(self, due: DueUpkeep) -> None:
         with self._lock:

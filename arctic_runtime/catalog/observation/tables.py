@@ -83,7 +83,7 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         changes=log,
         base=_build_base_state(base) if base is not None and _is_kind(base, "base") else None,
         view=view,
-        conflicting=_find_conflicting_relation(model, own, view, changes, base, totals),
+        conflicting=_find_conflicting_table(model, own, changes, base, totals) or _find_conflicting_view(model, view),
         aggregate_state=_find_aggregate_state(totals, find_last_run(log)),
         current_views=tuple(list_current_views(reader, model.table, named)),
     )
@@ -337,13 +337,8 @@ def _is_kind(table: Table, kind: str) -> bool:
     return table.properties.get(KIND) == kind
 
 
-def _find_conflicting_relation(
-    model: Model,
-    own: Table | None,
-    view: ViewState | None,
-    changes: Table | None,
-    base: Table | None,
-    totals: Table | None,
+def _find_conflicting_table(
+    model: Model, own: Table | None, changes: Table | None, base: Table | None, totals: Table | None
 ) -> ConflictingRelation | None:
     if changes is not None and not _is_kind(changes, "changes"):
         return ConflictingRelation(model.table.changes, "table")
@@ -353,6 +348,10 @@ def _find_conflicting_relation(
         return ConflictingRelation(model.table, "table")
     if base is not None and not _is_kind(base, "base") and model.config.merge == "on_read":
         return ConflictingRelation(model.table.base, "table")
+    return None
+
+
+def _find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingRelation | None:
     if view is not None and (view.head is None or model.config.merge == "on_write"):
         return ConflictingRelation(model.table, "view", view.is_clone)
     return None

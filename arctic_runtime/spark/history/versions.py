@@ -131,13 +131,13 @@ def find_run_time(now: datetime.datetime, last: RunSummary | None) -> datetime.d
     return max(now, datetime.datetime.fromisoformat(last.high_watermark) + _MICROSECOND)
 
 
-def build_query_versions(
-    new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, time: datetime.datetime, keyed: bool
+def build_query_moves(
+    new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, keyed: bool
 ) -> DataFrame:
-    """Change rows that bring versions `old` to the rows `new` as of a time.
+    """Moves that bring versions `old` to the rows `new`, for `build_version_changes`.
 
-    `old` has all current versions of the entities of `new`, and of those that are gone. If `keep_deleted` is false, it
-    has their closed versions as well.
+    If no two rows of `new` can have the same key (`keyed`), none are looked for. `old` has all current versions of the
+    entities of `new`, and of those that are gone. If `keep_deleted` is false, it has their closed versions as well.
     """
     entities = to_entity_shape(config, shape)
     moves = _explode_moves(
@@ -145,7 +145,7 @@ def build_query_versions(
     )
     if old is not None and not config.keep_deleted:
         moves = moves.unionByName(_select_closed_without_row(old, new, entities), allowMissingColumns=True)
-    return _build_version_changes(moves, shape, config, time)
+    return moves
 
 
 def follow_versions(
@@ -161,7 +161,7 @@ def follow_versions(
     on_key = combine_all([F.col(f"a{i}") == F.col(name_key_column(place)) for place, i in enumerate(places.entity)])
     is_stored = {"has_before": Sql("has_before AND start IS NOT NULL"), f"b{places.start}": quote_name("start")}
     pairs = set_columns(rows.join(starts, on_key, "left"), {**is_stored, f"b{places.current}": Sql("true")})
-    return _build_version_changes(_explode_moves(pairs, shape, config), shape, config, time)
+    return build_version_changes(_explode_moves(pairs, shape, config), shape, config, time)
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
@@ -176,7 +176,7 @@ def _explode_moves(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataF
     return pairs.withColumn("move", F.explode(F.expr(moves)))
 
 
-def _build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
+def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
     """Change rows of versions that end, begin or go on at a time."""
     places = Positions.find(config, shape)
     is_close, is_open = (

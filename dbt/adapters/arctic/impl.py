@@ -32,7 +32,9 @@ from arctic_runtime.errors import ArcticError
 from arctic_runtime.ingest.source import Origin
 from arctic_runtime.model.names import BASE_SUFFIX, CHANGES_SUFFIX, TOTALS_SUFFIX, list_changes_read
 from arctic_runtime.model.properties import CLONE_KIND, CURRENT_VIEW, CURRENT_VIEW_KIND, KIND
+from arctic_runtime.operations.operation import OperationContext
 from arctic_runtime.operations.registry import get_operation
+from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.statement import quote_text
 from dbt.adapters.arctic.connections.debug import report_debug
@@ -179,9 +181,8 @@ class ArcticAdapter(SparkAdapter):
                 stands = self.get_relation(str(relation.database), str(relation.schema), str(relation.identifier))
                 maintenance.check_sample(node, stands is not None and not full_refresh)
             model = maintenance.to_model(relation, node, sql)
-            return maintenance.run_model(
-                model, self.catalog_reader, self.spark_session, full_refresh, empty, self._readers.list_readers
-            )
+            request, readers = Request(full_refresh, schema_only=empty), self._readers.list_readers
+            return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 
     @available.parse_none
     def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
@@ -206,9 +207,8 @@ class ArcticAdapter(SparkAdapter):
                 self.connections.get_thread_connection().handle.mark_temporary_view()
             manifest = self.get_macro_resolver()
             model, models = table_operations.resolve_models(asked, target, self._nodes, self.config, manifest)
-            return table_operations.perform_on_model(
-                asked, model, models, arguments, self.catalog_reader, self.spark_session
-            )
+            context = OperationContext(self.catalog_reader, self.spark_session, tuple(models))
+            return table_operations.perform_on_model(asked, context, model, arguments)
 
     # Tables with history
 

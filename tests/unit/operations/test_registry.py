@@ -194,8 +194,9 @@ def test_a_macros_caller_gets_lines_and_may_name_a_relation_or_leave_an_argument
     )
     relation: BaseRelation = ArcticRelation.create(database="lake", schema="raw", identifier="events")
     given = {"source": relation, "at": Undefined(name="at")}
-    lines = table_operations.perform_on_model(known, model, [model], given, UNUSED, UNUSED)
+    context = OperationContext(UNUSED, UNUSED, (model,))
+    lines = table_operations.perform_on_model(known, context, model, given)
     assert lines == ["one", "two"]
     assert seen == [((model,), model, {"source": TableName("lake", "raw", "events"), "at": None})]
     with pytest.raises(ConfigError, match=r"look has no argument 'sauce' \(did you mean 'source'\?\)"):
-        table_operations.perform_on_model(known, model, [model], {"sauce": 1}, UNUSED, UNUSED)
+        table_operations.perform_on_model(known, context, model, {"sauce": 1})

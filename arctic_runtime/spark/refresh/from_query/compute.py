@@ -185,7 +185,8 @@ class QueryComputation:
         if not inputs.model.config.has_history:
             return Computed(diff_states(new, old, inputs.shape, keyed), is_gathered=is_gathered)
         time = self._time
-        rows = versions.build_query_versions(new, old, inputs.shape, inputs.model.config, time, keyed)
+        moves = versions.build_query_moves(new, old, inputs.shape, inputs.model.config, keyed)
+        rows = versions.build_version_changes(moves, inputs.shape, inputs.model.config, time)
         return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
 
     def _follow_versions(self, images: DataFrame) -> Computed:

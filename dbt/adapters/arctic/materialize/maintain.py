@@ -113,15 +113,13 @@ def run_model(
     model: Model,
     reader: CatalogReader,
     session: Callable[[], SparkSession],
-    full_refresh: bool,
-    empty: bool,
+    request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
 ) -> ArcticResponse:
     """Brings a model's table up to date; starts Spark only where there is something to do.
 
     `readers` tells which models may read a table; what they have yet to read does not expire after the run.
     """
-    request = Request(full_refresh=full_refresh, schema_only=empty)
     planner = RefreshPlanner(
         model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -15,9 +15,7 @@ from dbt.adapters.arctic.materialize import maintain
 from dbt.adapters.arctic.project.compiled_project import build_compiled_model, build_relation
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from arctic_runtime.catalog.reader import CatalogReader
+    pass
 
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
@@ -60,19 +58,10 @@ def with_query(model: Model, config: Any, manifest: Any) -> Model:
 
 
 def perform_on_model(
-    asked: Operation,
-    model: Model,
-    models: Iterable[Model],
-    arguments_given: Mapping[str, Any],
-    reader: CatalogReader,
-    spark: Callable[[], SparkSession],
+    asked: Operation, context: OperationContext, model: Model, arguments_given: Mapping[str, Any]
 ) -> list[str]:
-    """Performs an operation on one model with the arguments of its macro; returns lines for people.
-
-    `models` are those of the project, any of which may read it.
-    """
+    """Performs an operation on one model with the arguments of its macro; returns lines for people."""
     values = asked.read_values(_to_plain(arguments_given), known=asked.macro_arguments or ())
-    context = OperationContext(reader, spark, tuple(models))
     return list(asked.run_operation(context, [model], values).lines)
 
 
