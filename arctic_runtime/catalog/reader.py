@@ -225,7 +225,9 @@ class CatalogReader:
         database = self._database
         if database is None:
             return None
-        return self._ask("look up the metadata files of tables", lambda: database.list_metadata_files(tuple(namespaces)))
+        return self._ask(
+            "look up the metadata files of tables", lambda: database.list_metadata_files(tuple(namespaces))
+        )
 
     def get_view_version(self, namespace: str, name: str) -> str:
         """Text that identifies a view's version and changes with each replacement; raises as `load_view`."""

@@ -133,8 +133,11 @@ class KeySearch:
                 self.drop_keys(known)
                 raise ConfigError(
                     f"{model.table} has rows made of those that are to be forgotten, and no primary key that tells "
-                    "which; nothing was done.\n  what to do: give the model a `primary_key`; or "
-                    f"`arctic reset {model.table.name} --yes`, then `arctic forget` again, and build it anew"
+                    "which; nothing was done.",
+                    fix=(
+                        f"give the model a `primary_key`; or `arctic reset {model.table.name} --yes`, then `arctic "
+                        "forget` again, and build it anew"
+                    ),
                 )
 
     def _hold_keys(self, model: Model, keys: DataFrame) -> DataFrame:

@@ -127,8 +127,7 @@ def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
     reason = explain_refused_publish(state, branch.expected, branch.writer, branch.is_shared)
     if reason is not None:
         raise CommitConflict(
-            f"Another writer committed first.
-  while: commit {branch.name} to {branch.table}", actual=reason
+            f"Another writer committed first.\n  while: commit {branch.name} to {branch.table}", actual=reason
         )
     try:
         fast_forward(spark, branch.table, branch.name)

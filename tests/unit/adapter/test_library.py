@@ -11,12 +11,12 @@ import arctic_runtime as arctic
 from dbt.adapters.arctic import library
 from dbt.adapters.arctic.cli import build_parser
 from dbt.adapters.arctic.commands import ingest, serve
-from dbt.adapters.arctic.project.compiled_project import Project
+from dbt.adapters.arctic.project.compiled_project import CompiledProject
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> library.OpenedProject:
-    parsed = Project(arctic.Profile.for_embedded(tmp_path), ())
+    parsed = CompiledProject(arctic.Profile.for_embedded(tmp_path), ())
     monkeypatch.setattr(library, "load_sources", lambda *_: parsed)
     return library.read_project(Path("shop"), None, "dev")
 
