@@ -22,7 +22,7 @@ help:
 	@echo "make browser    Chromium for the tests of the page; part of make install for root on Debian"
 	@echo "make demo       the sample project, day after day"
 	@echo "make live       flights that change in a database, followed through all layers within seconds"
-	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.12 too)"
+	@echo "make test       the tests (make test-unit: without Java; make test-all: slow ones and dbt 1.11 too)"
 	@echo "make lint       style, types, import contracts and spelling (make format: put the style right)"
 	@echo "make docs       the pages in docs/: generated parts, then all as a site, in site/"
 	@echo "make wheel      what is released, in dist/"
@@ -50,12 +50,13 @@ browser:
 			chromium fonts-dejavu-core >/dev/null; fi
 
 # Made anew when what is to be installed changes; otherwise nothing is asked of any network.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt requirements-dbt.txt
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "Python 3.10 to 3.13 is needed and none was found; make PYTHON=/path/to/python names one" >&2; exit 2; fi
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@echo "Installing into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-dbt.txt
 	@touch $@
 
 demo: install
@@ -72,7 +73,7 @@ test-unit: $(INSTALLED)
 
 test-all: install
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
-	@$(BIN)/python -m nox -s dbt-1.12 -- $(WORKERS) $(PYTEST_ARGS)
+	@$(BIN)/python -m nox -s dbt-1.11 -- $(WORKERS) $(PYTEST_ARGS)
 
 # Each check is a target of its own, so that one that fails hides no other: `make --keep-going lint`.
 .PHONY: lint-style lint-types lint-contracts lint-spelling

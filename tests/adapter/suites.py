@@ -26,7 +26,6 @@ LEFT_OUT: Mapping[str, str] = {
     "column_types.test_column_types.BasePostgresColumnTypes": "types of Postgres; the same question for Spark's types "
     "is asked by `TestColumnTypes`",
     "dbt_clone.test_dbt_clone.BaseClonePossible": "wants tables; here a clone is a view, see `BaseCloneNotPossible`",
-    "empty.test_empty.BaseTestEmptySeedFlag": "`dbt seed --empty` came after dbt 1.11",
     "functions": "Iceberg catalogs keep no functions that Spark could create",
     "grants": "an Iceberg catalog keeps no grants that Spark could change; asking for them is an error that says so, "
     "see `TestGrantsAreRefused`",
