@@ -42,10 +42,9 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
         print(error, file=sys.stderr)
         return 2
     ready = _describe_server(profile, spark, port, token)
-    address = server.publish_server(directory, ready)
+    server.publish_server(directory, ready)
     while spark.is_alive() and server.is_wanted(directory, ready):
         time.sleep(thresholds.server_watch_seconds)
-    address.close()
     spark.end_java(thresholds)
     return 0
 

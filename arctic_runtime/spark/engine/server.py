@@ -1,13 +1,12 @@
 """A Spark Connect server of this user's own that stays between runs: one per catalog, on the loopback alone.
 
-The server is a process that holds locks for as long as it lives, one of them on the file with its address, and that
-ends when this file goes. So an address is never stale, and to stop a server is to take its file away: no process is
-ever ended by a number that may be another's by now. Java ends with that process, however it ends.
+The server is a process that holds a lock for as long as it lives, and that ends when the file with its address goes.
+An address counts only while the lock is held, and to stop a server is to take its file away: no process is ever ended
+by a number that may be another's by now. Java ends with that process, however it ends.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile, mask_secrets, select_fixed_settings
@@ -28,6 +28,9 @@ from arctic_runtime.thresholds import EngineThresholds
 _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
+_PROBE_SECONDS = 0.02
+"""Longer than another client holds the lock while it looks whether a server lives."""
+
 SERVER_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
 # A client's marks of its own, with which pyspark starts no Spark.
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
@@ -66,8 +69,8 @@ def get_directory(profile: Profile) -> Path:
 
 def find_server(profile: Profile) -> Server | None:
     """The server that runs for a profile's catalog; None if there is none, or none that is ready."""
-    address = get_directory(profile) / _ADDRESS
-    return _read_server(address) if _is_held(address) else None
+    directory = get_directory(profile)
+    return _read_server(directory / _ADDRESS) if _is_held(directory / _LOCK) else None
 
 
 def ensure_server(profile: Profile) -> Server:
@@ -110,19 +113,13 @@ def hash_profile(profile: Profile) -> str:
     return hashlib.sha256(json.dumps([settings, made_of]).encode()).hexdigest()
 
 
-def publish_server(directory: Path, server: Server) -> IO[str]:
-    """Tells clients of a server that is ready, for as long as what is returned stays open.
-
-    Nobody else can read the file, since it has the server's token.
-    """
+def publish_server(directory: Path, server: Server) -> None:
+    """Writes the address of a server that is ready. Nobody else can read the file, since it has the server's token."""
     made = directory / f"{_ADDRESS}.{server.pid}"
     made.unlink(missing_ok=True)
-    stream = os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w")
-    fcntl.flock(stream, fcntl.LOCK_EX)
-    json.dump(asdict(server), stream)
-    stream.flush()
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump(asdict(server), stream)
     made.replace(directory / _ADDRESS)
-    return stream
 
 
 def is_wanted(directory: Path, server: Server) -> bool:
@@ -130,35 +127,37 @@ def is_wanted(directory: Path, server: Server) -> bool:
     return _read_server(directory / _ADDRESS) == server
 
 
-def take_place(directory: Path, thresholds: EngineThresholds) -> IO[str] | None:
-    """The place of a catalog's one server, which lasts until this process ends; None if another one has it.
+def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
+    """The lock of a catalog's one server, to be held until this process ends; None if another one has it.
 
     Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
-    is ready, whose place would come free when that is stopped.
+    is ready, whose place would come free when that is stopped. The address of a server that was killed is removed.
     """
-    lock = (directory / _LOCK).open("w")
-    taken: list[IO[str]] = []
+    lock = FileLock(directory / _LOCK)
 
     def is_settled() -> bool:
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            taken.append(lock)
-        return bool(taken) or _is_held(directory / _ADDRESS)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return (directory / _ADDRESS).exists()
+        (directory / _ADDRESS).unlink(missing_ok=True)
+        return True
 
     _wait_for(is_settled, thresholds.server_lock_seconds, thresholds.server_poll_seconds)
-    return taken[0] if taken else None
+    return lock if lock.is_locked else None
 
 
 def _is_held(file: Path) -> bool:
     """Whether a process that lives has locked the file."""
+    if not file.exists():
+        return False
     try:
-        with file.open() as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        with FileLock(file).acquire(timeout=_PROBE_SECONDS, poll_interval=_PROBE_SECONDS / 10):
+            return False
+    except Timeout:
         return True
     except OSError:
         return False
-    return False
 
 
 def _read_server(address: Path) -> Server | None:

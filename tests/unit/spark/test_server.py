@@ -33,7 +33,7 @@ if place:
     time.sleep(0.2)
     settings = mask_secrets(select_fixed_settings(profile.build_spark_settings()))
     ready = server.Server(os.getpid(), 1, "hush", "now", "log", settings, server.hash_profile(profile))
-    address = server.publish_server(directory, ready)
+    server.publish_server(directory, ready)
     while server.is_wanted(directory, ready):
         time.sleep(0.02)
     time.sleep(float(profile.settings.get("spark.sql.lingers", 0)))
@@ -145,7 +145,7 @@ def test_an_address_that_is_stale_ends_no_process_of_that_number(kept: Callable[
     directory = server.get_directory(kept())
     directory.mkdir(parents=True)
     with subprocess.Popen(["sleep", "60"]) as other:
-        server.publish_server(directory, server.Server(other.pid, 1, "t", "then", "log", {}, "")).close()
+        server.publish_server(directory, server.Server(other.pid, 1, "t", "then", "log", {}, ""))
         assert server.find_server(kept()) is None
         assert server.stop_server(kept()) is None
         assert other.poll() is None
