@@ -91,6 +91,9 @@ class EngineThresholds:
     server_lock_seconds: float = 1.0
     """The longest wait for the address or the lock of a kept server."""
 
+    server_probe_seconds: float = 0.02
+    """Longer than a client holds the lock of a kept server to see whether a process has it."""
+
     connect_seconds: float = 10.0
     """The longest wait for a TCP connection to a Spark Connect server."""
 

@@ -28,9 +28,6 @@ from arctic_runtime.thresholds import EngineThresholds
 _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
-_PROBE_SECONDS = 0.02
-"""Longer than another client holds the lock while it looks whether a server lives."""
-
 SERVER_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
 # A client's marks of its own, with which pyspark starts no Spark.
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
@@ -70,7 +67,7 @@ def get_directory(profile: Profile) -> Path:
 def find_server(profile: Profile) -> Server | None:
     """The server that runs for a profile's catalog; None if there is none, or none that is ready."""
     directory = get_directory(profile)
-    return _read_server(directory / _ADDRESS) if _is_held(directory / _LOCK) else None
+    return _read_server(directory / _ADDRESS) if _is_held(directory, profile.thresholds.engine) else None
 
 
 def ensure_server(profile: Profile) -> Server:
@@ -91,7 +88,7 @@ def stop_server(profile: Profile) -> Server | None:
 
     def is_gone() -> bool:
         (directory / _ADDRESS).unlink(missing_ok=True)
-        return not _is_held(directory / _LOCK)
+        return not _is_held(directory, thresholds)
 
     if not _wait_for(is_gone, seconds, thresholds.server_poll_seconds) and server is not None:
         raise ConfigError(
@@ -147,12 +144,13 @@ def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None
     return lock if lock.is_locked else None
 
 
-def _is_held(file: Path) -> bool:
-    """Whether a process that lives has locked the file."""
+def _is_held(directory: Path, thresholds: EngineThresholds) -> bool:
+    """Whether a process that lives holds the place of the server."""
+    file, seconds = directory / _LOCK, thresholds.server_probe_seconds
     if not file.exists():
         return False
     try:
-        with FileLock(file).acquire(timeout=_PROBE_SECONDS, poll_interval=_PROBE_SECONDS / 10):
+        with FileLock(file).acquire(timeout=seconds, poll_interval=seconds / 10):
             return False
     except Timeout:
         return True
@@ -180,7 +178,7 @@ def _start_server(profile: Profile) -> Server:
     while time.monotonic() < deadline:
         if server := find_server(profile):
             return server
-        if child.poll() is not None and not _is_held(directory / _LOCK):
+        if child.poll() is not None and not _is_held(directory, thresholds):
             if child.returncode:
                 break
             child = _spawn_process(profile, directory)
