@@ -88,7 +88,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
     for spec, file in files:
         values = tuple(file.partition[i] for i in range(len(table.specs()[spec].fields)))
         gone = deleted.get(file.file_path, 0)
-        lying = DataFile(file.file_size_in_bytes, file.record_count, gone, bool(file.lower_bounds))
+        lying = DataFile(file.file_size_in_bytes, file.record_count, gone)
         files_by_group.setdefault((spec, values), []).append(lying)
     nodes = (
         FileGroup(spec, _build_partition(table, spec, values), tuple(deletes))

@@ -35,7 +35,7 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file: `deleted` of its rows are no longer there; `bounded` where it keeps the least and greatest values.
+    """A data file; `deleted` of its rows are no longer there.
 
     `bytes` are what is stored, with the deleted rows and without the file that tells which these are.
     """
@@ -43,7 +43,6 @@ class DataFile:
     bytes: int
     rows: int
     deleted: int = 0
-    bounded: bool = True
 
 
 @dataclass(frozen=True)

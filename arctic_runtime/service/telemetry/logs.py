@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 from typing_extensions import Self
 
@@ -17,7 +17,6 @@ from arctic_runtime.service.view.live_data import Job, ServiceState
 from arctic_runtime.spark.engine.messages import get_error_details
 from arctic_runtime.thresholds import ServiceThresholds
 
-LogFormat = Literal["text", "json"]
 LOGGER = "arctic"
 _FIELDS = "arctic_fields"
 """The attribute of a log record that holds its fields."""

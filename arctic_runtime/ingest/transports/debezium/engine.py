@@ -172,10 +172,6 @@ class Engine:
         """Whether a batch waits to be taken."""
         return bool(self._waiting)
 
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
-
     def acknowledge_receipt(self, receipt: Receipt) -> None:
         """Lets the source forget everything up to the end of a batch, at the engine's next poll."""
         if not self._closed and self._ended is None:
