@@ -64,9 +64,9 @@ def _prepare(name: str, page: Page, fake: FakeService) -> None:
     if name == "page-table":
         page.get_by_role("button", name="Compare the two").click()
         page.locator("table.diff").wait_for()
-        page.locator("article").evaluate("of => of.scrollTo(0, 0)")
+        page.locator("article").evaluate("article => article.scrollTo(0, 0)")
     if name == "page-all":
-        page.get_by_role("button", name="Show all of it").click()
+        page.get_by_role("button", name="Show all tables").click()
         page.mouse.move(5, 400)
     page.wait_for_timeout(1200)
 

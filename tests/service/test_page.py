@@ -52,9 +52,8 @@ def test_each_layer_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
                 expect(shown.locator(".page-head .state")).to_contain_text(table.state)
                 assert table.freshness is not None
                 why = shown.locator(".why").last
-                expect(why).to_contain_text(
-                    "It is not known as of when" if table.freshness.as_of is None else "It shows the source as of"
-                )
+                is_known = table.freshness.as_of is not None
+                expect(why).to_contain_text("It shows the source as of" if is_known else "The time as of which")
                 expect(why).to_contain_text(f"{table.freshness.reason}.")
                 expect(why).to_contain_text(table.freshness.action)
             page.open()
@@ -122,10 +121,10 @@ def test_a_change_shows_its_plan_first(page: Shown, fake: FakeService) -> None:
     shown = page.open(view_of(FLIGHTS))
     shown.get_by_role("button", name="Compact…").click()
     expect(shown.locator("dialog pre")).to_contain_text("would compact")
-    shown.get_by_label("How much").select_option("full")
+    shown.get_by_label("Mode").select_option("full")
     expect(shown.get_by_role("button", name="Do it")).to_be_enabled()
     assert not [asked for asked in fake.asked if asked[0] == "submit"]
-    shown.get_by_role("button", name="Leave it").click()
+    shown.get_by_role("button", name="Close").click()
     expect(shown.locator("dialog")).to_have_count(0)
     shown.get_by_role("button", name="Compact…").click()
     shown.get_by_role("button", name="Do it").click()
@@ -137,7 +136,7 @@ def test_what_replaces_rows_is_confirmed_and_asked_for_with_what_was_filled_in(p
     shown = page.open(view_of(FLIGHTS))
     dialog = shown.get_by_role("dialog")
     shown.get_by_role("button", name="Change…").click()
-    dialog.get_by_label("What").select_option("Restore")
+    dialog.get_by_label("Operation").select_option("Restore")
     button = dialog.get_by_role("button", name="Restore")
     expect(button).to_be_disabled()
     expect(shown.locator("datalist option[value='before-migration']")).to_be_attached()
@@ -160,7 +159,7 @@ def test_savepoints_overwrites_and_resets_are_asked_for_as_the_registry_has_them
 
     def choose(title: str) -> None:
         shown.get_by_role("button", name="Change…").click()
-        dialog.get_by_label("What").select_option(title)
+        dialog.get_by_label("Operation").select_option(title)
 
     choose("Savepoint")
     dialog.get_by_label("name").fill("before <b>")
@@ -201,7 +200,7 @@ def test_a_refusal_of_the_service_stays_below_what_was_filled_in(page: Shown, fa
     dialog = shown.get_by_role("dialog")
     fake.failure = ConfigError("no version is named 12", fix="give a savepoint")
     shown.get_by_role("button", name="Change…").click()
-    dialog.get_by_label("What").select_option("Restore")
+    dialog.get_by_label("Operation").select_option("Restore")
     dialog.get_by_label("version").fill("12")
     dialog.get_by_label(f"Do this to {FLIGHTS}").check()
     dialog.get_by_role("button", name="Restore").click()
@@ -279,7 +278,7 @@ def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show
         shown = page.open("tables")
         rows = shown.locator("tbody tr:not([aria-hidden])")
         assert 10 < rows.count() < 60
-        shown.locator(".list").evaluate("of => of.scrollTo(0, of.scrollHeight)")
+        shown.locator(".list").evaluate("list => list.scrollTo(0, list.scrollHeight)")
         expect(shown.locator("tr[aria-rowindex='1001']")).to_be_visible()
         shown.keyboard.press("/")
         shown.keyboard.type("dws_seats_by_hour_7")
@@ -291,7 +290,7 @@ def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show
         page.open("")
         expect(shown.locator(".note")).to_contain_text(f"{failed} of 1,000 tables")
         shown.keyboard.press("Escape")
-        shown.get_by_role("button", name="Show all of it").click()
+        shown.get_by_role("button", name="Show all tables").click()
         expect(shown.locator(".cell")).to_have_count(1000)
 
 

@@ -1,7 +1,7 @@
-// What can be done with a table; what changes files shows its plan first.
+// The buttons of a table. An operation that rewrites files shows its plan first.
 
 import { html, useState } from "./vendor/htm/preact.js";
-import { get, post, query } from "./api.js";
+import { buildUrl, get, post } from "./api.js";
 import { Operations } from "./operations.js";
 import { Dialog, Failure, useAction, useAnswer } from "./parts.js";
 
@@ -14,23 +14,23 @@ const PLANNED = [
 function Plan({ operation, name, onClose }) {
   const [mode, setMode] = useState(operation.modes[0] ?? "");
   const [action, run] = useAction();
-  const given = mode ? { mode } : {};
-  const { answer, error, key } = useAnswer(`${operation.name} ${mode}`, () => get(query(`/api/operations/${operation.name}/plan`, [name], given)));
+  const parameters = mode ? { mode } : {};
+  const { answer, error, key } = useAnswer(`${operation.name} ${mode}`, () => get(buildUrl(`/api/operations/${operation.name}/plan`, [name], parameters)));
   const isEmpty = Array.isArray(answer?.data?.steps) && !answer.data.steps.length;
   const isHere = key === `${operation.name} ${mode}`;
   const start = () =>
     run("start", async () => {
-      await post(`/api/operations/${operation.name}`, { tables: [name], ...(mode ? { arguments: given } : {}) });
+      await post(`/api/operations/${operation.name}`, { tables: [name], ...(mode ? { arguments: parameters } : {}) });
       onClose();
     });
   return html`<${Dialog} title=${`${operation.title}: ${name}`} onClose=${onClose}>
     ${operation.modes.length
-      ? html`<p><label class="field">How much <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((of) => html`<option key=${of} value=${of}>${of}</option>`)}</select></label></p>`
+      ? html`<p><label class="field">Mode <select value=${mode} onChange=${(event) => setMode(event.target.value)}>${operation.modes.map((choice) => html`<option key=${choice} value=${choice}>${choice}</option>`)}</select></label></p>`
       : null}
     <${Failure} error=${(isHere && error) || action.error} />
     ${isHere && answer ? html`<pre>${answer.lines.join("\n") || "Nothing to do."}</pre>` : isHere && error ? null : html`<p>Planning…</p>`}
     <div class="actions">
-      <button type="button" onClick=${onClose}>Leave it</button>
+      <button type="button" onClick=${onClose}>Close</button>
       <button type="button" class="primary" disabled=${!isHere || !answer || isEmpty || action.busy !== ""} onClick=${start}>${isEmpty ? "Nothing to do" : "Do it"}</button>
     </div>
   <//>`;
@@ -44,11 +44,11 @@ export function Actions({ table, service }) {
   const isUpkeepPaused = service?.paused_upkeep.includes(name);
   const busy = action.busy !== "";
   const ask = (path, body) => run(path, () => post(`/api/${path}`, { tables: [name], ...body }));
-  const operation = PLANNED.find((of) => of.name === shown);
+  const operation = PLANNED.find((entry) => entry.name === shown);
   const isOwn = table.kind === "model" || table.kind === "ingested";
   return html`<div class="actions">
       ${table.kind === "model" ? html`<button type="button" class="primary" disabled=${busy} onClick=${() => ask("refresh")}>Refresh now</button>` : null}
-      ${isOwn ? PLANNED.filter((of) => !of.needsKey || table.nodes > 0).map((of) => html`<button type="button" key=${of.name} onClick=${() => setShown(of.name)}>${of.title}…</button>`) : null}
+      ${isOwn ? PLANNED.filter((entry) => !entry.needsKey || table.nodes > 0).map((entry) => html`<button type="button" key=${entry.name} onClick=${() => setShown(entry.name)}>${entry.title}…</button>`) : null}
       ${isOwn
         ? isPaused || isUpkeepPaused
           ? html`<button type="button" disabled=${busy} onClick=${() => ask("resume")}>Resume</button>`

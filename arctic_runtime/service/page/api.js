@@ -1,4 +1,4 @@
-// Requests to the service. The token is kept for this tab alone, and sent as a header: no cookie that other pages use.
+// Requests to the service. The token is stored for this tab only and sent as a header, not as a cookie.
 
 const TOKEN = "arctic-token";
 
@@ -22,26 +22,26 @@ export function forgetToken() {
   sessionStorage.removeItem(TOKEN);
 }
 
-function headers(more) {
+function buildHeaders(more) {
   const token = sessionStorage.getItem(TOKEN);
   return token ? { ...more, Authorization: `Bearer ${token}` } : more;
 }
 
-// Whole numbers too large for JavaScript, such as versions, stay the text that they are.
-function exact(_, value, context) {
+// Keeps integers too large for JavaScript, such as versions, as text.
+function keepExactNumber(_, value, context) {
   return typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
     ? context.source
     : value;
 }
 
-async function answered(response) {
+async function readAnswer(response) {
   const text = await response.text();
-  if (response.ok) return JSON.parse(text, exact);
+  if (response.ok) return JSON.parse(text, keepExactNumber);
   let problem = {};
   try {
     problem = JSON.parse(text) ?? {};
   } catch {
-    // Not from the service itself, such as from a proxy in front of it.
+    // The answer comes from something else, such as a proxy in front of the service.
   }
   const detail = problem.detail ?? text;
   throw new Problem(response.status, detail || `The service answered with status ${response.status}.`, problem.fix);
@@ -52,38 +52,38 @@ async function send(path, options) {
   try {
     response = await fetch(path, { credentials: "omit", ...options });
   } catch {
-    throw new Problem(0, "The service does not answer.", "see whether `arctic serve` still runs");
+    throw new Problem(0, "The service does not answer.", "check that `arctic serve` is running");
   }
-  return answered(response);
+  return readAnswer(response);
 }
 
 export function get(path, signal) {
-  return send(path, { headers: headers({}), signal });
+  return send(path, { headers: buildHeaders({}), signal });
 }
 
 export function post(path, body) {
   return send(path, {
     method: "POST",
-    headers: headers({ "Content-Type": "application/json" }),
+    headers: buildHeaders({ "Content-Type": "application/json" }),
     body: JSON.stringify(body),
   });
 }
 
 export function remove(path) {
-  return send(path, { method: "DELETE", headers: headers({}) });
+  return send(path, { method: "DELETE", headers: buildHeaders({}) });
 }
 
-export function query(path, tables, given = {}) {
-  const parameters = new URLSearchParams();
-  for (const table of tables) parameters.append("table", table);
-  for (const [name, value] of Object.entries(given)) parameters.append(name, String(value));
-  return `${path}?${parameters}`;
+export function buildUrl(path, tables, parameters = {}) {
+  const search = new URLSearchParams();
+  for (const table of tables) search.append("table", table);
+  for (const [name, value] of Object.entries(parameters)) search.append(name, String(value));
+  return `${path}?${search}`;
 }
 
-// Server-sent events over `fetch`, since EventSource can send no header. Returns when the stream has ended.
+// Reads server-sent events over `fetch`, since EventSource can't send a header. Returns at the end of the stream.
 export async function follow(after, onEvent, onOpen, signal, onBytes) {
-  const response = await fetch(`/api/events?after=${after}`, { headers: headers({}), credentials: "omit", signal });
-  if (!response.ok) await answered(response);
+  const response = await fetch(`/api/events?after=${after}`, { headers: buildHeaders({}), credentials: "omit", signal });
+  if (!response.ok) await readAnswer(response);
   onOpen();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -99,7 +99,7 @@ export async function follow(after, onEvent, onOpen, signal, onBytes) {
         const colon = line.indexOf(": ");
         if (colon > 0) fields[line.slice(0, colon)] = line.slice(colon + 2);
       }
-      if (fields.event) onEvent(fields.event, Number(fields.id), JSON.parse(fields.data, exact));
+      if (fields.event) onEvent(fields.event, Number(fields.id), JSON.parse(fields.data, keepExactNumber));
     }
   }
 }

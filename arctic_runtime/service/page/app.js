@@ -1,11 +1,11 @@
-// The page: which view is shown, what is searched for, and the frame around it.
+// The frame of the page: the current view, the search, and the login.
 
 import { html, render, useEffect, useMemo, useRef, useState } from "./vendor/htm/preact.js";
 import { forgetToken, get, hasToken, keepToken } from "./api.js";
-import { STATES, whole } from "./format.js";
-import { Graph, lineage } from "./graph.js";
+import { STATES, formatCount } from "./format.js";
+import { Graph, findLineage } from "./graph.js";
 import { Failure } from "./parts.js";
-import { live, onChange, store } from "./store.js";
+import { followWarehouse, onChange, store } from "./store.js";
 import { TableList } from "./tables.js";
 
 const VIEWS = [
@@ -15,14 +15,14 @@ const VIEWS = [
   { path: "service", title: "Service" },
 ];
 
-// Views that are opened later are loaded later.
+// Views whose modules are loaded when they are first opened.
 const LAZY = {
-  table: () => import("./table.js").then((of) => of.TablePage),
-  jobs: () => import("./jobs.js").then((of) => of.Jobs),
-  service: () => import("./service.js").then((of) => of.Service),
+  table: () => import("./table.js").then((module) => module.TablePage),
+  jobs: () => import("./jobs.js").then((module) => module.Jobs),
+  service: () => import("./service.js").then((module) => module.Service),
 };
 
-function route() {
+function readRoute() {
   const [view, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
   try {
     return { view, name: decodeURIComponent(rest.join("/")) };
@@ -32,22 +32,22 @@ function route() {
 }
 
 function useRoute() {
-  const [found, setFound] = useState(route());
+  const [route, setRoute] = useState(readRoute());
   useEffect(() => {
-    const look = () => setFound(route());
-    addEventListener("hashchange", look);
-    return () => removeEventListener("hashchange", look);
+    const update = () => setRoute(readRoute());
+    addEventListener("hashchange", update);
+    return () => removeEventListener("hashchange", update);
   }, []);
-  return found;
+  return route;
 }
 
-// Drawn anew when something has changed, and each second for what is so many seconds old.
+// The current time. It redraws the page after each change, and every second to keep ages current.
 function useNow() {
   const [now, setNow] = useState(Date.now());
   useEffect(() => {
-    const look = () => setNow(Date.now());
-    const timer = setInterval(look, 1000);
-    const stop = onChange(look);
+    const update = () => setNow(Date.now());
+    const timer = setInterval(update, 1000);
+    const stop = onChange(update);
     return () => {
       clearInterval(timer);
       stop();
@@ -56,19 +56,19 @@ function useNow() {
   return now;
 }
 
-function Lazy({ view, ...given }) {
-  const [found, setFound] = useState({ view: "", part: null, error: "" });
+function Lazy({ view, ...properties }) {
+  const [module, setModule] = useState({ view: "", part: null, error: "" });
   useEffect(() => {
     let isCurrent = true;
     LAZY[view]()
-      .then((part) => isCurrent && setFound({ view, part, error: "" }))
-      .catch((error) => isCurrent && setFound({ view, part: null, error }));
+      .then((part) => isCurrent && setModule({ view, part, error: "" }))
+      .catch((error) => isCurrent && setModule({ view, part: null, error }));
     return () => {
       isCurrent = false;
     };
   }, [view]);
-  if (found.view !== view || !found.part) return html`<div class="page"><${Failure} error=${found.error} /></div>`;
-  return html`<${found.part} ...${given} />`;
+  if (module.view !== view || !module.part) return html`<div class="page"><${Failure} error=${module.error} /></div>`;
+  return html`<${module.part} ...${properties} />`;
 }
 
 function Login({ onDone }) {
@@ -92,7 +92,7 @@ function Login({ onDone }) {
       <label for="token">Token of the service</label>
       <input id="token" ref=${field} type="password" autocomplete="off" required spellcheck="false" />
       <button type="submit" class="primary">Enter</button>
-      <p class="lead">It is kept in this tab alone, until the tab is closed.</p>
+      <p class="lead">It is stored in this tab only, until you close it.</p>
       <${Failure} error=${error} />
     </form>
   </main>`;
@@ -104,13 +104,13 @@ function Status({ service, link }) {
   const errors = Object.keys(service.errors).length;
   if (errors) return html`<a class="pill bad" role="status" href="#/service">${errors} ${errors === 1 ? "part" : "parts"} not working</a>`;
   if (service.is_paused) return html`<a class="pill warn" role="status" href="#/service">paused</a>`;
-  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "stands_by" ? "stands by" : service.role}</a>`;
+  if (service.role !== "leads") return html`<a class="pill warn" role="status" href="#/service">${service.role === "stands_by" ? "standby" : service.role}</a>`;
   return html`<span class="pill good" role="status">live</span>`;
 }
 
 function Filter({ search, onSearch, state, onState, tables, field }) {
   const counts = {};
-  for (const of of tables) counts[of.state] = (counts[of.state] ?? 0) + 1;
+  for (const table of tables) counts[table.state] = (counts[table.state] ?? 0) + 1;
   return html`<div class="filter">
     <input
       ref=${field}
@@ -123,16 +123,16 @@ function Filter({ search, onSearch, state, onState, tables, field }) {
     />
     <div class="chips" role="group" aria-label="States">
       ${Object.keys(STATES)
-        .filter((of) => counts[of] || of === state)
+        .filter((name) => counts[name] || name === state)
         .map(
-          (of) => html`<button
-            key=${of}
+          (name) => html`<button
+            key=${name}
             type="button"
-            class=${`chip state-${of}`}
-            aria-pressed=${String(state === of)}
-            title=${STATES[of].text}
-            onClick=${() => onState(state === of ? "" : of)}
-          ><span class="sign" aria-hidden="true">${STATES[of].sign}</span>${of} <b>${whole(counts[of] ?? 0)}</b></button>`,
+            class=${`chip state-${name}`}
+            aria-pressed=${String(state === name)}
+            title=${STATES[name].text}
+            onClick=${() => onState(state === name ? "" : name)}
+          ><span class="sign" aria-hidden="true">${STATES[name].sign}</span>${name} <b>${formatCount(counts[name] ?? 0)}</b></button>`,
         )}
     </div>
   </div>`;
@@ -157,7 +157,7 @@ function App() {
       }
       if (event.key === "Escape" && !event.target.closest?.("dialog")) {
         if (document.activeElement === field.current) field.current.blur();
-        if (route().view === "table") location.hash = `#/${last.current}`;
+        if (readRoute().view === "table") location.hash = `#/${last.current}`;
         else {
           setSearch("");
           setState("");
@@ -169,22 +169,22 @@ function App() {
   }, []);
 
   const all = useMemo(() => [...store.tables.values()], [now]);
-  const wanted = search.trim().toLowerCase();
-  const isFiltered = wanted !== "" || state !== "";
-  const found = useMemo(
-    () => all.filter((of) => (!state || of.state === state) && (!wanted || of.table.toLowerCase().includes(wanted))),
-    [all, wanted, state],
+  const text = search.trim().toLowerCase();
+  const isFiltered = text !== "" || state !== "";
+  const selection = useMemo(
+    () => all.filter((table) => (!state || table.state === state) && (!text || table.table.toLowerCase().includes(text))),
+    [all, text, state],
   );
 
   useEffect(() => {
-    const title = view === "table" ? name : VIEWS.find((of) => of.path === view)?.title;
+    const title = view === "table" ? name : VIEWS.find((entry) => entry.path === view)?.title;
     document.title = title ? `${title} – dbt-arctic` : "dbt-arctic";
   }, [view, name]);
 
   if (store.link === "locked") {
     return html`<${Login} onDone=${() => {
       store.link = "opening";
-      live();
+      followWarehouse();
     }} />`;
   }
   const isList = view === "" || view === "tables";
@@ -196,7 +196,7 @@ function App() {
     <header>
       <a class="brand" href="#/"><img src="/page/icon.svg" alt="" width="22" height="22" /><span>${store.service?.project || "dbt-arctic"}</span></a>
       <nav aria-label="Views">
-        ${VIEWS.map((of) => html`<a key=${of.path} href=${`#/${of.path}`} aria-current=${view === of.path ? "page" : undefined}>${of.title}</a>`)}
+        ${VIEWS.map((entry) => html`<a key=${entry.path} href=${`#/${entry.path}`} aria-current=${view === entry.path ? "page" : undefined}>${entry.title}</a>`)}
       </nav>
       <${Status} service=${store.service} link=${store.link} />
     </header>
@@ -204,8 +204,8 @@ function App() {
       ${isList ? html`<h1 class="hidden">${view === "" ? "Graph of tables" : "All tables"}</h1>` : null}
       ${isList ? html`<${Filter} search=${search} onSearch=${setSearch} state=${state} onState=${setState} tables=${all} field=${field} />` : null}
       <${Failure} error=${store.error} />
-      ${view === "" ? html`<${GraphView} all=${all} found=${found} isFiltered=${isFiltered} now=${now} />` : null}
-      ${view === "tables" ? html`<${TableList} tables=${found} now=${now} />` : null}
+      ${view === "" ? html`<${GraphView} all=${all} selection=${selection} isFiltered=${isFiltered} now=${now} />` : null}
+      ${view === "tables" ? html`<${TableList} tables=${selection} now=${now} />` : null}
       ${view === "table" ? html`<${Lazy} key=${name} view="table" name=${name} table=${store.tables.get(name)} now=${now} />` : null}
       ${view === "jobs" ? html`<${Lazy} view="jobs" jobs=${store.jobs} now=${now} />` : null}
       ${view === "service" ? html`<${Lazy} view="service" service=${store.service} tables=${all} now=${now} />` : null}
@@ -213,10 +213,10 @@ function App() {
   `;
 }
 
-function GraphView({ all, found, isFiltered, now }) {
-  const matches = isFiltered ? new Set(found.map((of) => of.table)) : null;
-  const shown = isFiltered ? lineage(all, [...matches]) : null;
-  const tables = shown ? all.filter((of) => shown.has(of.table)) : all;
+function GraphView({ all, selection, isFiltered, now }) {
+  const matches = isFiltered ? new Set(selection.map((table) => table.table)) : null;
+  const shown = isFiltered ? findLineage(all, [...matches]) : null;
+  const tables = shown ? all.filter((table) => shown.has(table.table)) : all;
   if (!all.length) return html`<p class="loading">${store.link === "open" ? "There are no tables yet." : "Reading the state of the warehouse…"}</p>`;
   if (!tables.length) return html`<p class="empty">No table has this name and state.</p>`;
   return html`<${Graph} all=${all} tables=${tables} matches=${matches} now=${now} />`;
@@ -224,4 +224,4 @@ function GraphView({ all, found, isFiltered, now }) {
 
 document.getElementById("app").replaceChildren();
 render(html`<${App} />`, document.getElementById("app"));
-live();
+followWarehouse();

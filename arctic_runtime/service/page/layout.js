@@ -1,28 +1,28 @@
-// Where tables stand in the graph: a column for each layer. A first order comes at once, a better one from ELK.
+// Positions of tables in the graph, a column for each layer: a quick layout first, then a better one from ELK.
 
 export const CARD = { width: 216, height: 50 };
 export const GAP = { x: 104, y: 12 };
 const SWEEPS = 6;
 
-function columnsOf(tables) {
-  const layers = [...new Set(tables.map((of) => of.layer))].sort((a, b) => a - b);
+function groupByLayer(tables) {
+  const layers = [...new Set(tables.map((table) => table.layer))].sort((a, b) => a - b);
   const columns = layers.map(() => []);
-  for (const of of tables) columns[layers.indexOf(of.layer)].push(of.table);
+  for (const table of tables) columns[layers.indexOf(table.layer)].push(table.table);
   return { layers, columns };
 }
 
-function neighbours(tables) {
+function findNeighbours(tables) {
   const above = new Map();
-  const below = new Map(tables.map((of) => [of.table, []]));
-  for (const of of tables) {
-    above.set(of.table, of.reads.filter((read) => below.has(read)));
-    for (const read of above.get(of.table)) below.get(read).push(of.table);
+  const below = new Map(tables.map((table) => [table.table, []]));
+  for (const table of tables) {
+    above.set(table.table, table.reads.filter((read) => below.has(read)));
+    for (const read of above.get(table.table)) below.get(read).push(table.table);
   }
   return { above, below };
 }
 
-// Sorts each column by the middle of its neighbours in the columns before it, then after it, some times over.
-function sorted(columns, { above, below }) {
+// Sorts each column by the mean position of its neighbours, in alternating sweeps from the left and from the right.
+function sortColumns(columns, { above, below }) {
   const place = new Map();
   const renumber = (column) => column.forEach((name, n) => place.set(name, n / Math.max(1, column.length - 1)));
   columns.forEach(renumber);
@@ -31,8 +31,8 @@ function sorted(columns, { above, below }) {
     for (const column of order) {
       const weight = new Map(
         column.map((name) => {
-          const of = near.get(name);
-          return [name, of.length ? of.reduce((sum, other) => sum + place.get(other), 0) / of.length : place.get(name)];
+          const adjacent = near.get(name);
+          return [name, adjacent.length ? adjacent.reduce((sum, other) => sum + place.get(other), 0) / adjacent.length : place.get(name)];
         }),
       );
       column.sort((a, b) => weight.get(a) - weight.get(b) || place.get(a) - place.get(b));
@@ -42,32 +42,32 @@ function sorted(columns, { above, below }) {
   return columns;
 }
 
-export function quickLayout(tables) {
-  const { layers, columns } = columnsOf(tables);
-  const found = sorted(columns, neighbours(tables));
-  const tallest = Math.max(1, ...found.map((column) => column.length));
+export function layOutQuickly(tables) {
+  const { layers, columns } = groupByLayer(tables);
+  const sorted = sortColumns(columns, findNeighbours(tables));
+  const tallest = Math.max(1, ...sorted.map((column) => column.length));
   const places = new Map();
-  found.forEach((column, n) => {
+  sorted.forEach((column, n) => {
     const spread = Math.min(2.5, tallest / Math.max(1, column.length));
     const start = ((tallest - column.length * spread) / 2) * (CARD.height + GAP.y);
     column.forEach((name, row) =>
       places.set(name, { x: n * (CARD.width + GAP.x), y: start + row * spread * (CARD.height + GAP.y) }),
     );
   });
-  return finished(places, layers);
+  return measureLayout(places, layers);
 }
 
-function finished(places, layers) {
+function measureLayout(places, layers) {
   let height = 0;
   for (const { y } of places.values()) height = Math.max(height, y + CARD.height);
   return { places, layers, width: layers.length * (CARD.width + GAP.x) - GAP.x, height };
 }
 
 let worker = null;
-let asked = 0;
+let lastRequest = 0;
 const waiting = new Map();
 
-function engine() {
+function getWorker() {
   if (!worker) {
     worker = new Worker("/page/vendor/elkjs/elk-worker.js");
     worker.onmessage = ({ data }) => {
@@ -94,48 +94,48 @@ const OPTIONS = {
   "elk.layered.spacing.nodeNodeBetweenLayers": String(GAP.x),
 };
 
-// The order of ELK with columns as they are; null where it can't tell one.
-export async function betterLayout(tables) {
-  const { layers } = columnsOf(tables);
-  const { above } = neighbours(tables);
-  const ids = new Map(tables.map((of, n) => [of.table, `n${n}`]));
+// The layout of ELK, with the columns of the layers. Rejects if ELK finds none.
+export async function layOutWithElk(tables) {
+  const { layers } = groupByLayer(tables);
+  const { above } = findNeighbours(tables);
+  const ids = new Map(tables.map((table, n) => [table.table, `n${n}`]));
   const large = tables.length > 400;
   const graph = {
     id: "root",
     layoutOptions: large
       ? { ...OPTIONS, "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF", "elk.layered.thoroughness": "1" }
       : OPTIONS,
-    children: tables.map((of) => ({
-      id: ids.get(of.table),
+    children: tables.map((table) => ({
+      id: ids.get(table.table),
       ...CARD,
-      layoutOptions: { "elk.partitioning.partition": String(layers.indexOf(of.layer)) },
+      layoutOptions: { "elk.partitioning.partition": String(layers.indexOf(table.layer)) },
     })),
-    edges: tables.flatMap((of) =>
-      above.get(of.table).map((read) => ({
-        id: `${ids.get(read)}-${ids.get(of.table)}`,
+    edges: tables.flatMap((table) =>
+      above.get(table.table).map((read) => ({
+        id: `${ids.get(read)}-${ids.get(table.table)}`,
         sources: [ids.get(read)],
-        targets: [ids.get(of.table)],
+        targets: [ids.get(table.table)],
       })),
     ),
   };
-  const id = (asked += 1);
-  const found = await new Promise((resolve, reject) => {
+  const id = (lastRequest += 1);
+  const graphLayout = await new Promise((resolve, reject) => {
     waiting.set(id, [resolve, reject]);
-    engine().postMessage({ id, cmd: "layout", graph, layoutOptions: {}, options: {} });
+    getWorker().postMessage({ id, cmd: "layout", graph, layoutOptions: {}, options: {} });
   });
-  const rows = new Map(found.children.map((child) => [child.id, child.y]));
+  const rows = new Map(graphLayout.children.map((child) => [child.id, child.y]));
   const least = Math.min(...rows.values());
   const places = new Map(
-    tables.map((of) => [
-      of.table,
-      { x: layers.indexOf(of.layer) * (CARD.width + GAP.x), y: rows.get(ids.get(of.table)) - least },
+    tables.map((table) => [
+      table.table,
+      { x: layers.indexOf(table.layer) * (CARD.width + GAP.x), y: rows.get(ids.get(table.table)) - least },
     ]),
   );
-  return finished(packed(places), layers);
+  return measureLayout(separateCards(places), layers);
 }
 
-// Lets no two cards of a column overlap: ELK may have put what is one column here into two.
-function packed(places) {
+// Moves cards of a column apart if they overlap: ELK may have placed one column here as two of its own.
+function separateCards(places) {
   const columns = new Map();
   for (const [name, place] of places) {
     if (!columns.has(place.x)) columns.set(place.x, []);

@@ -1,17 +1,17 @@
-// Small parts that several views share.
+// Components and hooks that several views share.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm/preact.js";
-import { linkTo, shortName, stateOf } from "./format.js";
+import { describeState, getShortName, linkTo } from "./format.js";
 
 export function State({ table, quiet }) {
-  const { sign, text } = stateOf(table);
+  const { sign, text } = describeState(table);
   return html`<span class=${`state state-${table.state}`} title=${text}>
     <span class="sign" aria-hidden="true">${sign}</span>${quiet ? html`<span class="hidden">${table.state}</span>` : table.state}
   </span>`;
 }
 
 export function TableLink({ name }) {
-  return html`<a href=${linkTo(name)} title=${name}>${shortName(name)}</a>`;
+  return html`<a href=${linkTo(name)} title=${name}>${getShortName(name)}</a>`;
 }
 
 export function Figure({ label, value, note }) {
@@ -48,7 +48,7 @@ export function useAction() {
   return [state, run];
 }
 
-// Reads something once for each value of `key`; an older answer that comes late is dropped.
+// Reads once for each value of `key`. A late answer for an older key is dropped.
 export function useAnswer(key, read) {
   const [state, setState] = useState({ key: null, answer: null, error: "" });
   useEffect(() => {
@@ -63,7 +63,7 @@ export function useAnswer(key, read) {
   return state;
 }
 
-// A value that is taken over at most once in so many seconds, for what is costly to read for each.
+// The value, updated at most once in so many seconds, for requests that are expensive.
 export function useSlowly(value, seconds) {
   const kept = useRef({ value, at: Date.now() });
   if (value !== kept.current.value && Date.now() - kept.current.at > seconds * 1000) kept.current = { value, at: Date.now() };
@@ -83,27 +83,27 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
-// The part of a scrolled element that can be seen, and how large it is.
+// The visible part of a scrolled element, and its size.
 export function useViewport(element) {
   const [view, setView] = useState({ top: 0, left: 0, width: 1200, height: 800 });
   useEffect(() => {
-    const of = element.current;
-    if (!of) return undefined;
+    const scroller = element.current;
+    if (!scroller) return undefined;
     let isDue = false;
-    const look = () => {
+    const measure = () => {
       isDue = false;
-      setView({ top: of.scrollTop, left: of.scrollLeft, width: of.clientWidth, height: of.clientHeight });
+      setView({ top: scroller.scrollTop, left: scroller.scrollLeft, width: scroller.clientWidth, height: scroller.clientHeight });
     };
-    const later = () => {
-      if (!isDue) requestAnimationFrame(look);
+    const schedule = () => {
+      if (!isDue) requestAnimationFrame(measure);
       isDue = true;
     };
-    of.addEventListener("scroll", later, { passive: true });
-    const sizes = new ResizeObserver(later);
-    sizes.observe(of);
-    look();
+    scroller.addEventListener("scroll", schedule, { passive: true });
+    const sizes = new ResizeObserver(schedule);
+    sizes.observe(scroller);
+    measure();
     return () => {
-      of.removeEventListener("scroll", later);
+      scroller.removeEventListener("scroll", schedule);
       sizes.disconnect();
     };
   }, []);

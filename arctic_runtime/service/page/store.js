@@ -1,11 +1,11 @@
-// What the page knows of the warehouse, kept up to date by events. Views are drawn anew a few times a second at most.
+// The state of the warehouse, kept current by events. Views are redrawn a few times a second at most.
 
 import { Problem, follow, get } from "./api.js";
 
 const KEPT_POINTS = 300;
 const POINT_MS = 2000;
 const KEPT_JOBS = 500;
-const SILENT_MS = 40_000; // A stream says at least every 15 s that it is alive.
+const SILENT_MS = 40_000; // The stream sends a sign of life at least every 15 s.
 const DRAW_MS = 150;
 
 export const store = {
@@ -16,7 +16,7 @@ export const store = {
   link: "opening", // opening, open, lost, locked
   error: "",
   event: 0,
-  topology: 0, // Moves when tables come, go, or read others.
+  topology: 0, // Grows when tables appear, disappear, or read others.
   points: new Map(), // Table → [{at, unmerged, recent}], since the page was opened.
 };
 
@@ -29,7 +29,7 @@ export function onChange(listener) {
   return () => listeners.delete(listener);
 }
 
-export function changed() {
+export function scheduleDraw() {
   if (isDue) return;
   isDue = true;
   const draw = () => {
@@ -40,25 +40,25 @@ export function changed() {
   setTimeout(draw, Math.max(0, drawnAt + DRAW_MS - performance.now()));
 }
 
-function note(table, at) {
+function addPoint(table, at) {
   let points = store.points.get(table.table);
   if (!points) store.points.set(table.table, (points = []));
-  // Of tables that change all the time, a point each two seconds.
+  // At most one point in two seconds for tables that change all the time.
   if (points.length > 1 && at - points.at(-2).at < POINT_MS) points.pop();
   points.push({ at, unmerged: table.unmerged_rows, recent: table.recent_rows });
   if (points.length > KEPT_POINTS) points.splice(0, points.length - KEPT_POINTS);
 }
 
-function sameReads(one, other) {
-  return one.layer === other.layer && one.reads.length === other.reads.length && one.reads.every((of, n) => of === other.reads[n]);
+function hasSameReads(one, other) {
+  return one.layer === other.layer && one.reads.length === other.reads.length && one.reads.every((read, n) => read === other.reads[n]);
 }
 
 const onEvent = {
   table(table, at) {
     const known = store.tables.get(table.table);
     store.tables.set(table.table, table);
-    if (!known || !sameReads(known, table)) store.topology += 1;
-    note(table, at);
+    if (!known || !hasSameReads(known, table)) store.topology += 1;
+    addPoint(table, at);
   },
   job(job) {
     store.jobs.delete(job.number);
@@ -76,29 +76,29 @@ const onEvent = {
   },
 };
 
-// Tables are shown as soon as they are there; the number of the oldest answer says which events to follow.
+// Reads everything. Tables are shown as soon as they arrive; the oldest answer's number says which events to follow.
 async function load() {
   const [tables, service, jobs] = await Promise.all([
-    get("/api/tables").then((found) => {
-      store.tables = new Map(found.tables.map((of) => [of.table, of]));
+    get("/api/tables").then((answer) => {
+      store.tables = new Map(answer.tables.map((table) => [table.table, table]));
       store.topology += 1;
       const at = Date.now();
-      for (const of of store.tables.values()) note(of, at);
+      for (const table of store.tables.values()) addPoint(table, at);
       store.error = "";
-      changed();
-      return found;
+      scheduleDraw();
+      return answer;
     }),
     get("/api/service"),
     get("/api/jobs"),
   ]);
   store.service = service.service;
-  store.jobs = new Map(jobs.jobs.toReversed().map((of) => [of.number, of]));
+  store.jobs = new Map(jobs.jobs.toReversed().map((job) => [job.number, job]));
   store.event = Math.min(tables.event, service.event, jobs.event);
-  changed();
+  scheduleDraw();
 }
 
 // Reads everything, then follows; starts over when the stream ends, or events were missed.
-export async function live() {
+export async function followWarehouse() {
   let pause = 500;
   for (;;) {
     const stop = new AbortController();
@@ -113,11 +113,11 @@ export async function live() {
           if (kind === "missed") stop.abort();
           store.event = number;
           onEvent[kind]?.(data, Date.parse(at));
-          changed();
+          scheduleDraw();
         },
         () => {
           store.link = "open";
-          changed();
+          scheduleDraw();
         },
         stop.signal,
         () => {
@@ -128,7 +128,7 @@ export async function live() {
       if (error instanceof Problem && error.status === 401) {
         clearInterval(watch);
         store.link = "locked";
-        changed();
+        scheduleDraw();
         return;
       }
       if (!stop.signal.aborted) {
@@ -138,7 +138,7 @@ export async function live() {
     }
     clearInterval(watch);
     store.link = store.tables.size ? "lost" : "opening";
-    changed();
+    scheduleDraw();
     if (!stop.signal.aborted) await new Promise((done) => setTimeout(done, pause));
   }
 }

@@ -1,11 +1,11 @@
-// One table: its state and why, what reads it, what it is made of, and what can be done with it.
+// One table: its state with the reason, its readers, sources and files, and its operations.
 
 import { html } from "./vendor/htm/preact.js";
 import { Actions } from "./actions.js";
-import { get, query } from "./api.js";
+import { buildUrl, get } from "./api.js";
 import { Chart } from "./chart.js";
-import { ago, bytes, clock, freshness, leafName, short, span, stateOf, whole } from "./format.js";
-import { Job, sortedJobs } from "./jobs.js";
+import { describeFreshness, describeState, formatAge, formatBytes, formatCount, formatDuration, formatTime, getLeafName, shortenCount } from "./format.js";
+import { Job, sortJobs } from "./jobs.js";
 import { Failure, Figure, State, TableLink, useAnswer, useSlowly } from "./parts.js";
 import { store } from "./store.js";
 import { Tree } from "./tree.js";
@@ -13,40 +13,40 @@ import { UpkeepTable } from "./upkeep.js";
 import { Versions } from "./versions.js";
 
 const KINDS = {
-  model: "kept by a model",
-  scheduled: "kept by a model that dbt runs at its times",
+  model: "maintained by a model",
+  scheduled: "maintained by a model that dbt runs on a schedule",
   ingested: "ingested from a database or Kafka",
-  landing: "a landing table, to which others append events",
-  source: "written by others",
+  landing: "a landing table, to which other programs append events",
+  source: "written by other programs",
 };
 
-// The sentence that is the same everywhere: as of when it shows the source; and if it is late, for what, since when, why.
-function Shows({ of, now }) {
-  const shown = of.as_of ? `It shows the source as of ${clock(of.as_of)} (${ago(of.as_of, now)}).` : "It is not known as of when it shows the source.";
-  if (of.state === "fresh") return html`<p class="why">${shown}</p>`;
-  const since = of.since ? ` since ${clock(of.since)} (${ago(of.since, now)})` : "";
-  return html`<p class="why">${shown} ${of.state === "delayed" ? "A change may wait" : "It is late"} for <b>${of.source}</b>${since}: ${of.reason}.${of.action ? ` What to do: ${of.action}.` : ""}</p>`;
+// The sentence that is the same everywhere: as of when the table shows its source and, if it is late, since when and why.
+function Shows({ freshness, now }) {
+  const shown = freshness.as_of ? `It shows the source as of ${formatTime(freshness.as_of)} (${formatAge(freshness.as_of, now)}).` : "The time as of which it shows the source is not known.";
+  if (freshness.state === "fresh") return html`<p class="why">${shown}</p>`;
+  const since = freshness.since ? ` since ${formatTime(freshness.since)} (${formatAge(freshness.since, now)})` : "";
+  return html`<p class="why">${shown} ${freshness.state === "delayed" ? "A change may be waiting in" : "It is behind"} <b>${freshness.source}</b>${since}: ${freshness.reason}.${freshness.action ? ` What to do: ${freshness.action}.` : ""}</p>`;
 }
 
 function Why({ table, now }) {
   const { state } = table;
-  const shows = table.freshness ? html`<${Shows} of=${table.freshness} now=${now} />` : null;
+  const shows = table.freshness ? html`<${Shows} freshness=${table.freshness} now=${now} />` : null;
   return html`<${WhyState} table=${table} state=${state} now=${now} />${shows}`;
 }
 
 function WhyState({ table, state, now }) {
   if (state === "failed" && !table.ingestion) {
     const retry = table.retry_at ? Math.max(0, (Date.parse(table.retry_at) - now) / 1000) : null;
-    return html`<p class="why">Its last refresh failed.${retry === null ? "" : ` It is tried again ${retry < 1 ? "now" : `in ${span(retry)}`}.`}</p>`;
+    return html`<p class="why">Its last refresh failed.${retry === null ? "" : ` It is retried ${retry < 1 ? "now" : `in ${formatDuration(retry)}`}.`}</p>`;
   }
-  if (state === "failed") return html`<p class="why">Its ingestion fails, and is tried again by itself.</p>`;
-  if (state === "held" && table.held_by) return html`<p class="why">Held back: <${TableLink} name=${table.held_by} /> failed, and this table lies below it.</p>`;
-  if (state === "delayed") return html`<p class="why">Its rows may be ${span(table.freshness.allowed_lag_seconds)} old, so it waits.</p>`;
-  return html`<p class="why">${stateOf(table).text}</p>`;
+  if (state === "failed") return html`<p class="why">Its ingestion failed and is retried automatically.</p>`;
+  if (state === "held" && table.held_by) return html`<p class="why">Held back: <${TableLink} name=${table.held_by} /> failed, and this table depends on it.</p>`;
+  if (state === "delayed") return html`<p class="why">Its rows may be ${formatDuration(table.freshness.allowed_lag_seconds)} old, so it waits.</p>`;
+  return html`<p class="why">${describeState(table).text}</p>`;
 }
 
 function Readers({ readers, title }) {
-  const most = Math.max(1, ...readers.map((of) => of.rows));
+  const most = Math.max(1, ...readers.map((reader) => reader.rows));
   return html`<section class="panel" aria-labelledby="readers-title">
     <h2 id="readers-title">${title}</h2>
     ${readers.length
@@ -56,11 +56,11 @@ function Readers({ readers, title }) {
             ${[...readers]
               .sort((a, b) => b.rows - a.rows)
               .map(
-                (of) => html`<tr key=${of.model}>
-                  <td class="text"><${TableLink} name=${of.model} /></td>
-                  <td class="number">${whole(of.commits)}</td>
-                  <td class="number">${whole(of.rows)}</td>
-                  <td class="wide"><div class="bar"><span style=${{ width: `${(100 * of.rows) / most}%` }}></span></div></td>
+                (reader) => html`<tr key=${reader.model}>
+                  <td class="text"><${TableLink} name=${reader.model} /></td>
+                  <td class="number">${formatCount(reader.commits)}</td>
+                  <td class="number">${formatCount(reader.rows)}</td>
+                  <td class="wide"><div class="bar"><span style=${{ width: `${(100 * reader.rows) / most}%` }}></span></div></td>
                 </tr>`,
               )}
           </tbody>
@@ -79,19 +79,19 @@ function Reads({ reads }) {
             return html`<tr key=${name}><td class="text"><${TableLink} name=${name} /></td><td>${above ? html`<${State} table=${above} />` : "not seen"}</td></tr>`;
           })}
         </tbody></table>`
-      : html`<p>Nothing: this is where rows come in.</p>`}
+      : html`<p>Nothing: its rows come from outside the warehouse.</p>`}
   </section>`;
 }
 
 function Over({ table, now }) {
   const points = store.points.get(table.table) ?? [];
-  const times = [...points.map((of) => of.at / 1000), now / 1000];
-  const values = (name) => [...points.map((of) => of[name]), points.at(-1)?.[name] ?? 0];
+  const times = [...points.map((point) => point.at / 1000), now / 1000];
+  const values = (name) => [...points.map((point) => point[name]), points.at(-1)?.[name] ?? 0];
   return html`<section class="panel" aria-labelledby="over-title">
     <h2 id="over-title">Unmerged rows over time</h2>
-    <p>${whole(table.unmerged_rows)} rows in ${whole(table.unmerged_commits)} commits are not merged yet; readers merge them. Since this page was opened.</p>
+    <p>${formatCount(table.unmerged_rows)} rows in ${formatCount(table.unmerged_commits)} commits are not merged yet; readers merge them. Since this page was opened.</p>
     <${Chart}
-      label=${`Unmerged rows over time, now ${whole(table.unmerged_rows)}`}
+      label=${`Unmerged rows over time, now ${formatCount(table.unmerged_rows)}`}
       times=${times}
       series=${[{ values: values("unmerged"), colour: "--warn" }, { values: values("recent"), colour: "--flow" }]}
     />
@@ -99,23 +99,23 @@ function Over({ table, now }) {
   </section>`;
 }
 
-function Ingestion({ of, now }) {
-  const batch = store.batches.get(of.source);
+function Ingestion({ ingestion, now }) {
+  const batch = store.batches.get(ingestion.source);
   return html`<section class="panel" aria-labelledby="ingestion-title">
     <h2 id="ingestion-title">Ingestion</h2>
     <dl class="pairs">
-      <dt>Source</dt><dd>${of.table} of ${of.source}${of.is_running ? "" : html` <b class="bad">not running</b>`}</dd>
-      <dt>Shows it as of</dt><dd>${of.as_of ? `${clock(of.as_of)} (${ago(of.as_of, now)})` : "not known"}</dd>
-      <dt>Last batch</dt><dd>${batch ? `${whole(batch.events)} events in ${batch.seconds.toFixed(1)} s, ${ago(new Date(batch.at).toISOString(), now)}` : "none since this page was opened"}</dd>
-      <dt>Position</dt><dd><code>${of.position || "–"}</code></dd>
-      <dt>Dead letters</dt><dd class=${of.dead_letters ? "bad" : ""}>${whole(of.dead_letters)}${of.dead_letters ? " in the source: events that could not be applied" : ""}</dd>
+      <dt>Source</dt><dd>${ingestion.table} of ${ingestion.source}${ingestion.is_running ? "" : html` <b class="bad">not running</b>`}</dd>
+      <dt>Shows it as of</dt><dd>${ingestion.as_of ? `${formatTime(ingestion.as_of)} (${formatAge(ingestion.as_of, now)})` : "not known"}</dd>
+      <dt>Last batch</dt><dd>${batch ? `${formatCount(batch.events)} events in ${batch.seconds.toFixed(1)} s, ${formatAge(new Date(batch.at).toISOString(), now)}` : "none since this page was opened"}</dd>
+      <dt>Position</dt><dd><code>${ingestion.position || "–"}</code></dd>
+      <dt>Dead letters</dt><dd class=${ingestion.dead_letters ? "bad" : ""}>${formatCount(ingestion.dead_letters)}${ingestion.dead_letters ? " in the source: events that could not be applied" : ""}</dd>
     </dl>
-    <${Failure} error=${of.error} />
+    <${Failure} error=${ingestion.error} />
   </section>`;
 }
 
 function NextRefresh({ table, explain }) {
-  if (table.kind === "scheduled") return html`<p>dbt runs it at the times of <code>${table.schedule}</code>.</p>`;
+  if (table.kind === "scheduled") return html`<p>dbt runs it on the schedule <code>${table.schedule}</code>.</p>`;
   if (table.kind !== "model") return html`<p>It is not refreshed: its rows come from outside.</p>`;
   if (explain.error) return html`<${Failure} error=${explain.error} />`;
   const lines = explain.answer?.lines.slice(1).map((line) => line.trim());
@@ -124,22 +124,22 @@ function NextRefresh({ table, explain }) {
 
 export function TablePage({ name, table, now }) {
   const isOwn = table?.kind === "model" || table?.kind === "ingested";
-  const own = (path) => (isOwn ? get(path) : Promise.resolve(null));
+  const getOwn = (path) => (isOwn ? get(path) : Promise.resolve(null));
   const version = useSlowly(table?.version ?? "", 5);
-  const status = useAnswer(`${name} ${version}`, () => own(query("/api/operations/status", [name])));
+  const status = useAnswer(`${name} ${version}`, () => getOwn(buildUrl("/api/operations/status", [name])));
   // Reads all manifests.
-  const drawn = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => own(query("/api/operations/status", [name], { tree: true })));
-  const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(query("/api/operations/explain", [name])) : Promise.resolve(null)));
+  const picture = useAnswer(`${name} ${useSlowly(table?.version ?? "", 60)}`, () => getOwn(buildUrl("/api/operations/status", [name], { tree: true })));
+  const explain = useAnswer(`${name} ${version} ${useSlowly(table?.state, 5)}`, () => (table?.kind === "model" ? get(buildUrl("/api/operations/explain", [name])) : Promise.resolve(null)));
   const upkeep = useAnswer(`${name} ${version}`, () => get("/api/upkeep"));
   if (!table) return html`<div class="page"><p class="empty">There is no table <b>${name}</b>. <a href="#/tables">All tables</a></p></div>`;
-  const found = status.answer?.data?.[0];
-  const tree = drawn.answer?.data?.[0]?.tree;
-  const planned = (upkeep.answer ?? []).filter((of) => of.table === name);
-  const jobs = sortedJobs(store.jobs).filter((of) => of.tables.includes(name)).slice(0, 5);
-  const savepoints = Object.entries(found?.savepoints ?? {});
+  const details = status.answer?.data?.[0];
+  const tree = picture.answer?.data?.[0]?.tree;
+  const planned = (upkeep.answer ?? []).filter((plan) => plan.table === name);
+  const jobs = sortJobs(store.jobs).filter((job) => job.tables.includes(name)).slice(0, 5);
+  const savepoints = Object.entries(details?.savepoints ?? {});
   return html`<article class="page">
     <div class="page-head">
-      <h1>${leafName(name)}</h1>
+      <h1>${getLeafName(name)}</h1>
       <${State} table=${table} />
       <${Actions} table=${table} service=${store.service} />
     </div>
@@ -148,22 +148,22 @@ export function TablePage({ name, table, now }) {
     <${Failure} error=${table.error} />
     <${Failure} error=${store.service?.errors[`tests of ${name}`]} />
     <dl class="figures">
-      <${Figure} label="Freshness" value=${freshness(table, now)} />
-      <${Figure} label="Rows" value=${short(table.rows)} note=${table.recent_rows ? `+${short(table.recent_rows)}/min` : ""} />
-      <${Figure} label="Size" value=${bytes(table.bytes)} note=${`${whole(table.files)} files`} />
-      <${Figure} label="Nodes" value=${whole(table.nodes)} />
-      <${Figure} label="Versions kept" value=${whole(table.versions)} note=${savepoints.length ? `${savepoints.length} named` : ""} />
-      <${Figure} label="Wasted by each read" value=${table.waste_bytes ? bytes(table.waste_bytes) : "nothing"} />
-      <${Figure} label="Known fresh" value=${table.refreshed_at ? ago(table.refreshed_at, now) : "–"} />
+      <${Figure} label="Freshness" value=${describeFreshness(table, now)} />
+      <${Figure} label="Rows" value=${shortenCount(table.rows)} note=${table.recent_rows ? `+${shortenCount(table.recent_rows)}/min` : ""} />
+      <${Figure} label="Size" value=${formatBytes(table.bytes)} note=${`${formatCount(table.files)} files`} />
+      <${Figure} label="Nodes" value=${formatCount(table.nodes)} />
+      <${Figure} label="Versions kept" value=${formatCount(table.versions)} note=${savepoints.length ? `${savepoints.length} named` : ""} />
+      <${Figure} label="Waste per read" value=${table.waste_bytes ? formatBytes(table.waste_bytes) : "nothing"} />
+      <${Figure} label="Last confirmed fresh" value=${table.refreshed_at ? formatAge(table.refreshed_at, now) : "–"} />
     </dl>
     <div class="panels">
       <div class="stack">
-        <${Readers} readers=${table.readers} title="Read by, and how far behind" />
+        <${Readers} readers=${table.readers} title="Read by" />
         ${isOwn ? html`<${Over} key=${name} table=${table} now=${now} />` : null}
       </div>
       <div class="stack">
         <${Reads} reads=${table.reads} />
-        ${table.ingestion ? html`<${Ingestion} of=${table.ingestion} now=${now} />` : null}
+        ${table.ingestion ? html`<${Ingestion} ingestion=${table.ingestion} now=${now} />` : null}
         <section class="panel" aria-labelledby="next-title">
           <h2 id="next-title">Next refresh</h2>
           <${NextRefresh} table=${table} explain=${explain} />
@@ -172,16 +172,16 @@ export function TablePage({ name, table, now }) {
       <section class="panel full" aria-labelledby="upkeep-title">
         <h2 id="upkeep-title">Upkeep</h2>
         ${upkeep.error ? html`<${Failure} error=${upkeep.error} />` : null}
-        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${bytes(table.waste_bytes)} wasted by each read are less than it would cost to write its files anew` : ", its files are as they should be"}. ${isOwn ? "“Compact…” shows why each node is left alone." : ""}</p>`}
+        ${planned.length ? html`<${UpkeepTable} plans=${planned} />` : html`<p>None is planned${table.waste_bytes ? `: ${formatBytes(table.waste_bytes)} of waste per read cost less than a rewrite of its files would` : ": its files are in order"}. ${isOwn ? "“Compact…” shows why each node is skipped." : ""}</p>`}
       </section>
-      ${tree || drawn.error
+      ${tree || picture.error
         ? html`<section class="panel full" aria-labelledby="tree-title">
             <h2 id="tree-title">Nodes and files</h2>
-            ${tree ? html`<${Tree} tree=${tree} />` : html`<p class="text">${drawn.error.message}</p>`}
+            ${tree ? html`<${Tree} tree=${tree} />` : html`<p class="text">${picture.error.message}</p>`}
           </section>`
         : null}
       ${status.error ? html`<${Failure} error=${status.error} />` : null}
-      ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${found?.has_key !== false} />` : null}
+      ${isOwn ? html`<${Versions} name=${name} version=${version} hasKey=${details?.has_key !== false} />` : null}
       ${jobs.length ? html`<section class="panel full" aria-labelledby="own-jobs-title"><h2 id="own-jobs-title">Jobs</h2><ul class="jobs">${jobs.map((job) => html`<${Job} key=${job.number} job=${job} now=${now} />`)}</ul></section>` : null}
     </div>
   </article>`;

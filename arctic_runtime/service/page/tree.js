@@ -1,16 +1,16 @@
-// The nodes of a table's hash tree as a picture: a row for each depth, as wide as the bytes below a node.
+// The hash tree of a table as a picture: a row for each depth, and each node as wide as the bytes below it.
 
 import { html } from "./vendor/htm/preact.js";
-import { bytes, whole } from "./format.js";
+import { formatBytes, formatCount } from "./format.js";
 
 const WIDTH = 1000;
 const ROW = 30;
 
-function placed(nodes) {
-  const byPlace = new Map(nodes.map((of) => [`${of.depth}/${of.index}`, of]));
-  const found = [];
+function placeNodes(nodes) {
+  const byPlace = new Map(nodes.map((node) => [`${node.depth}/${node.index}`, node]));
+  const boxes = [];
   const place = (node, left, width) => {
-    found.push({ node, left, width });
+    boxes.push({ node, left, width });
     const below = [0, 1].map((n) => byPlace.get(`${node.depth + 1}/${node.index * 2 + n}`)).filter(Boolean);
     let start = left;
     for (const child of below) {
@@ -21,18 +21,18 @@ function placed(nodes) {
   };
   const root = byPlace.get("0/0");
   if (root) place(root, 0, WIDTH);
-  return found;
+  return boxes;
 }
 
 export function Tree({ tree }) {
-  const boxes = placed(tree.nodes);
-  const depth = Math.max(0, ...tree.nodes.map((of) => of.depth));
-  const files = tree.nodes.find((of) => of.depth === 0)?.files ?? 0;
-  const total = tree.nodes.find((of) => of.depth === 0)?.bytes ?? 0;
-  const largest = Math.max(1, ...tree.nodes.map((of) => (of.files ? of.bytes / of.files : 0)));
-  const label = `${tree.nodes.length} nodes in ${depth + 1} levels, ${whole(files)} files of ${bytes(files ? total / files : 0)} on average`;
+  const boxes = placeNodes(tree.nodes);
+  const depth = Math.max(0, ...tree.nodes.map((node) => node.depth));
+  const files = tree.nodes.find((node) => node.depth === 0)?.files ?? 0;
+  const total = tree.nodes.find((node) => node.depth === 0)?.bytes ?? 0;
+  const largest = Math.max(1, ...tree.nodes.map((node) => (node.files ? node.bytes / node.files : 0)));
+  const label = `${tree.nodes.length} nodes in ${depth + 1} levels, ${formatCount(files)} files of ${formatBytes(files ? total / files : 0)} on average`;
   return html`<div class="tree">
-    <p>${label}${tree.partitions > 1 ? `; partition ${tree.partition}, the largest of ${whole(tree.partitions)}` : ""}. The darker, the larger its files.</p>
+    <p>${label}${tree.partitions > 1 ? `; partition ${tree.partition}, the largest of ${formatCount(tree.partitions)}` : ""}. Darker nodes have larger files.</p>
     <svg viewBox=${`0 0 ${WIDTH} ${(depth + 1) * ROW}`} role="img" aria-label=${label} preserveAspectRatio="none" style=${{ width: "100%", height: `${Math.min(220, (depth + 1) * ROW)}px` }}>
       ${boxes.map(
         ({ node, left, width }) => html`<rect
@@ -42,7 +42,7 @@ export function Tree({ tree }) {
           width=${Math.max(1, width).toFixed(2)}
           height=${ROW}
           fill-opacity=${(0.25 + (0.75 * (node.files ? node.bytes / node.files : 0)) / largest).toFixed(2)}
-        ><title>${`depth ${node.depth}, node ${node.index}: ${bytes(node.bytes)} in ${whole(node.files)} files, ${whole(node.own_files)} of them its own`}</title></rect>`,
+        ><title>${`depth ${node.depth}, node ${node.index}: ${formatBytes(node.bytes)} in ${formatCount(node.files)} files, ${formatCount(node.own_files)} of them its own`}</title></rect>`,
       )}
     </svg>
   </div>`;

@@ -1,8 +1,8 @@
 // The versions of a table, and the change rows between two of them.
 
 import { html, useState } from "./vendor/htm/preact.js";
-import { get, post, query } from "./api.js";
-import { clock, whole } from "./format.js";
+import { buildUrl, get, post } from "./api.js";
+import { formatCount, formatTime } from "./format.js";
 import { Failure, useAction, useAnswer } from "./parts.js";
 import { store } from "./store.js";
 
@@ -21,12 +21,12 @@ function Rows({ rows }) {
         )}
       </tbody>
     </table>
-    ${rows.length > MOST_ROWS ? html`<p>The first ${MOST_ROWS} of ${whole(rows.length)} rows.</p>` : null}
+    ${rows.length > MOST_ROWS ? html`<p>The first ${MOST_ROWS} of ${formatCount(rows.length)} rows.</p>` : null}
   </div>`;
 }
 
 export function Versions({ name, version, hasKey }) {
-  const { answer, error } = useAnswer(`${name} ${version}`, () => get(query("/api/operations/history", [name])));
+  const { answer, error } = useAnswer(`${name} ${version}`, () => get(buildUrl("/api/operations/history", [name])));
   const [choice, setChoice] = useState({ from: "", to: "" });
   const [asked, setAsked] = useState("");
   const [action, run] = useAction();
@@ -40,12 +40,12 @@ export function Versions({ name, version, hasKey }) {
       if (!store.jobs.has(started.number)) store.jobs.set(started.number, started);
       setAsked(started.number);
     });
-  const pick = (which, of) => html`<input
+  const pick = (which, entry) => html`<input
     type="radio"
     name=${which}
-    aria-label=${`${which === "from" ? "From" : "To"} version ${of.version}`}
-    checked=${(which === "from" ? from : to) === of.version}
-    onChange=${() => setChoice({ ...choice, [which]: of.version })}
+    aria-label=${`${which === "from" ? "From" : "To"} version ${entry.version}`}
+    checked=${(which === "from" ? from : to) === entry.version}
+    onChange=${() => setChoice({ ...choice, [which]: entry.version })}
   />`;
   return html`<section class="panel full" aria-labelledby="versions-title">
     <h2 id="versions-title">Versions</h2>
@@ -57,10 +57,10 @@ export function Versions({ name, version, hasKey }) {
               <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Version</th><th scope="col">At</th><th scope="col">How</th><th scope="col">Why</th><th scope="col" class="number">Change rows</th></tr></thead>
               <tbody>
                 ${entries.slice(0, 50).map(
-                  (of) => html`<tr key=${of.version}>
-                    <td>${pick("from", of)}</td><td>${pick("to", of)}</td>
-                    <td>${of.version}${of.savepoints.map((label) => html` <span class="tag">${label}</span>`)}</td>
-                    <td title=${of.at}>${clock(of.at.replace(" ", "T"))}</td><td>${of.mode}</td><td>${of.reason}</td><td class="number">${whole(of.rows)}</td>
+                  (entry) => html`<tr key=${entry.version}>
+                    <td>${pick("from", entry)}</td><td>${pick("to", entry)}</td>
+                    <td>${entry.version}${entry.savepoints.map((label) => html` <span class="tag">${label}</span>`)}</td>
+                    <td title=${entry.at}>${formatTime(entry.at.replace(" ", "T"))}</td><td>${entry.mode}</td><td>${entry.reason}</td><td class="number">${formatCount(entry.rows)}</td>
                   </tr>`,
                 )}
               </tbody>
