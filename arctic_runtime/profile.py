@@ -68,7 +68,7 @@ class Profile:
     """Everything that is needed to reach the catalog and to start or join a Spark.
 
     `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
-    method `connect`, where the server may have the catalog configured already. `settings` are further
+    method `connect`, since the server may have the catalog configured already. `settings` are further
     Spark settings and win over every default. `thresholds` are those of everything that works with this profile; they
     do not tell two profiles apart. Raises ConfigError if the parts contradict.
     """

@@ -87,12 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     for name in options.names or BENCHMARKS:
         print(f"{name}", flush=True)
-        found += BENCHMARKS[name](options)
-    print(table(found))
-    write_json(found, options.json)
+        measurements += BENCHMARKS[name](options)
+    print(table(measurements))
+    write_json(measurements, options.json)
     return 0
 
 

@@ -66,9 +66,9 @@ def _wide(rounds: int) -> list[Measurement]:
 def _planned(sql: str, relations: Mapping[str, Relation], catalog: str, schema: str) -> str:
     """How a table would follow, or the reason why not."""
     try:
-        found = analyse_query(sql, relations, {}, catalog, schema)
-        changed = frozenset(scan.source for scan in list_scans(found.tree))
-        key = (found.outputs[0][1],)
-        return type(plan_maintenance(found.tree, key, changed, Facts(types=found.types))).__name__
+        query = analyse_query(sql, relations, {}, catalog, schema)
+        changed = frozenset(scan.source for scan in list_scans(query.tree))
+        key = (query.outputs[0][1],)
+        return type(plan_maintenance(query.tree, key, changed, Facts(types=query.types))).__name__
     except NotMaintained as refused:
         return refused.reason

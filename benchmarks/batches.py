@@ -79,8 +79,8 @@ def _told(turn: int) -> list[Any]:
     return [day.alias("updated_at"), F.col("op"), F.lit(turn).cast("bigint").alias("lsn")]
 
 
-def _append(rows: DataFrame, of: str, turn: int) -> None:
-    writer = rows.writeTo(quoted(*EVENTS[of].parts))
+def _append(rows: DataFrame, name: str, turn: int) -> None:
+    writer = rows.writeTo(quoted(*EVENTS[name].parts))
     if turn:
         writer.append()
     else:

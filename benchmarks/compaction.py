@@ -97,10 +97,10 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     """Ratios at `rows` and at four times as many, rows a second at both, and what follows for 100 million."""
     sizes = (rows, TIMES_LARGER * rows)
     sides = {size: _sides(size, rounds) for size in sizes}
-    found = [figure for size in sizes for side in sides[size] for figure in _ratios(size, side)]
+    figures = [figure for size in sizes for side in sides[size] for figure in _ratios(size, side)]
     for small, large in zip(*(sides[size] for size in sizes), strict=True):
-        found += _growth(sizes, small, large)
-    return found
+        figures += _growth(sizes, small, large)
+    return figures
 
 
 def _sides(rows: int, rounds: int) -> list[Side]:
@@ -119,7 +119,7 @@ def _sides(rows: int, rounds: int) -> list[Side]:
 
 def _side(bench: Lake, way: str) -> Side:
     config = {"merge": "on_read", "sort_key": list(_KEYS[way]), "compaction": "off"}
-    ours, theirs = (events_model(f"{of}_{way}", EVENTS, **config) for of in ("ours", "theirs"))
+    ours, theirs = (events_model(f"{name}_{way}", EVENTS, **config) for name in ("ours", "theirs"))
     side = Side(bench, way, ours, theirs)
     for model in (ours, theirs):
         bench.run(model)

@@ -24,7 +24,7 @@ def write_profile(bench: Lake, name: str, targets: Iterable[str]) -> Path:
         "server_side_parameters": dict(profile.settings),
         "threads": 1,
     }
-    outputs = {of: {**target, "schema": schema_of(of)} for of in targets}
+    outputs = {target_name: {**target, "schema": schema_of(target_name)} for target_name in targets}
     # What is JSON is YAML too.
     written = {name: {"target": next(iter(outputs)), "outputs": outputs}}
     (folder / "profiles.yml").write_text(json.dumps(written))

@@ -30,14 +30,14 @@ def measure(rows: int) -> list[Measurement]:
         keys = tuple(str(place * (rows // KEYS)) for place in range(KEYS))
         forgetting = Forgetting(facts, models, bench.reader, lambda: bench.spark, Forget(keys=keys))
         plan = forgetting.plan_forget()
-        held = sum(of.bytes for of in plan.tables)
-        print(f"  {sum(of.files for of in plan.tables)} files of {held:,} bytes hold the keys", flush=True)
-        found = []
-        taken = seconds(lambda: found.append(forgetting.run_forget()))
-        (certificate,) = found
+        held = sum(table.bytes for table in plan.tables)
+        print(f"  {sum(table.files for table in plan.tables)} files of {held:,} bytes hold the keys", flush=True)
+        figures = []
+        taken = seconds(lambda: figures.append(forgetting.run_forget()))
+        (certificate,) = figures
         assert certificate.is_clean, certificate
-        assert [of.keys for of in certificate.tables] == [KEYS] * 3
-        written = sum(of.rewritten_bytes for of in certificate.tables)
+        assert [table.keys for table in certificate.tables] == [KEYS] * 3
+        written = sum(table.rewritten_bytes for table in certificate.tables)
         rewriting = seconds(lambda: [_rewrite(bench, table) for model in models for table in _tables(model)])
         print(f"  forget: {taken:.2f} s; rewrite of the same files: {rewriting:.2f} s", flush=True)
         detail = {
@@ -45,8 +45,8 @@ def measure(rows: int) -> list[Measurement]:
             "rewrite seconds": round(rewriting, 2),
             "bytes held": held,
             "bytes written": written,
-            "files": sum(of.rewritten_files for of in certificate.tables),
-            "scanned files": sum(of.scanned_files for of in certificate.tables),
+            "files": sum(table.rewritten_files for table in certificate.tables),
+            "scanned files": sum(table.scanned_files for table in certificate.tables),
         }
         return [
             Measurement("forget 100 keys: bytes rewritten / held", written / held, "x", TARGET, False, detail),

@@ -90,9 +90,9 @@ def _wrong_rows(bench: Lake, ways: Sequence[Way]) -> dict[str, dict[str, int]]:
 def _write_truth(bench: Lake) -> None:
     """The two queries in full, over rows that the events alone tell."""
     spark = bench.spark
-    for of, key in (("facts", "id"), ("customers", "customer_id")):
-        newest = fill_statement(_NOW, key=quoted(key), events=quoted(*EVENTS[of].parts))
-        spark.sql(newest).createOrReplaceTempView(of)
+    for item, key in (("facts", "id"), ("customers", "customer_id")):
+        newest = fill_statement(_NOW, key=quoted(key), events=quoted(*EVENTS[item].parts))
+        spark.sql(newest).createOrReplaceTempView(item)
     for table, query in (("dwd_facts", _JOINED), ("dws_sums", _SUMS)):
         right = quoted("lake", NAMESPACE, table)
         spark.sql(query).writeTo(right).using("iceberg").create()
@@ -102,9 +102,9 @@ def _write_truth(bench: Lake) -> None:
 def _wrong(bench: Lake, way: Way, table: str) -> int:
     right = bench.spark.table(quoted("lake", NAMESPACE, table))
     kept = bench.spark.table(quoted("lake", way.schema, table))
-    found = differing(right, kept.select(*right.columns))
-    print(f"  {way.name}: {table}: {found:,} wrong rows", flush=True)
-    return found
+    differences = differing(right, kept.select(*right.columns))
+    print(f"  {way.name}: {table}: {differences:,} wrong rows", flush=True)
+    return differences
 
 
 def _measurements(ways: Sequence[Way], wrong: Mapping[str, Mapping[str, int]]) -> list[Measurement]:
@@ -114,7 +114,7 @@ def _measurements(ways: Sequence[Way], wrong: Mapping[str, Mapping[str, int]]) -
         Measurement(f"pipeline: {name} / ours", ratio(times, name, OURS), "x", 1.0, True, detail) for name in BASELINES
     ]
     rows = [
-        Measurement(f"pipeline: wrong rows, {name}", sum(found.values()), "", 0 if name == OURS else None, False, found)
-        for name, found in wrong.items()
+        Measurement(f"pipeline: wrong rows, {name}", sum(value.values()), "", 0 if name == OURS else None, False, value)
+        for name, value in wrong.items()
     ]
     return faster + rows

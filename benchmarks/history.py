@@ -68,17 +68,17 @@ def _turns(bench: Lake, rounds: int) -> Times:
 
 
 def _turn(bench: Lake, folder: Path) -> dict[str, float]:
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for merge, (keyed, versions) in WAYS.items():
         models = {
             KEYED: events_model(keyed, merge=merge),
             VERSIONS: events_model(versions, merge=merge, history="scd2"),
         }
         for way, model in models.items():
-            found[f"{way}, {merge}"] = seconds(partial(bench.run, model))
+            values[f"{way}, {merge}"] = seconds(partial(bench.run, model))
     (ours,) = run_dbt("run", PROJECT, folder, "ours")
     (snapshot,) = run_dbt("snapshot", PROJECT, folder, "snapshot")
-    return {**found, OURS: ours["execution_time"], SNAPSHOT: snapshot["execution_time"]}
+    return {**values, OURS: ours["execution_time"], SNAPSHOT: snapshot["execution_time"]}
 
 
 def _versions(bench: Lake, schema: str, table: str) -> DataFrame:

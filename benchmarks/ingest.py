@@ -78,13 +78,13 @@ def measure_debezium(events: int) -> list[Measurement]:
             for table in TABLES:
                 server.sql(f"create table {table} ({DDL})")
                 server.sql(f"insert into {table} select {values(0)} from generate_series(1, {count // 4}) g")
-            found = [
+            measurements = [
                 Measurement(f"ingest_debezium: {name}: tables / thrown away", value, "x", MUST_ENGINE, True, detail)
                 for name, value, detail in _engine(bench, server)
             ]
     finally:
         server.remove()
-    return found
+    return measurements
 
 
 def values(turn: int) -> str:

@@ -104,7 +104,7 @@ def _wait(event: threading.Event, running: Future[None]) -> None:
 def _latency(bench: Lake, table: TableName, began: float) -> Measurement:
     """From the time that each row has to the commit of its change, of those since `began`, in seconds since 1970."""
     changes = bench.reader.load_table(table.changes.schema, table.changes.name)
-    commits = [(of.sequence_number, of.timestamp_ms) for of in changes.metadata.snapshots]
+    commits = [(snapshot.sequence_number, snapshot.timestamp_ms) for snapshot in changes.metadata.snapshots]
     at = bench.spark.createDataFrame(commits, "sequence bigint, millis bigint")
     rows = bench.spark.table(quoted(*table.changes.parts)).where(F.unix_micros("at") >= F.lit(int(began * 1e6)))
     aged = rows.join(at, F.col("_last_updated_sequence_number") == F.col("sequence"))
@@ -113,7 +113,7 @@ def _latency(bench: Lake, table: TableName, began: float) -> Measurement:
     (median, high, most), count = aged.agg(F.percentile(age, parts), F.count(age)).collect()[0]
     minute = F.floor((F.unix_millis("at") - F.lit(round(began * 1000))) / 60_000)
     by_minute = aged.groupBy(minute.alias("minute")).agg(F.percentile(age, parts)).orderBy("minute").collect()
-    print(f"  seconds by minute: {[[round(of, 1) for of in found] for _, found in by_minute]}", flush=True)
+    print(f"  seconds by minute: {[[round(delay, 1) for delay in delays] for _, delays in by_minute]}", flush=True)
     detail = {"median": median, "most": most, "rows": count, "of_rows": rows.count(), "commits": len(commits)}
     print(f"  {detail}", flush=True)
     return Measurement("ingest_latency: 99th percentile", high, "s", MUST_LATENCY, False, detail)

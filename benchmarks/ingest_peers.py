@@ -140,9 +140,9 @@ class _Load:
     def check(self, seen: Any) -> None:
         """Raises RuntimeError where a reader does not see what the server has."""
         expected = self._server.sql("select count(*), sum(id), sum(customer), sum(amount) from a").strip()
-        found = "|".join(map(str, seen))
-        if found != expected:
-            raise RuntimeError(f"a reader sees {found}, and the server has {expected}")
+        join = "|".join(map(str, seen))
+        if join != expected:
+            raise RuntimeError(f"a reader sees {join}, and the server has {expected}")
 
 
 class _Clock:
@@ -225,7 +225,9 @@ def _by_handler(
 
     prefix = f"{handler.__name__}_{load.rows}".lower()
     required = ("op", "source")
-    schema = [NestedField(i, of, kind, required=of in required) for i, (of, kind) in enumerate(fields.items(), 1)]
+    schema = [
+        NestedField(i, index, kind, required=index in required) for i, (index, kind) in enumerate(fields.items(), 1)
+    ]
     bench.reader.catalog.create_table((_PEERS, f"{prefix}_public_a"), Schema(*schema))
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-bench-") as folder:
         given = {**_properties(load, Path(folder), prefix), **properties}

@@ -27,7 +27,7 @@ SUMS = "select city, b, count(*) as n, sum(a) as total from lake.bench.joined gr
 
 def measure(rows: int, rounds: int = 3) -> list[Measurement]:
     """The ratios of computing everything to following the changes; the facts and the customers are followed too."""
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     with lake(rows) as bench:
         bench.fill_events()
         facts = events_model("facts", merge="on_read")
@@ -42,11 +42,13 @@ def measure(rows: int, rounds: int = 3) -> list[Measurement]:
             detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
             for name, target in (("viewed", on_read), ("joined", on_write)):
                 label = f"join, {fraction:.1%} changed: table / {'on_read' if name == 'viewed' else 'on_write'}"
-                found.append(Measurement(label, ratio(times, "table", name), "x", target, True, detail))
+                measurements.append(Measurement(label, ratio(times, "table", name), "x", target, True, detail))
             if fraction == 0.01:
                 label = "sums, 1.0% changed: table / on_write"
-                found.append(Measurement(label, ratio(times, "table of sums", "sums"), "x", SUMS_TARGET, True, detail))
-    return found
+                measurements.append(
+                    Measurement(label, ratio(times, "table of sums", "sums"), "x", SUMS_TARGET, True, detail)
+                )
+    return measurements
 
 
 def join(facts: TableName) -> str:

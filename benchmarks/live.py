@@ -36,9 +36,9 @@ def measure() -> list[Measurement]:
         _make_sources(pool)
         failed: list[Report] = []
 
-        def report(of: Report) -> None:
-            if of.error:
-                failed.append(of)
+        def report(report: Report) -> None:
+            if report.error:
+                failed.append(report)
 
         workers = RefreshWorkers(Refresher(reader, pool, lambda _: ()), 2)
         with Follower(SharedState(reader), workers, Listeners(report=report)) as follower:

@@ -47,14 +47,14 @@ new Promise((done) => {
 def measure() -> list[Measurement]:
     """Seconds until the graph is painted, and requests a second while 99 of 100 are answered within 50 ms."""
     with _served() as (url, names):
-        found = _load(url, names)
+        times = _load(url, names)
         shown = _first_paints(url)
     label = f"requests a second over {TABLES} tables, p99 ≤ {MOST_MS:.0f} ms"
-    rates = [Measurement(label, found["best"], "/s", LEAST_REQUESTS, True, found)]
+    rates = [Measurement(label, times["best"], "/s", LEAST_REQUESTS, True, times)]
     if shown is None:
         print("  no Chromium: the page is not measured (make browser)", flush=True)
         return rates
-    paint, tables = (statistics.median(of) for of in zip(*shown, strict=True))
+    paint, tables = (statistics.median(times) for times in zip(*shown, strict=True))
     detail = {"rounds": shown}
     return [
         Measurement(f"first paint of the page, {TABLES} tables", paint, "s", MOST_SECONDS, False, detail),
@@ -78,7 +78,7 @@ def _served() -> Iterator[tuple[str, list[str]]]:
         mover = threading.Thread(target=move)
         mover.start()
         try:
-            yield server.url, [str(of.table) for of in fake.list_tables()]
+            yield server.url, [str(table.table) for table in fake.list_tables()]
         finally:
             stop.set()
             mover.join()
@@ -91,7 +91,7 @@ def _first_paints(url: str) -> list[tuple[float, float]] | None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         return None
-    found = []
+    times = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for turn in range(ROUNDS + 1):
@@ -103,10 +103,10 @@ def _first_paints(url: str) -> list[tuple[float, float]] | None:
             paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
             print(f"  {'warm-up' if not turn else f'round {turn}'}: {paint:.3f} s, graph {shown:.3f} s", flush=True)
             if turn:
-                found.append((paint, shown))
+                times.append((paint, shown))
             context.close()
         browser.close()
-    return found
+    return times
 
 
 def _load(url: str, names: Sequence[str]) -> dict[str, object]:
@@ -115,11 +115,11 @@ def _load(url: str, names: Sequence[str]) -> dict[str, object]:
     for clients in CLIENTS:
         command = [sys.executable, "-m", "benchmarks.live_page", url, str(clients), *names[:: len(names) // 20]]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout)
-        print(f"  {clients} clients: {found['rate']:.0f} requests/s, p99 {found['p99_ms']:.1f} ms", flush=True)
-        rounds.append({"clients": clients, **found})
-        if found["p99_ms"] <= MOST_MS:
-            best = max(best, found["rate"])
+        document = json.loads(done.stdout)
+        print(f"  {clients} clients: {document['rate']:.0f} requests/s, p99 {document['p99_ms']:.1f} ms", flush=True)
+        rounds.append({"clients": clients, **document})
+        if document["p99_ms"] <= MOST_MS:
+            best = max(best, document["rate"])
     return {"best": best, "rounds": rounds}
 
 
@@ -162,14 +162,14 @@ def _client(url: str, order: Sequence[str], end: float, times: list[float]) -> N
 
 def _read(connection: socket.socket) -> None:
     """One response, with a status of success and a length."""
-    found = connection.recv(262_144)
-    while (split := found.find(b"\r\n\r\n")) < 0:
-        found += connection.recv(262_144)
-    head = found[:split].lower()
+    chunk = connection.recv(262_144)
+    while (split := chunk.find(b"\r\n\r\n")) < 0:
+        chunk += connection.recv(262_144)
+    head = chunk[:split].lower()
     if not head.startswith(b"http/1.1 200"):
         raise RuntimeError(head.decode())
     start = head.index(b"content-length:") + len(b"content-length:")
-    left = int(head[start:].split(b"\r\n", 1)[0]) - (len(found) - split - 4)
+    left = int(head[start:].split(b"\r\n", 1)[0]) - (len(chunk) - split - 4)
     while left > 0:
         left -= len(connection.recv(262_144))
 

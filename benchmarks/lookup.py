@@ -30,14 +30,14 @@ def measure(rows: int, merges: int = 2) -> list[Measurement]:
 
 def _measured(bench: Lake, name: str, model: Model) -> Measurement:
     keys = [place * bench.rows // KEYS for place in range(KEYS)] + [bench.rows + 1]
-    found: list[Lookup] = []
-    taken = [seconds(lambda key=key: found.append(look_up_row(bench.reader, model, [str(key)]))) for key in keys]  # type: ignore[misc]
+    lookups: list[Lookup] = []
+    taken = [seconds(lambda key=key: lookups.append(look_up_row(bench.reader, model, [str(key)]))) for key in keys]  # type: ignore[misc]
     whole = estimate_full_scan_bytes(bench.reader, model)
     detail = {
         "bytes of the table": whole,
-        "bytes of a lookup": [of.bytes_read for of in found],
-        "files opened": [of.files_opened for of in found],
+        "bytes of a lookup": [lookup.bytes_read for lookup in lookups],
+        "files opened": [lookup.files_opened for lookup in lookups],
         "seconds": [round(value, 3) for value in taken],
     }
-    share = max(of.bytes_read for of in found) / whole
+    share = max(lookup.bytes_read for lookup in lookups) / whole
     return Measurement(f"lookup of {bench.rows:,}, {name}: bytes / full scan", share, "x", TARGET, False, detail)

@@ -22,17 +22,17 @@ def measure(rows: int, commits: int = COMMITS, rounds: int = 5) -> list[Measurem
     """The ratio of the two readings of every column; the table has a tenth of `rows`."""
     with lake(max(rows // 10, CHANGES)) as bench:
         bench.fill_events()
-        model, once = (events_model(of, sort_key="e") for of in ("taken", "once"))
+        model, once = (events_model(name, sort_key="e") for name in ("taken", "once"))
         bench.run(model)
         spent = [_commit(bench, model, turn) for turn in range(1, commits + 1)]
         bench.run(once)
         tables = {TAKEN: model.table, WRITTEN: once.table}
-        wrong = differing(*(bench.spark.table(quoted(*of.parts)) for of in tables.values()))
+        wrong = differing(*(bench.spark.table(quoted(*table.parts)) for table in tables.values()))
         if wrong:
             raise AssertionError(f"the two tables differ in {wrong} rows")
-        times = side_by_side({name: lambda of=of: _read(bench, of) for name, of in tables.items()}, rounds)
+        times = side_by_side({name: lambda table=table: _read(bench, table) for name, table in tables.items()}, rounds)
         detail = {name: [round(value, 3) for value in taken] for name, taken in times.items()}
-        files = {f"files, {name}": _files(bench, of) for name, of in tables.items()}
+        files = {f"files, {name}": _files(bench, table) for name, table in tables.items()}
         label = f"{bench.rows:,} rows after {commits} commits of {CHANGES:,} / written once"
     more = {"seconds of the commits": round(sum(spent), 1), **files}
     return [Measurement(label, ratio(times, TAKEN, WRITTEN), "x", TARGET, False, {**detail, **more})]
@@ -52,10 +52,10 @@ def _commit(bench: Lake, model: Model, turn: int) -> float:
     return taken
 
 
-def _read(bench: Lake, of: TableName) -> None:
-    total(bench.spark.table(quoted(*of.parts)))
+def _read(bench: Lake, table: TableName) -> None:
+    total(bench.spark.table(quoted(*table.parts)))
 
 
-def _files(bench: Lake, of: TableName) -> int:
-    found = observe_files(bench.reader, of)
-    return sum(len(node.files) for node in found.nodes) if found else 0
+def _files(bench: Lake, table: TableName) -> int:
+    files = observe_files(bench.reader, table)
+    return sum(len(node.files) for node in files.nodes) if files else 0

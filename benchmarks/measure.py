@@ -61,17 +61,18 @@ def ratio(times: Mapping[str, Sequence[float]], slower: str, faster: str) -> flo
 
 def table(measurements: Sequence[Measurement]) -> str:
     """A line per figure."""
-    return "\n".join(_line(found) for found in measurements)
+    return "\n".join(_line(measurement) for measurement in measurements)
 
 
-def _line(found: Measurement) -> str:
-    figure = f"{found.metric:<52} {found.value:8.2f} {found.unit:<3}"
-    if found.target is None:
+def _line(measurement: Measurement) -> str:
+    figure = f"{measurement.metric:<52} {measurement.value:8.2f} {measurement.unit:<3}"
+    if measurement.target is None:
         return figure.rstrip()
-    return f"{figure} {'≥' if found.at_least else '≤'} {found.target:<6g} {'holds' if found.holds else 'MISSED'}"
+    sign, verdict = "≥" if measurement.at_least else "≤", "holds" if measurement.holds else "MISSED"
+    return f"{figure} {sign} {measurement.target:<6g} {verdict}"
 
 
 def write_json(measurements: Sequence[Measurement], file: Path) -> None:
     """The figures for programs."""
-    rows = [{**asdict(found), "holds": found.holds} for found in measurements]
+    rows = [{**asdict(measurement), "holds": measurement.holds} for measurement in measurements]
     file.write_text(json.dumps(rows, indent=2) + "\n")

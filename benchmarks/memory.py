@@ -28,12 +28,12 @@ def resident_bytes() -> int:
         children[int(status["PPid"])].append(process)
         if process == os.getpid() or status["Name"].strip() == "java":
             held[process] = int(status.get("VmRSS", "0 kB").split()[0]) * 1024
-    found, rest = 0, [os.getpid()]
+    number, rest = 0, [os.getpid()]
     while rest:
         process = rest.pop()
-        found += held.get(process, 0)
+        number += held.get(process, 0)
         rest += children[process]
-    return found
+    return number
 
 
 @contextmanager

@@ -17,7 +17,7 @@ NEWEST = 16
 
 def measure(rows: int, rounds: int = 2) -> list[Measurement]:
     """The ratios of computing everything to following the changes; all tables are merged on write."""
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     with lake(rows) as bench:
         bench.fill_events()
         facts = events_model("facts", partition_by=["months(e)"])
@@ -30,10 +30,10 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
             times = turns(bench, facts, (joined, sums), fraction, rounds, change)
             detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
             label = f"join of {rows:,}, {fraction:.1%} changed, all of them new: table / on_write"
-            found.append(Measurement(label, ratio(times, "table", "joined"), "x", target, True, detail))
+            measurements.append(Measurement(label, ratio(times, "table", "joined"), "x", target, True, detail))
         label = f"sums of {rows:,}, {fraction:.1%} changed: table / on_write"
-        found.append(Measurement(label, ratio(times, "table of sums", "sums"), "x", SUMS_TARGET, True, detail))
-    return found
+        measurements.append(Measurement(label, ratio(times, "table of sums", "sums"), "x", SUMS_TARGET, True, detail))
+    return measurements
 
 
 def _change(bench: Lake, fraction: float, first: int, turn: int) -> None:

@@ -15,7 +15,7 @@ from benchmarks.rows import scattered
 
 SHARE = 0.01
 TARGET = 1.2
-FULL, LEFT, RIGHT = (TableName("lake", NAMESPACE, of) for of in ("full_rows", "left_half", "right_half"))
+FULL, LEFT, RIGHT = (TableName("lake", NAMESPACE, name) for name in ("full_rows", "left_half", "right_half"))
 FLOWS, ROWS = "two flows", "full rows"
 _HALVES = {LEFT: ("a", "b", "at_left"), RIGHT: ("c", "d", "at_right")}
 
@@ -34,7 +34,7 @@ def measure(rows: int, rounds: int = 5) -> list[Measurement]:
             for name, model in ordered:
                 taken = seconds(lambda model=model: bench.run(model))
                 times[name] += [taken] if turn > 1 else []
-        wrong = differing(*(bench.spark.table(quoted(*of.table.parts)) for of in models.values()))
+        wrong = differing(*(bench.spark.table(quoted(*model.table.parts)) for model in models.values()))
         if wrong:
             raise AssertionError(f"the two tables differ in {wrong} rows")
     detail = {name: [round(value, 3) for value in taken] for name, taken in times.items()}
@@ -45,10 +45,10 @@ def measure(rows: int, rounds: int = 5) -> list[Measurement]:
 def _append(bench: Lake, turn: int, fraction: float) -> None:
     keys = bench.spark.range(bench.rows)
     changed = keys.where(scattered(fraction, turn)) if turn else keys
-    values = {of: F.hash("id", F.lit(turn), F.lit(of)) for of in ("a", "b", "c", "d")}
-    places = {of: F.lit(turn).cast("bigint") for of in ("at_left", "at_right")}
+    values = {name: F.hash("id", F.lit(turn), F.lit(name)) for name in ("a", "b", "c", "d")}
+    places = {name: F.lit(turn).cast("bigint") for name in ("at_left", "at_right")}
     for table, columns in {**_HALVES, FULL: ("a", "b", "at_left", "c", "d", "at_right")}.items():
-        made = changed.select("id", *[{**values, **places}[of].alias(of) for of in columns])
+        made = changed.select("id", *[{**values, **places}[column].alias(column) for column in columns])
         writer = made.writeTo(quoted(*table.parts))
         writer.append() if turn else writer.using("iceberg").tableProperty("format-version", "3").create()
 

@@ -31,21 +31,21 @@ def measure() -> list[Measurement]:
     *times, gigabytes = map(float, said.split())
     label = f"plan for {FILES:,} files in {NODES:,} nodes"
     taken = dict(zip(MODES, times, strict=True))
-    found = [Measurement(f"{label}, {mode}", took, "s", MOST_SECONDS, False) for mode, took in taken.items()]
-    return [*found, Measurement(f"{label}: memory", gigabytes, "GB", MOST_GIGABYTES, False)]
+    measurements = [Measurement(f"{label}, {mode}", took, "s", MOST_SECONDS, False) for mode, took in taken.items()]
+    return [*measurements, Measurement(f"{label}: memory", gigabytes, "GB", MOST_GIGABYTES, False)]
 
 
 def large_table(files: int, nodes: int, depth: int) -> TableFiles:
     """Days of buckets, each second day a level less deep with files of merges below; one node of 32 is too large."""
     sizes = cycle([1, 3, 9, 20, 40, 5, 30, 2, 14, 64])
-    found = []
+    figures = []
     for number in range(nodes):
         day, bucket = divmod(number, 1 << depth)
         factor = 3 if number % 32 == 0 else 1
         held = islice(sizes, files // nodes)
         lying = tuple(DataFile(factor * size * MIB, size * 10_000, 1_000 * (number % 7)) for size in held)
-        found.append(_node(day, depth - (day + bucket) % 2, bucket, lying))
-    return TableFiles(MODEL.table, 1, tuple(found), 128 * MIB, depth, (DAYS, Transform("bucket", "id", 1 << depth)))
+        figures.append(_node(day, depth - (day + bucket) % 2, bucket, lying))
+    return TableFiles(MODEL.table, 1, tuple(figures), 128 * MIB, depth, (DAYS, Transform("bucket", "id", 1 << depth)))
 
 
 def _node(day: int, depth: int, bucket: int, files: tuple[DataFile, ...]) -> FileGroup:

@@ -9,7 +9,7 @@ from benchmarks.rows import total
 
 def measure(rows: int, rounds: int = 5) -> list[Measurement]:
     """The ratio of the two readings, with the changes in one commit and in five."""
-    found = []
+    figures = []
     for commits in (1, 5):
         with lake(rows) as bench:
             bench.fill_events()
@@ -25,5 +25,5 @@ def measure(rows: int, rounds: int = 5) -> list[Measurement]:
             times = side_by_side(actions, rounds)
         detail = {name: [round(value, 2) for value in taken] for name, taken in times.items()}
         name = f"read with 10% unmerged in {commits} commit(s) / base alone"
-        found.append(Measurement(name, ratio(times, "base and changes", "base alone"), "x", 2.0, False, detail))
-    return found
+        figures.append(Measurement(name, ratio(times, "base and changes", "base alone"), "x", 2.0, False, detail))
+    return figures

@@ -73,9 +73,9 @@ def _rest(folder: Path, rounds: int) -> Measurement:
         write_project(folder, {"rest": {"catalog_config": place}})
         _source(CatalogReader(Profile("lake", place)))
         _told("first run, tables made", lambda: dbt(folder, "run", "rest"))
-        found = nothing_new(folder, "rest", "REST catalog", rounds)
+        figures = nothing_new(folder, "rest", "REST catalog", rounds)
         catalog.terminate()
-    return found
+    return figures
 
 
 def nothing_new(folder: Path, target: str, what: str, rounds: int) -> Measurement:

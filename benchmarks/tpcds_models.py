@@ -45,12 +45,12 @@ def load_tpcds(con: duckdb.DuckDBPyConnection, scale: float) -> dict[str, Relati
     (extension,) = Path(duckdb_extension_tpcds.__file__).parent.rglob("tpcds.duckdb_extension")
     con.load_extension(str(extension))
     con.execute("call dsdgen(sf = ?)", [scale])
-    found = con.execute(
+    execute = con.execute(
         "select table_catalog, table_schema, table_name, list(column_name order by ordinal_position), "
         "list(data_type order by ordinal_position) from information_schema.columns "
         "where table_catalog = current_database() and table_schema = current_schema() group by all order by all"
     )
-    rows = found.fetchall()
+    rows = execute.fetchall()
     return {str(TableName(*name)): _relation(name[-1], *columns) for name, columns in ((r[:3], r[3:]) for r in rows)}
 
 
@@ -76,11 +76,11 @@ def _relation(table: str, names: list[str], types: list[str]) -> Relation:
 
 def _without_empty_total(query: exp.Query) -> exp.Query:
     """The query without the grand total of no rows, which Spark does not have."""
-    found = query.copy()
-    for group in found.find_all(exp.Group):
+    copy = query.copy()
+    for group in copy.find_all(exp.Group):
         if group.find(exp.Rollup, exp.Cube, exp.GroupingSets) and isinstance(group.parent, exp.Select):
             group.parent.having("count(*) > 0", copy=False)
-    return found
+    return copy
 
 
 def _shown(select: exp.Select) -> list[exp.Expr]:

@@ -153,9 +153,9 @@ def _events(bench: Lake, model: Model, turn: int) -> DataFrame | None:
     table = model.table.name
     rows = bench.spark.table(_full(table))
     if table in UPDATES:
-        found = rows.where(_picked(KEYS[table].split(), turn, 2))
+        picked_rows = rows.where(_picked(KEYS[table].split(), turn, 2))
         values = {name: F.expr(value).cast(rows.schema[name].dataType) for name, value in UPDATES[table].items()}
-        return found.withColumns(values).withColumn("op", F.lit("u"))
+        return picked_rows.withColumns(values).withColumn("op", F.lit("u"))
     if table not in ("orders", "lineitem"):
         return None
     order = KEYS[table].split()[0]

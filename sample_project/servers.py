@@ -260,7 +260,7 @@ def newest_postgresql() -> tuple[Path, str]:
     """The folder of the programs of the newest PostgreSQL that is installed, and its version."""
     on_path = shutil.which("postgres")
     folders = [Path(on_path).resolve().parent] if on_path else []
-    folders += [found for pattern in _FOLDERS for found in Path("/").glob(pattern[1:]) if (found / "postgres").exists()]
+    folders += [path for pattern in _FOLDERS for path in Path("/").glob(pattern[1:]) if (path / "postgres").exists()]
     versions = {folder: _version(folder / "postgres") for folder in folders if (folder / "initdb").exists()}
     if not versions:
         raise Missing("PostgreSQL is not installed: make databases")
@@ -273,5 +273,5 @@ def newest_postgresql() -> tuple[Path, str]:
 
 def _version(program: Path) -> tuple[int, ...]:
     done = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"\d+(\.\d+)?", done.stdout)
-    return tuple(map(int, found[0].split("."))) if found else (0,)
+    match = re.search(r"\d+(\.\d+)?", done.stdout)
+    return tuple(map(int, match[0].split("."))) if match else (0,)

@@ -109,7 +109,9 @@ class Catalog:
         return self.keep(kind, namespace, name, changed)
 
     def rename(self, kind: str, asked: Json) -> None:
-        source, target = ((".".join(of["namespace"]), of["name"]) for of in (asked["source"], asked["destination"]))
+        source, target = (
+            (".".join(relation["namespace"]), relation["name"]) for relation in (asked["source"], asked["destination"])
+        )
         moved = self.of(kind, *source)
         self.namespace(target[0])
         self.refuse_taken(*target)
@@ -199,14 +201,14 @@ def check(requirement: Json, base: Json, kind: str) -> None:
         return
     if what == "assert-ref-snapshot-id":
         ref = base["refs"].get(requirement["ref"])
-        found, wanted = ref and ref["snapshot-id"], requirement.get("snapshot-id")
+        snapshot, wanted = ref and ref["snapshot-id"], requirement.get("snapshot-id")
     elif what in ("assert-table-uuid", "assert-view-uuid"):
-        found, wanted = base["table-uuid" if kind == "tables" else "view-uuid"], requirement["uuid"]
+        snapshot, wanted = base["table-uuid" if kind == "tables" else "view-uuid"], requirement["uuid"]
     else:
         key = what.removeprefix("assert-")
-        found, wanted = base[key], requirement[key]
-    if found != wanted:
-        raise Refused(409, "CommitFailedException", f"Requirement failed: {what}: expected {wanted}, found {found}")
+        snapshot, wanted = base[key], requirement[key]
+    if snapshot != wanted:
+        raise Refused(409, "CommitFailedException", f"Requirement failed: {what}: expected {wanted}, found {snapshot}")
 
 
 def add_schema(base: Json, update: Json) -> None:
@@ -330,11 +332,11 @@ class Handler(BaseHTTPRequestHandler):
         path = [unquote(part).replace("\x1f", ".") for part in urlsplit(self.path).path.split("/")[2:]]
         try:
             with self.catalog.lock:
-                found = json.dumps(answer(self.catalog, self.command, path, asked) or {}).encode()
-            code = 200 if found != b"{}" else 204
+                body = json.dumps(answer(self.catalog, self.command, path, asked) or {}).encode()
+            code = 200 if body != b"{}" else 204
         except Refused as refused:
-            code, found = refused.code, json.dumps(refused.answer).encode()
-        told = b"" if code == 204 or self.command == "HEAD" else found
+            code, body = refused.code, json.dumps(refused.answer).encode()
+        told = b"" if code == 204 or self.command == "HEAD" else body
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(told)))
@@ -377,8 +379,8 @@ def answer_of_relations(
     match (verb, *path):
         case ("GET",):
             catalog.namespace(namespace)
-            found = [name for of, name in catalog.held(kind) if of == namespace]
-            return {"identifiers": [{"namespace": namespace.split("."), "name": name} for name in found]}
+            names = [name for owner, name in catalog.held(kind) if owner == namespace]
+            return {"identifiers": [{"namespace": namespace.split("."), "name": name} for name in names]}
         case ("POST",):
             return catalog.create(kind, namespace, asked)
         case "GET", name:

@@ -95,7 +95,7 @@ class DiskFiles:
             begin = folder[: len(folder) - len(path)] if folder.endswith(path) else ""
             for info in files.get_file_info(FileSelector(path, allow_not_found=True, recursive=True)):
                 if info.type == FileType.File and info.path.endswith(_SUFFIX):
-                    yield DiskFile(f"{begin}{info.path}", info.size, _get_millis(info), False)
+                    yield DiskFile(f"{begin}{info.path}", info.size, _get_modified_ms(info), False)
 
     def _list_folders(self) -> list[str]:
         location = self.table.location()
@@ -114,7 +114,7 @@ def _is_inside(path: str, folder: str) -> bool:
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
-def _get_millis(info: Any) -> int:
+def _get_modified_ms(info: Any) -> int:
     return int(info.mtime_ns // 1_000_000) if info.mtime_ns else 0
 
 

@@ -86,7 +86,7 @@ class SharedHeads:
 
         Raises as `observe_heads`.
         """
-        return self._look_anew(relations).found
+        return self._look_anew(relations).heads
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
         """The same as of at most so many seconds ago, by a look that this part has not been given yet.
@@ -101,7 +101,7 @@ class SharedHeads:
             look = self._look_anew(asked)
         with self._lock:
             self._given[part] = look
-        return look.found
+        return look.heads
 
     def _look_anew(self, relations: Collection[TableName]) -> _Look:
         with self._lock:
@@ -120,4 +120,4 @@ class _Look:
 
     at: float
     relations: frozenset[TableName]
-    found: ObservedHeads
+    heads: ObservedHeads

@@ -46,20 +46,20 @@ class Paused:
     @staticmethod
     def decode(text: str) -> Paused:
         """Reads the text that `encode` wrote."""
-        found = json.loads(text)
-        return Paused(bool(found["everything"]), frozenset(found["tables"]), frozenset(found["upkeep"]))
+        document = json.loads(text)
+        return Paused(bool(document["everything"]), frozenset(document["tables"]), frozenset(document["upkeep"]))
 
-    def paused(self, names: Iterable[str], upkeep_only: bool) -> Paused:
-        """After a pause of these tables, or of everything for no names."""
-        given = frozenset(names)
+    def pause(self, names: Iterable[str], upkeep_only: bool) -> Paused:
+        """Pauses these tables, or everything for no names."""
+        tables = frozenset(names)
         if upkeep_only:
-            return Paused(self.everything, self.tables, self.upkeep | given)
-        return Paused(self.everything or not given, self.tables | given, self.upkeep)
+            return Paused(self.everything, self.tables, self.upkeep | tables)
+        return Paused(self.everything or not tables, self.tables | tables, self.upkeep)
 
-    def resumed(self, names: Iterable[str]) -> Paused:
+    def resume(self, names: Iterable[str]) -> Paused:
         """Resumes work on these tables, or on all for no names."""
-        given = frozenset(names)
-        return Paused(self.everything, self.tables - given, self.upkeep - given) if given else Paused()
+        tables = frozenset(names)
+        return Paused(self.everything, self.tables - tables, self.upkeep - tables) if tables else Paused()
 
 
 class ServiceTable:
@@ -97,8 +97,8 @@ class ServiceTable:
         self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
         self._expire_old_snapshots()
 
-    def paused(self) -> Paused:
-        """Reads the paused tables; it outlasts the service."""
+    def read_paused(self) -> Paused:
+        """Reads the paused tables, which are stored beyond the end of a service."""
         return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
@@ -111,8 +111,8 @@ class ServiceTable:
 
     def list_run_times(self) -> Mapping[str, float]:
         """Name of a scheduled model → when its last run began, in seconds since 1970."""
-        found = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
-        return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in found.items()}
+        texts = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
+        return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in texts.items()}
 
     def note_run(self, at: Mapping[str, float]) -> None:
         """Notes when runs of scheduled models began."""

@@ -58,7 +58,7 @@ def measure(rows: int, rounds: int = 2) -> list[Measurement]:
         except Absent as absent:
             print(f"  {name} is not measured: {absent}", flush=True)
     check_same({**ours, **theirs})
-    return [figure for name, found in theirs.items() for figure in ratios(name, found, ours)]
+    return [figure for name, side in theirs.items() for figure in ratios(name, side, ours)]
 
 
 def follow(name: str, command: Sequence[str]) -> Found:
@@ -67,23 +67,23 @@ def follow(name: str, command: Sequence[str]) -> Found:
     Raises Absent where it ends before it is ready, and RuntimeError where it fails later.
     """
     with tempfile.TemporaryFile("w+") as errors:
-        found, code = _follow(name, command, errors)
+        side, code = _follow(name, command, errors)
         errors.seek(0)
         said = "\n".join(f"    {line.rstrip()}" for line in errors.readlines()[-_ERROR_LINES:])
-    if not found.versions:
+    if not side.versions:
         raise Absent(f"its process ended with code {code} before it was ready:\n{said}")
-    if code or not found.rows:
+    if code or not side.rows:
         raise RuntimeError(
             f"The work of {name} failed.\n  where: {' '.join(command)}\n  expected: figures\n"
             f"  found: code {code}\n{said}\n  what to do: run that command alone"
         )
-    return found
+    return side
 
 
-def check_same(found: Mapping[str, Found]) -> None:
+def check_same(sides: Mapping[str, Found]) -> None:
     """Raises AssertionError unless all tables hold the same rows."""
-    if len({tuple(of.rows) for of in found.values()}) > 1:
-        shown = "\n".join(f"  {name}: {list(of.rows)}" for name, of in found.items())
+    if len({tuple(side.rows) for side in sides.values()}) > 1:
+        shown = "\n".join(f"  {name}: {list(value.rows)}" for name, value in sides.items())
         raise AssertionError(f"Tables that must be the same differ (rows; sums of id, a, b and of hashes):\n{shown}")
 
 
@@ -97,17 +97,17 @@ def ratios(name: str, theirs: Found, ours: Mapping[str, Found]) -> list[Measurem
 
 
 def _measurement(label: str, sides: Mapping[str, Found], action: str) -> Measurement:
-    times = {name: found.seconds[action] for name, found in sides.items()}
+    times = {name: side.seconds[action] for name, side in sides.items()}
     detail = {
-        name: {"seconds": [round(value, 2) for value in found.seconds[action]], "versions": found.versions}
-        for name, found in sides.items()
+        name: {"seconds": [round(value, 2) for value in side.seconds[action]], "versions": side.versions}
+        for name, side in sides.items()
     }
     return Measurement(label, ratio(times, *sides), "x", TARGET, True, detail)
 
 
 def _follow(name: str, command: Sequence[str], errors: IO[str]) -> tuple[Found, int]:
     """What a process told, and its exit code; of what it prints, only lines of JSON are its own."""
-    found = Found()
+    side = Found()
     running = subprocess.Popen(
         command,
         cwd=_ROOT,
@@ -120,19 +120,19 @@ def _follow(name: str, command: Sequence[str], errors: IO[str]) -> tuple[Found, 
     with running as process:
         assert process.stdout is not None
         for line in process.stdout:
-            _hear(name, json.loads(line) if line.startswith("{") else {}, found)
-    return found, process.returncode
+            _hear(name, json.loads(line) if line.startswith("{") else {}, side)
+    return side, process.returncode
 
 
-def _hear(name: str, told: Mapping[str, Any], found: Found) -> None:
+def _hear(name: str, told: Mapping[str, Any], side: Found) -> None:
     match told:
         case {"ready": versions}:
-            found.versions = versions
-            print(f"  {name}: {', '.join(' '.join(of) for of in versions.items())}", flush=True)
+            side.versions = versions
+            print(f"  {name}: {', '.join(' '.join(version) for version in versions.items())}", flush=True)
         case {"said": text}:
             print(f"  {text}", flush=True)
         case {"found": {"seconds": taken, "rows": rows}}:
-            found.seconds, found.rows = taken, rows
+            side.seconds, side.rows = taken, rows
 
 
 def _environment() -> dict[str, str]:

@@ -58,8 +58,8 @@ def _round(keeper: Keeper, land: Callable[[float, int], None], round_: int) -> I
 def _held(rows: DataFrame) -> list[int]:
     """The number of rows, the sums of whole numbers, and the sum of a hash of every column: the same in any order."""
     hashed = F.sum(F.xxhash64(*COLUMNS).cast("decimal(38, 0)"))
-    found = rows.agg(F.count(F.lit(1)), F.sum("id"), F.sum("a"), F.sum("b"), hashed).collect()[0]
-    return [int(figure) for figure in found]
+    row = rows.agg(F.count(F.lit(1)), F.sum("id"), F.sum("a"), F.sum("b"), hashed).collect()[0]
+    return [int(figure) for figure in row]
 
 
 def _tell(kind: str, what: Any) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 from sample_project.live.changes import KEYS, Key, Row, Tables
 
 
-def difference(expected: Mapping[Key, Row], found: Iterable[Row], key: tuple[str, ...]) -> str | None:
+def difference(expected: Mapping[Key, Row], actual: Iterable[Row], key: tuple[str, ...]) -> str | None:
     """How the rows of a table differ from those that are expected, with an example; None where they do not."""
-    rows = list(found)
+    rows = list(actual)
     by_key = {tuple(row[name] for name in key): row for row in rows}
     kinds = {
-        "missing": [of for of in expected if of not in by_key],
-        "too many": [of for of in by_key if of not in expected],
-        "other values": [of for of, row in by_key.items() if of in expected and dict(row) != dict(expected[of])],
+        "missing": [key_values for key_values in expected if key_values not in by_key],
+        "too many": [key_values for key_values in by_key if key_values not in expected],
+        "other values": [
+            name for name, row in by_key.items() if name in expected and dict(row) != dict(expected[name])
+        ],
     }
     told = [f"{len(keys):,} {kind}, such as {_shown(keys[0])}" for kind, keys in kinds.items() if keys]
     if len(rows) > len(by_key):

@@ -87,7 +87,7 @@ class Pipeline:
         if all(report.done is not None for report in reports) and not self._stopped.is_set():
             self.dws = seen
         done = [report.done.refreshed for report in reports if report.status == "refreshed" and report.done]
-        rows = sum((Counter(of.outcome.rows) for of in done), Counter[str]())
+        rows = sum((Counter(report.outcome.rows) for report in done), Counter[str]())
         self.passes.append(Refreshes(len(done), rows, time.monotonic() - began))
         return self.passes[-1]
 
@@ -130,7 +130,7 @@ class Pipeline:
         return Ingestion(source, connection, reader, self._session, JobListeners(self._count))
 
     def _count(self, batch: BatchReport) -> None:
-        if applied := sum(of.applied for of in batch.tables):
+        if applied := sum(table.applied for table in batch.tables):
             self.ods = self.ods.with_batch(applied, batch.progress.newest)
 
     def _note(self, report: Report) -> None:

@@ -141,11 +141,11 @@ def _changes(name: str, things: int, most: int, owners: int, day: date) -> list[
         for what, below in (("thing", things), ("minute", 480), ("owner", owners - 1), ("seats", 18))
     )
     opens = midnight(day) + timedelta(hours=9)
-    found = {  # a thing that is chosen twice changes once
+    changes = {  # a thing that is chosen twice changes once
         thing: Change(thing, opens + timedelta(minutes=minute), 1 + step, 6 - refit if refit < 6 else 0)
         for thing, minute, step, refit in zip(chosen, minutes, steps, refits, strict=True)
     }
-    return sorted(found.values(), key=lambda change: (change.event_ts, change.position))
+    return sorted(changes.values(), key=lambda change: (change.event_ts, change.position))
 
 
 def _changed(register: Register, row: Row, change: Change) -> Row:

@@ -60,10 +60,12 @@ class Served:
 
     def states(self) -> dict[str, str]:
         """The state of each table, by its name without schema."""
-        return {of["table"].split(".")[-1]: of["state"] for of in self.get("tables")["tables"]}
+        return {table["table"].split(".")[-1]: table["state"] for table in self.get("tables")["tables"]}
 
     def rows(self, name: str) -> int | None:
-        return next((of["rows"] for of in self.get("tables")["tables"] if of["table"].endswith(f".{name}")), None)
+        return next(
+            (table["rows"] for table in self.get("tables")["tables"] if table["table"].endswith(f".{name}")), None
+        )
 
     def jobs(self) -> Any:
         return self.get("jobs")["jobs"]

@@ -64,13 +64,13 @@ def suites() -> tuple[Suite, ...]:
 
     The package's own `Test…` classes run its bases on Postgres and are left out as well.
     """
-    ours = [found for module in _modules_of(HERE, "tests.adapter") for found in _classes(module)]
-    theirs = [found for module in _modules_of(_package(), PACKAGE[:-1]) for found in _bases(module)]
-    parents = {parent for found in theirs for parent in found.__mro__[1:]}
+    ours = [suite for module in _modules_of(HERE, "tests.adapter") for suite in _classes(module)]
+    theirs = [base for module in _modules_of(_package(), PACKAGE[:-1]) for base in _bases(module)]
+    parents = {parent for suite in theirs for parent in suite.__mro__[1:]}
     return tuple(
-        _suite(found, runs)
-        for found in theirs
-        if (runs := [run for run in ours if _nearest(run, theirs) is found]) or found not in parents
+        _suite(suite, runs)
+        for suite in theirs
+        if (runs := [run for run in ours if _nearest(run, theirs) is suite]) or suite not in parents
     )
 
 
@@ -118,8 +118,8 @@ are there. A unit test fails where the page is another one, and where a class ha
 """
 
 
-def _counted(found: list[Suite]) -> str:
-    return f"{len(found)} classes with {sum(len(suite.tests) for suite in found)} tests"
+def _counted(suites: list[Suite]) -> str:
+    return f"{len(suites)} classes with {sum(len(suite.tests) for suite in suites)} tests"
 
 
 def _line(suite: Suite) -> str:
@@ -139,15 +139,15 @@ def _remarks(suite: Suite) -> Iterator[str]:
         yield "arctic"
 
 
-def _suite(found: type, runs: list[type]) -> Suite:
-    module = found.__module__.removeprefix(PACKAGE)
+def _suite(suite: type, runs: list[type]) -> Suite:
+    module = suite.__module__.removeprefix(PACKAGE)
     return Suite(
-        base=found,
+        base=suite,
         module=module,
-        tests=_tests(found),
+        tests=_tests(suite),
         runs=tuple(run for run in runs if not run.__module__.startswith(ARCTIC)),
         for_arctic=tuple(run for run in runs if run.__module__.startswith(ARCTIC)),
-        reason=LEFT_OUT.get(_key_of(f"{module}.{found.__name__}"), ""),
+        reason=LEFT_OUT.get(_key_of(f"{module}.{suite.__name__}"), ""),
     )
 
 
@@ -162,12 +162,12 @@ def _nearest(run: type, known: Collection[type]) -> type | None:
 
 
 def _bases(module: ModuleType) -> list[type]:
-    return [found for found in _classes(module) if not found.__name__.startswith("Test") and _tests(found)]
+    return [suite for suite in _classes(module) if not suite.__name__.startswith("Test") and _tests(suite)]
 
 
-def _tests(found: type) -> tuple[str, ...]:
-    names = [name for name in dir(found) if name.startswith("test")]
-    return tuple(name for name in names if callable(getattr(found, name)) and not _is_fixture(getattr(found, name)))
+def _tests(suite: type) -> tuple[str, ...]:
+    names = [name for name in dir(suite) if name.startswith("test")]
+    return tuple(name for name in names if callable(getattr(suite, name)) and not _is_fixture(getattr(suite, name)))
 
 
 def _is_fixture(value: Any) -> bool:

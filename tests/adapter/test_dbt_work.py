@@ -62,19 +62,25 @@ class TestByDbt:
     def test_scheduled_models_are_run_in_order_and_tests_tell_what_fails(self, project: Any) -> None:
         run_dbt(["run", "--select", "keyed", "shown"])
         work = self.work(project)
-        assert [(of.table.name, of.cron) for of in work.scheduled] == [("each", "0 6 * * *"), ("later", "0 7 * * *")]
+        assert [(scheduled_model.table.name, scheduled_model.cron) for scheduled_model in work.scheduled] == [
+            ("each", "0 6 * * *"),
+            ("later", "0 7 * * *"),
+        ]
         assert work.scheduled[1].above == {work.scheduled[0].name}
-        assert [{table.name for table in of.reads} for of in work.scheduled] == [{"keyed"}, {"each"}]
-        for of in (*work.scheduled, work.scheduled[0]):
-            work.run_model(of.name)
+        assert [{table.name for table in scheduled_model.reads} for scheduled_model in work.scheduled] == [
+            {"keyed"},
+            {"each"},
+        ]
+        for scheduled_model in (*work.scheduled, work.scheduled[0]):
+            work.run_model(scheduled_model.name)
         assert self.rows(project, "each") == [(1, "a", False), (1, "a", True), (2, "b", False), (2, "b", True)]
         assert self.rows(project, "later") == [(2,)]
         assert self.rows(project, "hooked_false") == self.rows(project, "hooked_true") == [(1,)]
 
         keyed, each = (TableName("lake", project.test_schema, name) for name in ("keyed", "each"))
         assert set(work.list_tested_tables()) == {keyed, each}
-        told = {of.name.split("_keyed")[0]: of for of in work.test_table(keyed)}
-        assert {name: of.status for name, of in told.items()} == {
+        told = {failed_test.name.split("_keyed")[0]: failed_test for failed_test in work.test_table(keyed)}
+        assert {name: value.status for name, value in told.items()} == {
             "accepted_values": "fail", "is_known": "warn", "not_null": "pass", "unique": "pass",
         }  # fmt: skip
         assert "Got 1 result" in told["accepted_values"].message

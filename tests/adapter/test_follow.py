@@ -157,8 +157,8 @@ class TestOnce(Shop):
         assert f"ERROR arctic {project.test_schema}.orders" in told
         assert "duplicate key" in told
         assert f"SKIP arctic {project.test_schema}.cities" in told
-        found = self.results()
-        assert {name: found[name]["status"] for name in TABLES} == {
+        rows = self.results()
+        assert {name: rows[name]["status"] for name in TABLES} == {
             "orders": "error",
             "large": "success",
             "cities": "skipped",
@@ -215,12 +215,12 @@ models:
         assert self.rows(project, "log") == [("post",), ("pre",)]
         described = project.adapter.catalog_reader.describe_relation(project.test_schema, "latest")
         assert (described.comment, described.columns[1].comment) == ("newest note", "what was said")
-        found = self.results()
-        assert {name: found[name]["status"] for name in found} == {
+        rows = self.results()
+        assert {name: rows[name]["status"] for name in rows} == {
             **dict.fromkeys(("large", "orders", "latest"), "success"),
             "cities": "error",
         }
-        assert "not today" in found["cities"]["message"]
+        assert "not today" in rows["cities"]["message"]
         write_file(self.YAML.replace("newest note", "the newest"), "models", "schema.yml")
         assert self.run(project, "--once", "--select", "latest") == 0
         described = project.adapter.catalog_reader.describe_relation(project.test_schema, "latest")

@@ -45,8 +45,8 @@ class TestForget:
         }
 
     def rows(self, project: Any, table: str) -> list[tuple[Any, ...]]:
-        found = project.run_sql(f"select * from {{database}}.{{schema}}.{table}", fetch="all")
-        return sorted(map(tuple, found))
+        rows = project.run_sql(f"select * from {{database}}.{{schema}}.{table}", fetch="all")
+        return sorted(map(tuple, rows))
 
     def test_rows_are_forgotten_by_the_macro_through_models_below(self, project: Any) -> None:
         results = {r.node.name: r.message for r in run_dbt(["run"])}

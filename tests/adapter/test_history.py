@@ -126,7 +126,7 @@ class TestCurrentView:
         run_dbt(["run"])
         assert self.relations(project) == {"dim_customers": "table", "dim_customers_current": "view"}
         catalog = run_dbt(["docs", "generate"])
-        described = {(of.metadata.name, of.metadata.type) for of in catalog.nodes.values()}
+        described = {(node.metadata.name, node.metadata.type) for node in catalog.nodes.values()}
         assert ("dim_customers", "arctic table") in described
         run_dbt(["run", "--full-refresh"])
         assert rows(project, f"select segment from {table(project, 'dim_customers_current')}") == [("a",)]
@@ -145,5 +145,9 @@ class TestCurrentView:
         """What readers see in the schema, without change tables and sources."""
         with get_connection(project.adapter):
             schema = project.adapter.Relation.create(database="lake", schema=project.test_schema)
-            found = project.adapter.list_relations_without_caching(schema)
-        return {of.identifier: str(of.type) for of in found if not of.identifier.endswith("_changes")}
+            caching = project.adapter.list_relations_without_caching(schema)
+        return {
+            relation.identifier: str(relation.type)
+            for relation in caching
+            if not relation.identifier.endswith("_changes")
+        }

@@ -78,9 +78,9 @@ def settle(one: Served, tables: Tables) -> None:
 
     def is_still() -> bool:
         time.sleep(QUIET_SECONDS)
-        found = {of["table"].split(".")[-1]: of for of in one.get("tables")["tables"]}
-        before, seen[:] = list(seen), [of["version"] for of in found.values()]
-        is_ingested = all(found.get(name, {}).get("rows") == len(rows) for name, rows in tables.rows.items())
-        return is_ingested and all(found[name]["state"] == "fresh" for name in MODELS) and before == seen
+        tables_by_name = {table["table"].split(".")[-1]: table for table in one.get("tables")["tables"]}
+        before, seen[:] = list(seen), [table["version"] for table in tables_by_name.values()]
+        is_ingested = all(tables_by_name.get(name, {}).get("rows") == len(rows) for name, rows in tables.rows.items())
+        return is_ingested and all(tables_by_name[name]["state"] == "fresh" for name in MODELS) and before == seen
 
     one.until(is_still)

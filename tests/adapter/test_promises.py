@@ -100,8 +100,8 @@ class TestOddNames:
         run_dbt(["run"])
         run_dbt(["run"])
         schema = project.test_schema + "_o dd`s'"
-        found = project.adapter.catalog_reader.list_relations(schema)
-        assert set(found) == {*self.ALIASES, "down"}
+        relations = project.adapter.catalog_reader.list_relations(schema)
+        assert set(relations) == {*self.ALIASES, "down"}
         run_dbt(["docs", "generate"])
         with get_connection(project.adapter):
             project.adapter.drop_schema(project.adapter.Relation.create(database="lake", schema=schema))
@@ -231,7 +231,7 @@ class TestSourceFreshness:
         (landing / "events" / "1.json").write_text('{"id": 1}')
         ingest = ["ingest", "--once", "--project-dir", str(project.project_root)]
         ingest += ["--profiles-dir", str(project.profiles_dir)]
-        found = []
+        problems = []
         for _ in range(2):
             before = dt.datetime.now(dt.timezone.utc)
             assert cli.main(ingest) == 0
@@ -239,8 +239,8 @@ class TestSourceFreshness:
             assert str(result.status) == "pass"
             assert before <= result.max_loaded_at + dt.timedelta(milliseconds=1)
             table = project.adapter.catalog_reader.load_table(project.test_schema, "events__changes")
-            found.append((result.max_loaded_at, len(table.snapshots())))
-        (first, snapshots), (second, later) = found
+            problems.append((result.max_loaded_at, len(table.snapshots())))
+        (first, snapshots), (second, later) = problems
         assert first < second
         assert snapshots == later
 

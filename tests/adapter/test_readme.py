@@ -55,9 +55,9 @@ class Typed:
 
 
 def block_after(heading: str) -> str:
-    found = re.search(r"```\w*\n(.*?)^```$", README.split(heading, 1)[1], re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(r"```\w*\n(.*?)^```$", README.split(heading, 1)[1], re.MULTILINE | re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def outcomes(text: str) -> list[tuple[str, str]]:
@@ -86,5 +86,5 @@ def _without_seconds(text: str) -> list[str]:
 
 def _struct(value: str) -> str:
     """As Spark's shells show it."""
-    found = re.findall(r": (?:Decimal\('(.*?)'\)|(\w+))", value)
-    return "{" + ", ".join(a or b for a, b in found) + "}" if found else value.replace("None", "null")
+    matches = re.findall(r": (?:Decimal\('(.*?)'\)|(\w+))", value)
+    return "{" + ", ".join(a or b for a, b in matches) + "}" if matches else value.replace("None", "null")

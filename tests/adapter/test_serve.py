@@ -164,7 +164,7 @@ class TestSourceAway(Serving):
 
 
 def freshness_of(service: Served, name: str) -> Any:
-    return next(of["freshness"] for of in service.get("tables")["tables"] if of["table"].endswith(f".{name}"))
+    return next(table["freshness"] for table in service.get("tables")["tables"] if table["table"].endswith(f".{name}"))
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ class TestByDbt(Serving):
         one = serve()
         one.until(lambda: rows_of(project, "minutely") == [(2,)])
         part = f"tests of lake.{project.test_schema}.clean"
-        one.until(lambda: any(of["kind"] == "test" and of["state"] == "done" for of in one.jobs()))
+        one.until(lambda: any(job["kind"] == "test" and job["state"] == "done" for job in one.jobs()))
         assert one.errors() == {}
         feed(landing, 2, {3: "wrong"})
         one.until(lambda: "1 of 2 tests failed" in one.errors().get(part, ""))

@@ -52,8 +52,8 @@ class TestOverwrite:
         return project
 
     def rows(self, project: Any) -> list[tuple[Any, ...]]:
-        found = project.run_sql("select id, region, v from {database}.{schema}.accounts order by id", fetch="all")
-        return [tuple(row) for row in found]
+        rows = project.run_sql("select id, region, v from {database}.{schema}.accounts order by id", fetch="all")
+        return [tuple(row) for row in rows]
 
     def test_rows_are_declared_by_an_operation_and_in_a_hook(self, built: Any) -> None:
         said = operate("arctic_overwrite", "{model: accounts, source: extract, as_of: 5, partition: {region: eu}}")

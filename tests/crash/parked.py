@@ -70,8 +70,8 @@ def main(warehouse: str, parks: list[tuple[str, str]]) -> None:
 
 def java_of(session: SparkSession) -> int:
     """The id of the process that a session's Spark runs in."""
-    (found,) = session.sql("select java_method('java.lang.ProcessHandle', 'current')").collect()
-    return int(found[0])
+    (row,) = session.sql("select java_method('java.lang.ProcessHandle', 'current')").collect()
+    return int(row[0])
 
 
 if __name__ == "__main__":

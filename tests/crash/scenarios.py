@@ -485,7 +485,7 @@ def savepoint() -> Scenario:
 
 def ingestion() -> Scenario:
     """Events of one table and a dead letter."""
-    texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(3)]
+    texts = [event("c", None, {"id": number, "item": "a", "n": number}) for number in range(3)]
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
@@ -539,12 +539,12 @@ def requested_resync() -> Scenario:
 
 def dead_letters() -> Scenario:
     """A dead letter of an earlier version and one that fits now, after one that still does not."""
-    texts = [event("c", None, {"id": of, "item": "a", "n": 3_000_000_000}) for of in range(2)]
+    texts = [event("c", None, {"id": number, "item": "a", "n": 3_000_000_000}) for number in range(2)]
 
     def source(lake: Warehouse, n: str) -> IngestSource:
-        found = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
+        source = replace(source_of(lake, "orders", primary_key=["id"]), most_dead=None)
         columns = {"id": "bigint", "item": "string", "n": n}
-        return replace(found, tables=(replace(found.tables[0], columns=columns),))
+        return replace(source, tables=(replace(source.tables[0], columns=columns),))
 
     def build(lake: Warehouse) -> None:
         ingest(lake, source(lake, "int"), Replay([[Part("public.orders", None, [*texts, "{"])]]))
@@ -564,7 +564,7 @@ def another_snapshot() -> Scenario:
     """A table whose snapshot was interrupted gets what differs from a whole one."""
 
     def read(*ids: int) -> list[Part]:
-        return [Part("public.orders", ORDERS, [event("r", None, {"id": of, "item": "a", "n": of}) for of in ids])]
+        return [Part("public.orders", ORDERS, [event("r", None, {"id": key, "item": "a", "n": key}) for key in ids])]
 
     def build(lake: Warehouse) -> None:
         ingest(lake, source_of(lake, "orders"), Replay([read(1, 2, 3)], snapshot=3))
@@ -572,8 +572,8 @@ def another_snapshot() -> Scenario:
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
         ingest(lake, source_of(lake, "orders"), Replay([read(2), read(4), read(5)], snapshot=3))
-        found = lake.spark.table(lake.sql_name("orders")).select("id").collect()
-        assert sorted(row.id for row in found) == [2, 4, 5]
+        rows = lake.spark.table(lake.sql_name("orders")).select("id").collect()
+        assert sorted(row.id for row in rows) == [2, 4, 5]
 
     return Scenario(("ingest.create_stage", "ingest.stage", "ingest.drop_stage"), build, act, tables=("orders",))
 
@@ -582,7 +582,7 @@ def ingestion_without_keys() -> Scenario:
     """A table without a key gets more rows and another layout, and another one its first rows."""
 
     def batch(name: str, *ids: int) -> Part:
-        texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in ids]
+        texts = [event("c", None, {"id": key, "item": "a", "n": key}) for key in ids]
         return Part(f"public.{name}", replace(ORDERS, key=()), texts)
 
     def build(lake: Warehouse) -> None:
@@ -604,14 +604,14 @@ def renamed_column() -> Scenario:
     before = SourceSchema((key, SourceColumn("a", "int", number=2, older_rows=known)), ("id",))
     added = SourceColumn("n", "int", number=3, older_rows=OlderRows(True, "5"))
     after = SourceSchema((key, SourceColumn("b", "int", number=2, older_rows=known), added), ("id",))
-    first = [Part("public.orders", before, [event("c", None, {"id": of, "a": of}) for of in (1, 2)])]
+    first = [Part("public.orders", before, [event("c", None, {"id": number, "a": number}) for number in (1, 2)])]
     later = [Part("public.orders", after, [event("u", None, {"id": 2, "b": 3, "n": 6})])]
 
     def act(lake: Warehouse) -> None:
         lake = lake.under(ingest={"lease_seconds": 0})
         ingest(lake, source_of(lake, "orders"), Replay([first, later]))
-        found = {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).select("id", "b", "n").collect()}
-        assert found == {(1, 1, 5), (2, 3, 6)}
+        rows = {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).select("id", "b", "n").collect()}
+        assert rows == {(1, 1, 5), (2, 3, 6)}
 
     return Scenario(
         ("ingest.columns", "schema.evolve"), lambda lake: ingest(lake, source_of(lake, "orders"), Replay([first])), act
@@ -620,7 +620,7 @@ def renamed_column() -> Scenario:
 
 def another_snapshot_without_key() -> Scenario:
     def read(*ids: int) -> list[Part]:
-        texts = [event("r", None, {"id": of, "item": "a", "n": of}) for of in ids]
+        texts = [event("r", None, {"id": key, "item": "a", "n": key}) for key in ids]
         return [Part("public.log", replace(ORDERS, key=()), texts)]
 
     def build(lake: Warehouse) -> None:
@@ -709,14 +709,14 @@ def forgotten_rows() -> Scenario:
 def copy_a_file(lake: Warehouse, table: str) -> None:
     """What an attempt leaves that died before its commit: a file of no snapshot."""
     folder = Path(lake.reader.load_table(lake.namespace, table).location().removeprefix("file:")) / "data"
-    found = sorted(folder.rglob("*.parquet"))
-    if found:
-        shutil.copy2(found[0], folder / f"stray-{uuid.uuid4().hex}.parquet")
+    paths = sorted(folder.rglob("*.parquet"))
+    if paths:
+        shutil.copy2(paths[0], folder / f"stray-{uuid.uuid4().hex}.parquet")
 
 
 def forgotten_letters() -> Scenario:
     """An ingested row is forgotten, of which a dead letter tells as well."""
-    texts = [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(3)]
+    texts = [event("c", None, {"id": number, "item": "a", "n": number}) for number in range(3)]
     dead = event("u", None, {"id": 1, "item": "a", "n": 3_000_000_000})
 
     def source(lake: Warehouse) -> IngestSource:
@@ -765,7 +765,7 @@ def service_lease() -> Scenario:
         lease = Lease(table, LeaseTimes(60, 20, 3), "elsewhere:1:x")
         for _ in range(102):
             lease.take_lease()
-        table.change_paused(lambda paused: paused.paused(["t"], upkeep_only=False))
+        table.change_paused(lambda paused: paused.pause(["t"], upkeep_only=False))
 
     return Scenario(("service.create_table", "service.commit", "service.expire"), lambda lake: None, act)
 

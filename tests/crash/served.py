@@ -61,7 +61,9 @@ def models(lake: Warehouse, edited: bool) -> tuple[Model, ...]:
         primary_key="region", refresh="incremental", **merges,
     )  # fmt: skip
     newest = lake.model("newest", "select max(v) as v from {latest}", primary_key=[], **merges)
-    return tuple(replace(of, config=replace(of.config, retention=SECOND)) for of in (latest, parted, regions, newest))
+    return tuple(
+        replace(model, config=replace(model.config, retention=SECOND)) for model in (latest, parted, regions, newest)
+    )
 
 
 def project(lake: Warehouse, edited: bool) -> Project:
@@ -87,7 +89,7 @@ def expected(batches: int, since: int = 0) -> dict[str, Rows]:
     return {
         "latest": sorted(latest, key=repr),
         "parted": sorted(((*row, -row[2]) for row in latest), key=repr),
-        "regions": sorted(((region, len(of), sum(of)) for region, of in regions.items()), key=repr),
+        "regions": sorted(((region, len(value), sum(value)) for region, value in regions.items()), key=repr),
         "newest": [(max(row[2] for row in latest),)],
     }
 

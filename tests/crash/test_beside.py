@@ -61,7 +61,7 @@ class World:
         return self.lake.rows(self.model(name)) if name in there else None
 
     def model(self, name: str) -> Model:
-        return next(of for of in self.project.of if of.table.name == name)
+        return next(model for model in self.project.models if model.table.name == name)
 
     def end(self) -> None:
         for one in self.services:
@@ -70,7 +70,7 @@ class World:
     def is_exact(self) -> None:
         self.end()
         self.services.clear()
-        for model in self.project.of:
+        for model in self.project.models:
             assert self.lake.broken(model) == []
         wanted = expected(self.batches, self.since)
         assert {name: self.shows(name) for name in wanted} == wanted
@@ -138,7 +138,7 @@ def test_runs_beside_a_service_win_or_lose_and_repeat_nothing(world: World, full
     session = world.lake.environment.new_session()
 
     def run() -> None:
-        for model in world.project.of:
+        for model in world.project.models:
             with suppress(CommitConflict):
                 world.lake.run(model, lambda: session, full_refresh=full_refresh)
 
@@ -162,7 +162,7 @@ def test_models_are_edited_added_and_removed_while_a_service_works(world: World)
     most = max(row[1] for row in expected(world.batches)["regions"])
     until(lambda: world.shows("top") == [(most,)])
 
-    kept = [of for of in models(lake, edited=True) if of.table.name != "newest"]
+    kept = [model for model in models(lake, edited=True) if model.table.name != "newest"]
     before = world.shows("newest")
     world.project.edit(*kept)
     until(lambda: one.table("newest") is None)
@@ -180,7 +180,7 @@ def test_a_source_that_is_dropped_and_made_again_is_read_from_its_start(world: W
     lake = world.project.lake
     whole = lake.model("whole", "select id, region, v from {state}", primary_key="id")
     lake.load("state", [(1, "a", 1), (2, "b", 2)], "id int, region string, v int")
-    world.project.edit(*world.project.of, whole)
+    world.project.edit(*world.project.models, whole)
     one = world.serve()
     world.settle()
     until(lambda: world.shows("whole") == [(1, "a", 1), (2, "b", 2)])

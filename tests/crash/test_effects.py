@@ -149,7 +149,7 @@ def is_exact_when_it_is_done_again(case: Case, lake: Warehouse, seen: Iterable[S
     after = shown(case.scenario, lake)
     assert set(after) == set(case.scenario.tables)
     for table in case.scenario.tables:
-        for rows in (found.get(table) for found in seen):
+        for rows in (state.get(table) for state in seen):
             assert rows in (case.before.get(table), after[table])
     for model in case.scenario.models(lake):
         assert lake.broken(model) == []
@@ -162,5 +162,7 @@ def consumes_once(lake: Warehouse, model: Model) -> bool:
     """Whether no two runs of a table of events took the same ones."""
     changes = lake.state(model).changes
     assert changes is not None
-    consumed = [of.summary[OFFSETS] for of in changes.commits if of.summary.get(MODE) in ("create", "incremental")]
+    consumed = [
+        commit.summary[OFFSETS] for commit in changes.commits if commit.summary.get(MODE) in ("create", "incremental")
+    ]
     return model.config.input != "changes" or len(consumed) == len(set(consumed))

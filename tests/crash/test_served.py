@@ -45,17 +45,17 @@ def goes_on_exactly(project: Project, batches: int) -> None:
     """Another service brings all tables to what the events say; each event was taken once."""
     lake = project.lake
     wanted, one = expected(batches), running(project)
-    models = {model.table.name: model for model in project.of}
+    models = {model.table.name: model for model in project.models}
 
     def shown(name: str) -> Rows | None:
         return lake.rows(models[name]) if name in lake.reader.list_relations(lake.namespace) else None
 
     def differing() -> dict[str, object]:
         """The tables that are not fresh, or show something else, and what is known of them."""
-        found = {name: (one.table(name), jobs_of(one, name), shown(name)) for name in wanted}
+        result = {name: (one.table(name), jobs_of(one, name), shown(name)) for name in wanted}
         return {
             name: (overview, jobs, rows)
-            for name, (overview, jobs, rows) in found.items()
+            for name, (overview, jobs, rows) in result.items()
             if overview is None or overview.state != "fresh" or rows != wanted[name]
         }
 

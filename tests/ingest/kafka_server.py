@@ -183,9 +183,9 @@ def broker_jars() -> Path:
             said = run_resolution(Path(scratch), (BROKER,))
         except ConfigError as error:
             raise Missing(str(error)) from error
-        found = Path(scratch) / "jars"
-        if not (found / BROKER.file_name).exists():
+        path = Path(scratch) / "jars"
+        if not (path / BROKER.file_name).exists():
             raise Missing(f"{BROKER.coordinates} can't be resolved:\n{said}")
-        found.chmod(0o755)
-        found.replace(kept)
+        path.chmod(0o755)
+        path.replace(kept)
     return kept

@@ -28,12 +28,12 @@ class Reading:
     @property
     def events(self) -> list[tuple[str, dict[str, Any]]]:
         """Table and event, in order."""
-        found = []
+        batches = []
         for number, batch in enumerate(self.batches):
-            for of in batch.tables:
-                rows = zip(of.events[ARRIVAL].to_pylist(), of.events[PAYLOAD].to_pylist(), strict=True)
-                found += [(number, place, of.table, json.loads(payload)) for place, payload in rows]
-        return [(table, event) for _, _, table, event in sorted(found, key=lambda one: one[:2])]
+            for item in batch.tables:
+                rows = zip(item.events[ARRIVAL].to_pylist(), item.events[PAYLOAD].to_pylist(), strict=True)
+                batches += [(number, place, item.table, json.loads(payload)) for place, payload in rows]
+        return [(table, event) for _, _, table, event in sorted(batches, key=lambda one: one[:2])]
 
     @property
     def changes(self) -> list[tuple[str, Any]]:
@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def schemas(self) -> list[tuple[str, SourceSchema | None]]:
-        return [(of.table, of.schema) for batch in self.batches for of in batch.tables]
+        return [(table.table, table.schema) for batch in self.batches for table in batch.tables]
 
 
 def progress(batch: Batch) -> str:

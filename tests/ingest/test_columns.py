@@ -20,7 +20,7 @@ def source_of(lake: Warehouse, connector: str, port: int, schema: str) -> Ingest
     database, user = users[connector]
     connection = {"host": "127.0.0.1", "port": port, "database": database, "user": user, "slot": schema}
     names = ("keyed", "log")
-    tables = tuple(IngestedTable(of, f"{schema}.{of}", lake.table(of), {}, tells_key=True) for of in names)
+    tables = tuple(IngestedTable(name, f"{schema}.{name}", lake.table(name), {}, tells_key=True) for name in names)
     return IngestSource("shop", connector, connection, tables, lake.table("shop__dead_letters"))
 
 
@@ -41,12 +41,15 @@ def test_postgresql_tells_renames_and_defaults_of_columns_also_to_one_who_lags_b
     lake: Warehouse, postgresql: PostgreSQLServer, slot: str, changes: SchemaChanges
 ) -> None:
     source = source_of(lake, "postgresql", postgresql.port, slot)
-    source = replace(source, tables=tuple(replace(of, schema_changes=changes) for of in source.tables))
+    source = replace(source, tables=tuple(replace(table, schema_changes=changes) for table in source.tables))
     postgresql.sql(
         f"create schema {slot}",
         f"create table {slot}.keyed (id int primary key, a text, n int, gone int)",
         f"create table {slot}.log (id int, a text, n int, gone int)",
-        *(f"insert into {slot}.{of} select g, 'a' || g, g, g from generate_series(1, 5) g" for of in ("keyed", "log")),
+        *(
+            f"insert into {slot}.{name} select g, 'a' || g, g, g from generate_series(1, 5) g"
+            for name in ("keyed", "log")
+        ),
     )
     ingest(lake, source)
     for table in ("keyed", "log"):
@@ -75,7 +78,7 @@ def test_several_definitions_in_a_row_are_followed_by_one_who_lags_behind(
 ) -> None:
     """Events of each are read when the table has the last one."""
     source = source_of(lake, "postgresql", postgresql.port, slot)
-    source = replace(source, tables=tuple(replace(of, schema_changes="evolve") for of in source.tables[:1]))
+    source = replace(source, tables=tuple(replace(table, schema_changes="evolve") for table in source.tables[:1]))
     postgresql.sql(
         f"create schema {slot}",
         f"create table {slot}.keyed (id int primary key, a text, b text)",
@@ -125,10 +128,10 @@ def test_mariadb_tells_renames_and_constant_defaults_by_its_statements(
     mariadb.sql(
         f"create database {slot}",
         *(
-            f"create table {slot}.{of} (id int {key}, a varchar(9))"
-            for of, key in (("keyed", "primary key"), ("log", ""))
+            f"create table {slot}.{table} (id int {key}, a varchar(9))"
+            for table, key in (("keyed", "primary key"), ("log", ""))
         ),
-        *(f"insert into {slot}.{of} values (1, 'a1'), (2, 'a2')" for of in ("keyed", "log")),
+        *(f"insert into {slot}.{name} values (1, 'a1'), (2, 'a2')" for name in ("keyed", "log")),
     )
     ingest(lake, source)
     for table in ("keyed", "log"):

@@ -283,9 +283,9 @@ def following(lake: Warehouse, source: IngestSource) -> Iterator[Future[None]]:
 def has_come(is_there: Callable[[], bool]) -> bool:
     """Whether something is there before the test gives up."""
     until = time.monotonic() + 120
-    while not (found := is_there()) and time.monotonic() < until:
+    while not (outcome := is_there()) and time.monotonic() < until:
         time.sleep(0.1)
-    return found
+    return outcome
 
 
 def followed(lake: Warehouse, source: IngestSource) -> frozenset[str]:
@@ -315,7 +315,7 @@ def test_a_stream_takes_tables_on_exactly_wherever_the_process_dies(
     with load(database, 5, pause=0.3), set_failpoint(dying):
         for _ in range(20):
             with contextlib.suppress(Died), following(lake, source) as running:
-                assert has_come(lambda of=running: of.done() or len(followed(lake, source)) == len(TABLES))
+                assert has_come(lambda value=running: value.done() or len(followed(lake, source)) == len(TABLES))
             if len(followed(lake, source)) == len(TABLES):
                 break
     assert {"ingest.create_stage of the load", "commit.publish of the load", "ingest.advance of the stream"} <= died
@@ -366,7 +366,7 @@ def test_small_batches_are_ingested_as_exactly_as_large_ones(
 ) -> None:
     reports = ingest(lake, replace(source, trigger_seconds=0), debezium={"poll_events": 60, "batch_bytes": 1})
     assert sum(report.count for report in reports) == 280
-    assert all(of.read == of.applied for report in reports for of in report.tables)
+    assert all(table.read == table.applied for report in reports for table in report.tables)
     is_equal(lake, database)
 
 
@@ -385,8 +385,8 @@ def test_changes_of_rows_without_a_key_are_dead_letters_until_the_table_is_read_
     with pytest.raises(DataError, match="no more than 0 dead letters"):
         ingest(lake, source)
     dead = lake.spark.table(str(source.dead_letter_table)).groupBy("reason").count().collect()
-    found = {row.reason.split(" ")[1]: row["count"] for row in dead}
-    assert found == {"update": 10, "delete": 10, "truncate": 1}
+    counts = {row.reason.split(" ")[1]: row["count"] for row in dead}
+    assert counts == {"update": 10, "delete": 10, "truncate": 1}
     assert lake.spark.table(lake.sql_name("log")).where("n <> 9").count() == 31
     lake.spark.sql(f"delete from {source.dead_letter_table}")
     connection = connect(source, lake.reader, lake.environment.new_session)

@@ -54,7 +54,7 @@ def transport(spark: SparkSession, folder: Path, log: Any = None, **tables: str)
 
 def read(spark: SparkSession, files: Files) -> list[tuple[Batch, dict[str, list[Event]]]]:
     """Batches, each with its events by table as ORIGIN and PAYLOAD, in the order of ARRIVAL."""
-    found = []
+    batches = []
     for batch in files.read_batches(until_drained=True):
         tables: dict[str, list[Event]] = {}
         for events in batch.tables:
@@ -62,8 +62,8 @@ def read(spark: SparkSession, files: Files) -> list[tuple[Batch, dict[str, list[
             assert len({row[0] for row in rows}) == len(rows)
             tables[events.table] = [(origin, bytes(payload)) for _, origin, payload in sorted(rows)]
         assert batch.count == sum(map(len, tables.values()))
-        found.append((batch, tables))
-    return found
+        batches.append((batch, tables))
+    return batches
 
 
 def test_lines_are_handed_over_as_they_are(spark: SparkSession, tmp_path: Path) -> None:

@@ -52,15 +52,17 @@ def transport(spark: SparkSession, kafka: KafkaServer, topic: str, **settings: A
 def read(spark: SparkSession, source: Kafka, position: str | None = None) -> list[tuple[Batch, list[Event]]]:
     """Batches, each with its events as ORIGIN and PAYLOAD, in the order of ARRIVAL."""
     source.open_at(position or source.initial)
-    found = []
+    batches = []
     for batch in source.read_batches(until_drained=True):
         rows = [
-            row for of in batch.tables for row in to_dataframe(spark, of).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
+            row
+            for table in batch.tables
+            for row in to_dataframe(spark, table).select(ARRIVAL, ORIGIN, PAYLOAD).collect()
         ]
         assert len({row[0] for row in rows}) == len(rows)
         rows.sort(key=lambda row: row[0])
-        found.append((batch, [(row[1], None if row[2] is None else bytes(row[2])) for row in rows]))
-    return found
+        batches.append((batch, [(row[1], None if row[2] is None else bytes(row[2])) for row in rows]))
+    return batches
 
 
 def test_values_are_handed_over_as_they_are(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
@@ -90,9 +92,9 @@ def test_partitions_are_in_order_and_batches_end_at_their_limit(
     source = transport(spark, kafka, topic, limits=TransportThresholds(batch_events=25))
     batches = read(spark, source)
     assert batches[0][0].count <= 25
-    found = [(origin.split(":")[1], value) for _, events in batches for origin, value in events]
+    result = [(origin.split(":")[1], value) for _, events in batches for origin, value in events]
     for partition in range(3):
-        own = [value for of, value in found if of == str(partition)]
+        own = [value for partition_name, value in result if partition_name == str(partition)]
         assert own == [f"{partition}-{number}".encode() for number in range(20 * partition)]
 
 
@@ -265,7 +267,7 @@ def ingest_rows(lake: Warehouse, kafka: KafkaServer, topic: str) -> list[BatchRe
 
 
 def rows(lake: Warehouse, table: str = "orders") -> set[tuple[Any, ...]]:
-    return {tuple(of) for of in lake.spark.table(lake.sql_name(table)).collect()}
+    return {tuple(row) for row in lake.spark.table(lake.sql_name(table)).collect()}
 
 
 def row(id_: int, v: str, op: str = "upsert") -> tuple[str, str]:
@@ -280,10 +282,10 @@ def test_every_event_counts_once_wherever_the_process_dies(lake: Warehouse, kafk
             ingest_rows(lake, kafka, topic)
         kafka.send(topic, [row(4, name), ("x", f"no event {name}")])
     ingest_rows(lake, kafka, topic)
-    found = rows(lake)
-    assert {of for of in found if of[0] != 4} == {(1, "d"), (3, "c")}
-    assert (4, "ingest.advance") in found
-    dead = [of.origin for of in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
+    rows_now = rows(lake)
+    assert {row for row in rows_now if row[0] != 4} == {(1, "d"), (3, "c")}
+    assert (4, "ingest.advance") in rows_now
+    dead = [row.origin for row in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
     assert sorted(dead) == [f"{topic}:0:{offset}" for offset in (4, 7, 9)]
     assert ingest_rows(lake, kafka, topic) == []
 
@@ -310,7 +312,7 @@ def test_columns_that_partitions_change_at_different_times_are_followed(
     with set_failpoint(dying("ingest.advance", False)), pytest.raises(KeyboardInterrupt):
         ingest(lake, kafka, {"orders": topic}, format="canal")
     reports = ingest(lake, kafka, {"orders": topic}, format="canal")
-    assert [sum(of.rows.get("insert", 0) for of in report.tables) for report in reports][-1] == 9
+    assert [sum(table.rows.get("insert", 0) for table in report.tables) for report in reports][-1] == 9
     expected = {(10 * n + p, None if n < at else "new") for p, at in enumerate((2, 9)) for n in range(10)}
     assert rows(lake) == expected
     changes = lake.spark.table(lake.sql_name("orders__changes")).count()

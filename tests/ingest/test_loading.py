@@ -69,7 +69,7 @@ def loaded(
             rows.batches.append(batch)
             continue
         known = (events.batches or rows.batches)[-1].position
-        events.batches.append(replace(batch, tables=tuple(load.select_after(of, known) for of in batch.tables)))
+        events.batches.append(replace(batch, tables=tuple(load.select_after(table, known) for table in batch.tables)))
         if len(events.batches) == more:
             load.finish_load()
     assert [batch.is_snapshot for batch in rows.batches] == [True] * (len(rows.batches) - 1) + [False]
@@ -99,21 +99,24 @@ def test_each_change_is_in_the_rows_of_a_load_or_comes_after_it(source: Source) 
         for more in (0, 2):
             loads.append(loaded(source, ["b"], position, more))
             source.sql("insert into {at}.b (id, n) values (2000, 1)", "delete from {at}.b where id = 2000")
-    assert sum(of.count for of in loads[0][1].batches) > 1
+    assert sum(batch.count for batch in loads[0][1].batches) > 1
     for transport, rows, later in loads:
         end: Batch = [*rows.batches, *later.batches][-1]
         transport.open_at(transport.join_tables([f"{source.at}.b"], position, end))
         try:
             rest = drained(transport, acknowledge=False)
             new = [
-                [transport.select_after(of, end.position) if of.table.endswith(".b") else of for of in batch.tables]
+                [
+                    transport.select_after(table, end.position) if table.table.endswith(".b") else table
+                    for table in batch.tables
+                ]
                 for batch in rest.batches
             ]
         finally:
             transport.close_source()
         again = next((i for i, batch in enumerate(rest.batches) if batch.comes_again), None)
         assert (again is None) == isinstance(source.server, PostgreSQLServer)
-        kept = [replace(batch, tables=tuple(of)) for batch, of in zip(rest.batches, new, strict=True)]
+        kept = [replace(batch, tables=tuple(tables)) for batch, tables in zip(rest.batches, new, strict=True)]
         events = [event for table, event in Reading(kept).events if table.endswith(".b")]
         seen = applied({row["id"]: row["n"] for _, row in rows.changes}, [event for _, event in later.events])
         assert applied(seen, events) == source.rows("b")
@@ -148,12 +151,21 @@ def test_the_catalog_has_the_tables_of_a_database_with_their_keys(
         "create table {at}.keyless (x int)",
         "create view {at}.v as select 1 as x",
     )
-    found = [of for of in DebeziumTransport(source.connection).list_catalog() if of.schema == source.at]
+    tables = [table for table in DebeziumTransport(source.connection).list_catalog() if table.schema == source.at]
     keys = {"a": ("id",), "b": ("id",), "keyless": (), "nothing": ("id",), "pair": ("b", "a")}
-    assert {of.name: of.key for of in found} == keys
-    of = source.connection
-    assert main(["ingest", "--discover", f"{of.connector}://{of.user}@{of.host}:{of.port}/{of.database}"]) == 0
+    assert {table.name: table.key for table in tables} == keys
+    connection = source.connection
+    assert (
+        main(
+            [
+                "ingest",
+                "--discover",
+                f"{connection.connector}://{connection.user}@{connection.host}:{connection.port}/{connection.database}",
+            ]
+        )
+        == 0
+    )
     (told,) = yaml.safe_load(capsys.readouterr().out)["sources"]
     named = {table.get("config", {}).get("meta", {}).get("arctic", {}).get("source_table") for table in told["tables"]}
     names = {table["name"] for table in told["tables"]}
-    assert f"{source.at}.pair" in named if of.connector == "postgresql" else names == set(keys)
+    assert f"{source.at}.pair" in named if connection.connector == "postgresql" else names == set(keys)

@@ -123,8 +123,8 @@ def test_a_source_without_changes_is_confirmed_while_it_is_followed(connection: 
         drained(transport)
         asked = datetime.now(timezone.utc)
         batches = transport.read_batches(until_drained=False)
-        found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
-    assert found.count == 0
+        result = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
+    assert result.count == 0
 
 
 def test_a_position_without_definitions_is_refused(connection: DebeziumConnection) -> None:
@@ -142,9 +142,10 @@ def test_events_are_left_out_up_to_a_tables_own_position(
     with opened(connection, position, thresholds=SMALL) as transport:
         reading = drained(transport)
     with opened(connection, position) as transport:
-        again = [of for batch in drained(transport).batches for of in batch.tables]
+        again = [table for batch in drained(transport).batches for table in batch.tables]
         counts = [
-            sum(transport.select_after(of, batch.position).events.num_rows for of in again) for batch in reading.batches
+            sum(transport.select_after(table, batch.position).events.num_rows for table in again)
+            for batch in reading.batches
         ]
     behind = [sum(batch.count for batch in reading.batches[: i + 1]) for i in range(len(reading.batches))]
     assert counts == [250 - count for count in behind]
@@ -174,23 +175,23 @@ def test_a_server_that_is_silent_is_taken_for_lost(
     mariadb: MariaDBServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reader of the log waits for ever where the network between is gone."""
-    found: list[Batch] = []
+    batches: list[Batch] = []
     impatient = replace(SHIPPED.debezium, silence_seconds=3.0, reconnect_poll_seconds=0.1)
     with opened(connection, thresholds=impatient) as transport:
         drained(transport)
         with mariadb.frozen():
             reader = threading.Thread(
-                target=lambda: found.extend(of for of in transport.read_batches(False) if of.count)
+                target=lambda: batches.extend(batch for batch in transport.read_batches(False) if batch.count)
             )
             reader.start()
             until = time.monotonic() + 120
             while "no sign of life" not in caplog.text and time.monotonic() < until:
                 time.sleep(0.05)
         mariadb.sql(f"insert into {connection.slot}.a values (1, 'x')")
-        while not found and time.monotonic() < until:
+        while not batches and time.monotonic() < until:
             time.sleep(0.05)
     reader.join()
-    assert Reading(found).ids == [1]
+    assert Reading(batches).ids == [1]
 
 
 def test_statements_that_only_mariadb_has_do_not_stop_the_reading(

@@ -131,10 +131,10 @@ def test_events_are_left_out_up_to_a_tables_own_position(
     with opened(connection, position, thresholds=SMALL) as transport:
         reading = drained(transport, acknowledge=False)
     with opened(connection, position) as transport:
-        again = [of for batch in drained(transport, False).batches for of in batch.tables]
+        again = [table for batch in drained(transport, False).batches for table in batch.tables]
 
         def left(position: str) -> int:
-            return sum(transport.select_after(of, position).events.num_rows for of in again)
+            return sum(transport.select_after(table, position).events.num_rows for table in again)
 
         counts = [left(batch.position) for batch in reading.batches]
         assert left(position) == left(transport.initial) == 250
@@ -211,9 +211,9 @@ def test_a_source_without_changes_is_confirmed_while_it_is_followed(
         asked = datetime.now(timezone.utc)
         end = int(postgresql.sql("select pg_current_wal_lsn() - '0/0'::pg_lsn"))
         batches = transport.read_batches(until_drained=False)
-        found = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
-    assert found.count == 0
-    assert _lsn(found.position) >= end
+        result = next(batch for batch in batches if batch.caught_up is not None and batch.caught_up > asked)
+    assert result.count == 0
+    assert _lsn(result.position) >= end
 
 
 def _lsn(position: str) -> int:
@@ -248,9 +248,9 @@ def test_close_ends_a_reader_that_waits(connection: DebeziumConnection) -> None:
     transport = DebeziumTransport(connection)
     transport.open_at(transport.initial)
     drained(transport)
-    found: list[int] = []
+    numbers: list[int] = []
     reader = threading.Thread(
-        target=lambda: found.extend(of.count for of in transport.read_batches(until_drained=False))
+        target=lambda: numbers.extend(batch.count for batch in transport.read_batches(until_drained=False))
     )
     reader.start()
     transport.close_source()
@@ -353,7 +353,7 @@ def test_a_partitioned_table_is_read_where_its_changes_come_under_its_name(
         DebeziumTransport(replace(connection, tables=(f"{at}.p",))).check_source(None)
     settings = {"publish.via.partition.root": "true"}
     whole = replace(connection, tables=(f"{at}.p",), properties=settings)
-    assert [of.name for of in DebeziumTransport(whole).list_catalog() if of.schema == at] == ["a", "b", "p"]
+    assert [table.name for table in DebeziumTransport(whole).list_catalog() if table.schema == at] == ["a", "b", "p"]
     first = drain(whole)
     postgresql.sql(f"insert into {at}.p values (2, 2)")
     assert (first.ids, drain(whole, first.position).events[0][0]) == ([1], f"{at}.p")

@@ -204,6 +204,6 @@ def test_random_values_are_those_of_the_database(
             int(number): None if text is None else kind.parse(text) for number, text in json.loads(shown).items()
         }
         for rows in (snapshot, stream):
-            found = {number: row[i] if row[i] is None else kind.parse(str(row[i])) for number, row in rows.items()}
-            assert found == {number: expected[number] for number in found}, kind.sql
+            result = {number: row[i] if row[i] is None else kind.parse(str(row[i])) for number, row in rows.items()}
+            assert result == {number: expected[number] for number in result}, kind.sql
     assert sorted([*snapshot, *stream]) == list(range(2 * count))

@@ -23,9 +23,9 @@ DOCS = Path(__file__).parents[2] / "docs" / "ingestion.md"
 def rights(title: str) -> list[str]:
     """The statements of the documentation below a title, with a password in them."""
     text = DOCS.read_text(encoding="utf-8")
-    found = re.search(rf"^-- {re.escape(title)}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert found is not None, title
-    return [of.strip() for of in found[1].replace("…", PASSWORD).split(";") if of.strip()]
+    match = re.search(rf"^-- {re.escape(title)}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert match is not None, title
+    return [part.strip() for part in match[1].replace("…", PASSWORD).split(";") if part.strip()]
 
 
 @pytest.fixture(scope="module")

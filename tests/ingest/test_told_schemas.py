@@ -48,11 +48,11 @@ def ingest(lake: Warehouse, folder: Path, name: str, log: Noted | None = None, *
 
 
 def orders(lake: Warehouse, *columns: str) -> set[tuple[Any, ...]]:
-    return {tuple(of) for of in lake.spark.table(lake.sql_name("orders")).select(*columns).collect()}
+    return {tuple(row) for row in lake.spark.table(lake.sql_name("orders")).select(*columns).collect()}
 
 
 def dead(lake: Warehouse) -> list[str]:
-    return [of.origin for of in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
+    return [row.origin for row in lake.spark.table(lake.sql_name("shop__dead_letters")).collect()]
 
 
 def test_canal_messages_become_rows(lake: Warehouse, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_canal_messages_become_rows(lake: Warehouse, tmp_path: Path) -> None:
     }
     assert dead(lake) == ["1.json:5"]
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "_action")
-    assert {(int(of[0]), of[1]) for of in changes.collect()} == {(1, "insert"), (7, "insert")}
+    assert {(int(row[0]), row[1]) for row in changes.collect()} == {(1, "insert"), (7, "insert")}
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_a_truncation_takes_the_rows_before_it_and_none_after_it(lake: Warehouse
     lines = [canal("INSERT", [row(1)]), canal("TRUNCATE"), canal("INSERT", [row(2)]), canal("INSERT", [row(3)])]
     (tmp_path / "1.json").write_text("\n".join(lines))
     ingest(lake, tmp_path, "canal", log)
-    assert {int(of[0]) for of in orders(lake, "id")} == {2, 3}
+    assert {int(row[0]) for row in orders(lake, "id")} == {2, 3}
     (tmp_path / "2.json").write_text(canal("TRUNCATE"))
     ingest(lake, tmp_path, "canal", log)
     assert orders(lake, "id") == set()
@@ -98,7 +98,7 @@ def test_columns_that_come_in_the_middle_of_a_batch_are_those_of_the_events_afte
     ]
     (tmp_path / "1.json").write_text("\n".join(lines))
     ingest(lake, tmp_path, "canal")
-    assert {(int(of[0]), of[1]) for of in orders(lake, "id", "note")} == {(1, "n"), (2, None), (3, "m")}
+    assert {(int(row[0]), row[1]) for row in orders(lake, "id", "note")} == {(1, "n"), (2, None), (3, "m")}
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_messages_without_rows_are_no_error_before_there_is_a_table(lake: Wareho
     assert dead(lake) == ["1.json:3"]
     (tmp_path / "2.json").write_text(canal("INSERT", [row(1)]))
     ingest(lake, tmp_path, "canal", log)
-    assert {int(of[0]) for of in orders(lake, "id")} == {1}
+    assert {int(row[0]) for row in orders(lake, "id")} == {1}
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
     files = Files(Folder(str(tmp_path)), {"orders": "*"}, Noted(), lambda: lake.spark, TransportThresholds())
     form = make_format("debezium", {"with_schema": True})
     Ingestion(source, Connection(files, form), lake.reader, lambda: lake.spark).run(once=True)
-    assert {(of[0], str(of[1]), of[2]) for of in orders(lake, "id", "price", "n")} == {
+    assert {(row[0], str(row[1]), row[2]) for row in orders(lake, "id", "price", "n")} == {
         (1, "-123.45", None),
         (2, "None", 3),
     }
@@ -158,18 +158,19 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
 @settings(max_examples=8)
 @given(told=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=12))
 def test_runs_keep_every_event_in_its_order(lake: Warehouse, told: list[str | None]) -> None:
-    events = [(json.dumps({"s": of, "n": n} if of else {"n": n}), n) for n, of in enumerate(told)]
+    events = [(json.dumps({"s": schema, "n": n} if schema else {"n": n}), n) for n, schema in enumerate(told)]
     frame = lake.spark.createDataFrame(events, f"{PAYLOAD} string, {ARRIVAL} bigint")
     runs = find_schema_runs(frame, (("s",),))
-    telling = [of for of in told if of]
+    telling = [schema for schema in told if schema]
     assert [json.loads(run.example)["s"] for run in runs] == [
-        of for n, of in enumerate(telling) if n == 0 or telling[n - 1] != of
+        schema for n, schema in enumerate(telling) if n == 0 or telling[n - 1] != schema
     ]
     if not runs:
         return
     parts = [
-        [json.loads(of[0]) for of in part(lake.spark).orderBy(ARRIVAL).collect()] for part in split_by_runs(frame, runs)
+        [json.loads(row[0]) for row in part(lake.spark).orderBy(ARRIVAL).collect()]
+        for part in split_by_runs(frame, runs)
     ]
-    assert [of["n"] for part in parts for of in part] == list(range(len(told)))
+    assert [event["n"] for part in parts for event in part] == list(range(len(told)))
     for run, part in zip(runs, parts, strict=True):
-        assert {of["s"] for of in part if "s" in of} == {json.loads(run.example)["s"]}
+        assert {event["s"] for event in part if "s" in event} == {json.loads(run.example)["s"]}

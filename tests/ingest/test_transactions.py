@@ -27,7 +27,7 @@ def transactions(source: Source, first: int, count: int) -> None:
     """Each gives five rows to both tables, all with its number."""
     for number in range(first, first + count):
         ids = range(number * 10, number * 10 + 5)
-        rows = ", ".join(f"({of}, {number})" for of in ids)
+        rows = ", ".join(f"({key}, {number})" for key in ids)
         source.sql("begin", *(f"insert into {{at}}.{table} values {rows}" for table in "ab"), "commit")
 
 

@@ -130,17 +130,17 @@ MARIADB = (
 
 
 def definitions(cases: tuple[Case, ...]) -> str:
-    return ", ".join(f"c{i} {of.sql_type}" for i, of in enumerate(cases))
+    return ", ".join(f"c{i} {case.sql_type}" for i, case in enumerate(cases))
 
 
 def values(cases: tuple[Case, ...]) -> str:
-    return ", ".join(of.sql_value for of in cases)
+    return ", ".join(case.sql_value for case in cases)
 
 
 def expected(cases: tuple[Case, ...]) -> list[SourceColumn]:
     return [
-        SourceColumn(f"c{i}", of.type, of.encoding, padded_to=of.padded_to, element=of.element)
-        for i, of in enumerate(cases)
+        SourceColumn(f"c{i}", case.type, case.encoding, padded_to=case.padded_to, element=case.element)
+        for i, case in enumerate(cases)
     ]
 
 
@@ -157,7 +157,7 @@ def check(connection: DebeziumConnection, cases: tuple[Case, ...], server: Postg
     assert read == expected(cases)
     assert [column.number for column in schema.columns] == list(range(1, len(cases) + 2))
     rows = [row for _, row in (*snapshot.changes, *stream.changes)]
-    wanted = {f"c{i}": of.value for i, of in enumerate(cases)}
+    wanted = {f"c{i}": case.value for i, case in enumerate(cases)}
     assert rows == [{"id": 1, **wanted}, {"id": 2, **wanted}, {"id": 3, **dict.fromkeys(wanted)}]
 
 
@@ -196,7 +196,7 @@ def test_dates_of_all_times_are_the_same_in_snapshot_and_stream(postgresql: Post
         first = drain(connection)
         postgresql.sql(f"update {table} set n = n")
         second = drain(connection, first.position)
-        rows = [{row["id"]: row for _, row in of.changes} for of in (first, second)]
+        rows = [{row["id"]: row for _, row in part.changes} for part in (first, second)]
         assert rows[0] == rows[1]
         assert len(rows[0]) == 10
         assert ("secret" in rows[0][0]) == (not properties)
@@ -265,7 +265,9 @@ def test_a_long_value_that_an_update_leaves_alone_is_told_from_others(postgresql
     position = drain(connection_to(postgresql, slot)).position
     postgresql.sql(f"update {slot}.t set n = 2")
     ((_, row),) = drain(connection_to(postgresql, slot), position).changes
-    texts = [of if isinstance(of, str) else json.dumps(of, separators=(",", ":")) for of in row.values()][2:]
+    texts = [value if isinstance(value, str) else json.dumps(value, separators=(",", ":")) for value in row.values()][
+        2:
+    ]
     assert set(texts) <= set(DEBEZIUM.unavailable)
 
 

@@ -19,7 +19,7 @@ class Source:
     connection: DebeziumConnection
 
     def sql(self, *statements: str) -> str:
-        return self.server.sql(*(of.format(at=self.at) for of in statements))
+        return self.server.sql(*(statement.format(at=self.at) for statement in statements))
 
     def rows(self, table: str) -> dict[int, int]:
         shown = self.sql(f"select concat_ws(',', id, n) from {{at}}.{table}").split()

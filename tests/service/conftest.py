@@ -26,14 +26,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One for all tests of a module; it ends with it, since it keeps an event loop in this thread."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
+    browser = next(filter(None, map(shutil.which, NAMES)), None)
+    if browser is None:
         missing = "The page is tested in Chromium, which is not installed: make browser"
         if os.environ.get("CI"):
             pytest.fail(missing)
         pytest.skip(missing)
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
         yield opened
         opened.close()
 
@@ -63,13 +63,13 @@ def show(browser: Browser) -> Iterator[Callable[..., Shown]]:
             stack.callback(made.close)
             page: Page = made.new_page()
             page.set_default_timeout(LONGEST)
-            opened.append(found := Shown(page, url))
-            return found
+            opened.append(result := Shown(page, url))
+            return result
 
         yield shown
-        for found in opened:
-            assert found.errors == []
-            assert found.foreign == []
+        for result in opened:
+            assert result.errors == []
+            assert result.foreign == []
 
 
 @pytest.fixture

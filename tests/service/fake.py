@@ -122,14 +122,14 @@ def _overview(chance: random.Random, layer: int, n: int, made: Sequence[Sequence
 
 def _with_readers(tables: Sequence[TableOverview], chance: random.Random) -> list[TableOverview]:
     readers: dict[TableName, list[Lag]] = {}
-    states = {of.table: of.state for of in tables}
-    for of in tables:
-        for above in of.reads:
-            behind = 0 if of.state == "fresh" else chance.randrange(1, 9)
-            readers.setdefault(above, []).append(Lag(str(of.table), behind, behind * chance.randrange(1, 4000)))
-    found = [replace(of, readers=tuple(readers.get(of.table, ()))) for of in tables]
+    states = {table.table: table.state for table in tables}
+    for item in tables:
+        for above in item.reads:
+            behind = 0 if item.state == "fresh" else chance.randrange(1, 9)
+            readers.setdefault(above, []).append(Lag(str(item.table), behind, behind * chance.randrange(1, 4000)))
+    tables_now = [replace(table, readers=tuple(readers.get(table.table, ()))) for table in tables]
     failed = next((table for table, state in states.items() if state == "failed"), None)
-    return [replace(of, held_by=failed) if of.state == "held" else of for of in found]
+    return [replace(table, held_by=failed) if table.state == "held" else table for table in tables_now]
 
 
 @dataclass
@@ -151,13 +151,13 @@ class FakeService:
         """Puts everything back to how it was made; only the log of events goes on."""
         self.asked.clear()
         self.failure, self.errors, self.changed, self.delay_seconds = None, {}, {}, 0.0
-        self._by_name = {str(of.table): of for of in self.made}
+        self._by_name = {str(table.table): table for table in self.made}
         self._numbers = itertools.count(1)
         self._state = ServiceState(now() - 7500 * SECONDS, "0.1.0", "shop", "leads", looked_at=now())
         self._jobs: dict[str, Job] = {}
-        for of in self.made[-6:]:
-            self._add_job("refresh", "refresh", (of.table,), "done", "new rows in what it reads")
-        model = next(of for of in self.made if of.layer)
+        for table in self.made[-6:]:
+            self._add_job("refresh", "refresh", (table.table,), "done", "new rows in what it reads")
+        model = next(table for table in self.made if table.layer)
         self._add_job("upkeep", "compact", (model.table,), "running", "41 small files cost readers 1.2 s")
         self._add_job("upkeep", "expire", (self.made[-1].table,), "waiting", "212 snapshots are older than 5 days")
 
@@ -174,28 +174,30 @@ class FakeService:
         return tuple(self._by_name.values())
 
     def find_table(self, name: str) -> TableOverview | None:
-        found = [of for full, of in self._by_name.items() if full == name or full.endswith(f".{name}")]
-        return found[0] if len(found) == 1 else None
+        matches = [value for full, value in self._by_name.items() if full == name or full.endswith(f".{name}")]
+        return matches[0] if len(matches) == 1 else None
 
     def list_jobs(self) -> Sequence[Job]:
         order = {"running": 0, "waiting": 1}
-        return sorted(self._jobs.values(), key=lambda of: (order.get(of.state, 2), -int(of.number)))
+        return sorted(self._jobs.values(), key=lambda job: (order.get(job.state, 2), -int(job.number)))
 
     def find_job(self, number: str) -> Job | None:
         return self._jobs.get(number)
 
     def list_upkeep(self) -> Sequence[Upkeep]:
-        wasteful = sorted((of for of in self.made if of.layer and of.waste_bytes), key=lambda of: -of.waste_bytes)
+        wasteful = sorted(
+            (table for table in self.made if table.layer and table.waste_bytes), key=lambda table: -table.waste_bytes
+        )
         return [
             Upkeep(
-                of.table,
+                table.table,
                 "compact",
-                (f"{of.files} files where {max(1, of.files // 9)} would do", "14 % of rows are deleted"),
-                of.waste_bytes * 2,
-                of.waste_bytes,
+                (f"{table.files} files where {max(1, table.files // 9)} would do", "14 % of rows are deleted"),
+                table.waste_bytes * 2,
+                table.waste_bytes,
                 "" if n < 3 else "the budget of 5 GiB a minute",
             )
-            for n, of in enumerate(wasteful[:12])
+            for n, table in enumerate(wasteful[:12])
         ]
 
     # What it is asked
@@ -209,12 +211,12 @@ class FakeService:
         if self.delay_seconds:
             threading.Event().wait(self.delay_seconds)
         operation.read_values(given_arguments)
-        found = [self._known(name) for name in tables]
+        tables_known = [self._known(name) for name in tables]
         if plan:
-            return _planned(operation, found)
+            return _planned(operation, tables_known)
         answers = {"status": _status, "history": _history, "explain": _explained}
         if operation.name in answers:
-            return answers[operation.name](found, given_arguments)
+            return answers[operation.name](tables_known, given_arguments)
         return Answer({"row": {"id": 1, "note": "<b>"}, "files_opened": 1, "bytes_read": 1234}, ("id: 1",))
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
@@ -255,8 +257,8 @@ class FakeService:
     def resume_tables(self, tables: Sequence[str]) -> None:
         self.asked.append(("resume", tuple(tables)))
         names = {self._known(name).table for name in tables}
-        left = tuple(of for of in self._state.paused_tables if names and of not in names)
-        upkeep = tuple(of for of in self._state.paused_upkeep if names and of not in names)
+        left = tuple(table for table in self._state.paused_tables if names and table not in names)
+        upkeep = tuple(name for name in self._state.paused_upkeep if names and name not in names)
         self._put_state(replace(self._state, is_paused=False, paused_tables=left, paused_upkeep=upkeep))
         for name in tables:
             self._show(replace(self._known(name), state="fresh"))
@@ -274,24 +276,24 @@ class FakeService:
 
     def move(self, chance: random.Random, many: int = 3) -> None:
         """Lets something happen to some tables, and to the jobs."""
-        for of in chance.sample(self.list_tables(), min(many, len(self._by_name))):
+        for table in chance.sample(self.list_tables(), min(many, len(self._by_name))):
             rows = chance.randrange(1, 5000)
-            state = of.state
-            if of.layer and of.state in ("fresh", "behind", "refreshing"):
-                state = {"fresh": "behind", "behind": "refreshing", "refreshing": "fresh"}[of.state]  # type: ignore[assignment]
-            unmerged = 0 if chance.random() < 0.2 else of.unmerged_rows + rows
+            state = table.state
+            if table.layer and table.state in ("fresh", "behind", "refreshing"):
+                state = {"fresh": "behind", "behind": "refreshing", "refreshing": "fresh"}[table.state]  # type: ignore[assignment]
+            unmerged = 0 if chance.random() < 0.2 else table.unmerged_rows + rows
             self._show(
                 replace(
-                    of,
+                    table,
                     state=state,
                     changed_at=now(),
-                    refreshed_at=now() if of.layer else None,
-                    freshness=of.freshness and freshness_of(state, of.reads, 1),
-                    rows=of.rows + rows,
+                    refreshed_at=now() if table.layer else None,
+                    freshness=table.freshness and freshness_of(state, table.reads, 1),
+                    rows=table.rows + rows,
                     recent_rows=rows,
                     unmerged_rows=unmerged,
-                    unmerged_commits=0 if not unmerged else of.unmerged_commits + 1,
-                    versions=of.versions + 1,
+                    unmerged_commits=0 if not unmerged else table.unmerged_commits + 1,
+                    versions=table.versions + 1,
                 )
             )
         self.events.append_event(
@@ -308,12 +310,12 @@ class FakeService:
             self.move(chance)
 
     def _known(self, name: str) -> TableOverview:
-        found = self.find_table(name)
-        if found is None:
+        table = self.find_table(name)
+        if table is None:
             raise ConfigError(
                 f"there is no table {name!r}.", expected=f"one of the project, such as {next(iter(self._by_name))}"
             )
-        return found
+        return table
 
     def _show(self, table: TableOverview) -> None:
         self._by_name[str(table.table)] = table
@@ -349,35 +351,39 @@ class FakeService:
 
 
 def _planned(operation: Operation, tables: Sequence[TableOverview]) -> Answer:
-    lines = [f"{of.table}: would {operation.name} 3 of {of.nodes} nodes, 41 files, 1.2 GB" for of in tables]
-    return Answer({"tables": [of.table for of in tables]}, tuple(lines or [f"would {operation.name} what was built"]))
+    lines = [f"{table.table}: would {operation.name} 3 of {table.nodes} nodes, 41 files, 1.2 GB" for table in tables]
+    return Answer(
+        {"tables": [table.table for table in tables]}, tuple(lines or [f"would {operation.name} what was built"])
+    )
 
 
 def _status(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
-    return Answer([{**_status_of(of), **({"tree": _tree(of)} if given.get("tree") else {})} for of in tables], ())
+    return Answer(
+        [{**_status_of(table), **({"tree": _tree(table)} if given.get("tree") else {})} for table in tables], ()
+    )
 
 
-def _status_of(of: TableOverview) -> dict[str, Any]:
+def _status_of(overview: TableOverview) -> dict[str, Any]:
     return {
-        "model": str(of.table),
+        "model": str(overview.table),
         "built": True,
-        "version": of.version,
-        "rows": of.rows,
-        "files": of.files,
-        "bytes": of.bytes,
-        "nodes": of.nodes,
-        "versions": of.versions,
+        "version": overview.version,
+        "rows": overview.rows,
+        "files": overview.files,
+        "bytes": overview.bytes,
+        "nodes": overview.nodes,
+        "versions": overview.versions,
         "consumers": [
-            {"model": lag.model, "behind_commits": lag.commits, "behind_rows": lag.rows} for lag in of.readers
+            {"model": lag.model, "behind_commits": lag.commits, "behind_rows": lag.rows} for lag in overview.readers
         ],
-        "savepoints": {"before-migration": of.version},
-        "has_key": of.layer > 0,
+        "savepoints": {"before-migration": overview.version},
+        "has_key": overview.layer > 0,
     }
 
 
-def _tree(of: TableOverview) -> dict[str, Any]:
-    chance = random.Random(of.nodes)
-    depth = max(0, of.nodes.bit_length() - 1)
+def _tree(overview: TableOverview) -> dict[str, Any]:
+    chance = random.Random(overview.nodes)
+    depth = max(0, overview.nodes.bit_length() - 1)
     leaves = [chance.randrange(10_000_000, 200_000_000) for _ in range(2**depth)]
     nodes = []
     for level in range(depth + 1):
@@ -393,34 +399,34 @@ def _tree(of: TableOverview) -> dict[str, Any]:
                     "own_files": 5 if level == depth else level % 2,
                 }
             )
-    return {"model": str(of.table), "partition": "all rows", "partitions": 1, "nodes": nodes}
+    return {"model": str(overview.table), "partition": "all rows", "partitions": 1, "nodes": nodes}
 
 
 def _history(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
-    (of,) = tables
+    (table,) = tables
     modes = (("incremental", "CHEAPER"), ("incremental", "CHEAPER"), ("full", "COST"))
     entries = [
         {
-            "version": str(int(of.version or 0) + n) if n else of.version,
+            "version": str(int(table.version or 0) + n) if n else table.version,
             "at": (now() - 60 * n * SECONDS).isoformat(" ", "seconds"),
             "mode": modes[n % 3][0],
             "reason": modes[n % 3][1],
             "rows": 1200 - 31 * n,
-            "consumed": {str(above): str(10**17 + n) for above in of.reads},
+            "consumed": {str(above): str(10**17 + n) for above in table.reads},
             "savepoints": ["before-migration"] if n == 3 else [],
             "columns": {},
         }
-        for n in range(min(of.versions, 12))
+        for n in range(min(table.versions, 12))
     ]
     return Answer(entries, ())
 
 
 def _explained(tables: Sequence[TableOverview], given: Mapping[str, Any]) -> Answer:
-    (of,) = tables
+    (table,) = tables
     lines = (
-        str(of.table),
+        str(table.table),
         "  next run: incremental (CHEAPER)",
-        *(f"  reads {above}: nothing new" for above in of.reads),
+        *(f"  reads {above}: nothing new" for above in table.reads),
     )
     return Answer({"decision": {"mode": "incremental", "reason": "CHEAPER"}}, lines)
 

@@ -40,8 +40,11 @@ class Shown:
     def broken_rules(self) -> list[str]:
         """The rules of accessibility that what is shown now breaks, with the elements that do."""
         self.page.evaluate(_axe())
-        found: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        return [f"{of['id']}: {[node['target'] for node in of['nodes']][:3]}" for of in found["violations"]]
+        evaluate: dict[str, Any] = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{violation['id']}: {[node['target'] for node in violation['nodes']][:3]}"
+            for violation in evaluate["violations"]
+        ]
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not message.text.startswith(_HARMLESS):

@@ -34,7 +34,7 @@ def test_the_graph_shows_each_table_in_its_layer_and_what_flows(page: Shown, fak
     shown = page.open()
     heads = shown.locator(".layer strong")
     expect(heads).to_have_text(["Sources", "ODS", "DWD", "DWS"])
-    source = next(of for of in fake.list_tables() if of.reads == () and of.readers)
+    source = next(table for table in fake.list_tables() if table.reads == () and table.readers)
     fake.show(replace(source, recent_rows=4321))
     expect(page.card(source.table.name)).to_contain_text("+4,321/min")
     expect(shown.locator(".pulse").first).to_be_attached()
@@ -72,7 +72,7 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
     expect(page.page.locator(".failure")).to_contain_text("two rows have the key 4711")
     fake.show(replace(table, state="fresh", error="", freshness=Freshness("fresh", datetime.now(timezone.utc))))
     expect(page.page.get_by_text("It shows its sources as they are, through all layers.")).to_be_visible()
-    ingested = next(of for of in fake.list_tables() if of.ingestion)
+    ingested = next(table for table in fake.list_tables() if table.ingestion)
     page.open(view_of(str(ingested.table)))
     expect(page.page.get_by_text("none since this page was opened")).to_be_visible()
     fake.move(random.Random(1), 40)
@@ -80,7 +80,7 @@ def test_what_happens_is_shown_as_it_happens(page: Shown, fake: FakeService) -> 
 
 
 def test_names_of_tables_stay_text(page: Shown, fake: FakeService) -> None:
-    hostile = [str(of.table) for of in fake.list_tables()][-len(HOSTILE) :]
+    hostile = [str(table.table) for table in fake.list_tables()][-len(HOSTILE) :]
     shown = page.open()
     for view in ("tables", *(view_of(name) for name in hostile), "jobs", "service"):
         page.open(view)
@@ -103,18 +103,18 @@ def test_no_rule_of_accessibility_is_broken(
     show: Show, fake: FakeService, shop: tuple[FakeService, str], scheme: str, views: tuple[str, ...]
 ) -> None:
     page = show(shop[1], color_scheme=scheme, reduced_motion="reduce")
-    found: dict[str, list[str]] = {}
+    broken: dict[str, list[str]] = {}
     for view in views:
         page.open(view)
         page.page.locator("main :is(h1, h2, .card, tbody tr)").first.wait_for()
-        found[view] = page.broken_rules()
+        broken[view] = page.broken_rules()
     page.open(view_of(FLIGHTS)).get_by_role("button", name="Compact…").click()
     page.page.locator("dialog pre").wait_for()
-    found["dialog"] = page.broken_rules()
+    broken["dialog"] = page.broken_rules()
     page.open().get_by_role("searchbox").fill("ods_flights")
     page.page.locator(".match").first.wait_for()
-    found["search"] = page.broken_rules()
-    assert {view: rules for view, rules in found.items() if rules} == {}
+    broken["search"] = page.broken_rules()
+    assert {view: rules for view, rules in broken.items() if rules} == {}
 
 
 def test_a_change_shows_its_plan_first(page: Shown, fake: FakeService) -> None:
@@ -284,7 +284,7 @@ def test_a_thousand_tables_are_a_few_rows_and_found_by_name_and_state(show: Show
         shown.keyboard.type("dws_seats_by_hour_7")
         expect(rows).to_have_count(1)
         shown.keyboard.press("Escape")
-        failed = sum(of.state == "failed" for of in fake.list_tables())
+        failed = sum(table.state == "failed" for table in fake.list_tables())
         shown.get_by_role("button", name=f"failed {failed}").click()
         expect(shown.get_by_text(f"{failed} tables", exact=True)).to_be_attached()
         page.open("")

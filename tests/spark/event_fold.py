@@ -84,7 +84,7 @@ def replace(row: Row | None, event: Event) -> Row:
 
 def update(row: Row | None, event: Event) -> Row:
     new = replace(row, event)
-    return new if row is None else {of: row[of] if value is None else value for of, value in new.items()}
+    return new if row is None else {name: row[name] if value is None else value for name, value in new.items()}
 
 
 def ignore(row: Row | None, event: Event) -> Row:
@@ -251,7 +251,7 @@ def draw_histories(seed: int, keys: int, runs: int, is_forward: bool, truncation
         earlier: list[Event] = []
         for batch in sorted(chance.choices(range(runs), k=chance.randint(1, 8))):
             event = draw(key, batch, chance.choice("uuud"))
-            repeatable = [of for of in earlier if not is_forward or of.seq >= batch * span]
+            repeatable = [event for event in earlier if not is_forward or event.seq >= batch * span]
             if repeatable and chance.random() < 0.15:
                 event = chance.choice(repeatable)
             earlier.append(event)

@@ -206,12 +206,12 @@ def conditions(draw: DrawFn, scope: Scope, depth: int) -> Printed:
             )
             return _predicate(draw(texts(scope, depth - 1)), negated + pattern)
         case "is":
-            of, word = draw(
+            item, word = draw(
                 st.sampled_from(
                     ((operand, "null"), (inner, "true"), (inner, "unknown"), (operand, "distinct from null"))
                 )
             )
-            return _predicate(draw(of), f"is {negated}{word}")
+            return _predicate(draw(item), f"is {negated}{word}")
         case "case":
             return _case(draw, inner, scope, depth)
     return leaf
@@ -298,7 +298,9 @@ def _sources(draw: DrawFn) -> Source:
     if draw(st.booleans()):
         table = draw(st.sampled_from(sorted(TABLES)))
         return table, Scope(tuple(TABLES[table].items()))
-    columns = [(f"{alias}.{name}", kind) for alias, of in (("a", "r"), ("b", "q")) for name, kind in TABLES[of].items()]
+    columns = [
+        (f"{alias}.{name}", kind) for alias, table in (("a", "r"), ("b", "q")) for name, kind in TABLES[table].items()
+    ]
     scope = Scope(tuple(columns))
     join = draw(st.sampled_from(("join", "left join", "right join", "full join")))
     more = draw(st.sampled_from(("", " and {}", " and not {}")))

@@ -75,7 +75,7 @@ class Replay:
             yield Batch(tables, str(place + 1), count, is_snapshot=place + 1 < self.snapshot)
 
     def _events(self, part: Part, place: int) -> TableEvents:
-        kind = pa.binary() if any(isinstance(of, bytes) for of in part.texts) else pa.string()
+        kind = pa.binary() if any(isinstance(text, bytes) for text in part.texts) else pa.string()
         count = len(part.texts)
         columns = {
             PAYLOAD: pa.array(part.texts, kind),
@@ -166,7 +166,7 @@ class Loading(Replay):
         for batch in super().read_batches(until_drained):
             if self.paused.is_set():
                 return
-            yield replace(batch, tables=tuple(of for of in batch.tables if of.table in self.followed[-1]))
+            yield replace(batch, tables=tuple(table for table in batch.tables if table.table in self.followed[-1]))
         while not (until_drained or self.closed.is_set() or self.paused.wait(0.01)):
             pass
 
@@ -178,16 +178,16 @@ class Loading(Replay):
         parts = [self.rows[table] for table in tables]
 
         def half(is_last: bool) -> Batch:
-            texts = [of.texts[1:] if is_last else of.texts[:1] for of in parts]
-            found = [self._events(replace(of, texts=own), 0) for of, own in zip(parts, texts, strict=True)]
+            texts = [part.texts[1:] if is_last else part.texts[:1] for part in parts]
+            events = [self._events(replace(part, texts=own), 0) for part, own in zip(parts, texts, strict=True)]
             place = self.at if is_last else "0"
-            return Batch(tuple(found), place, sum(map(len, texts)), is_snapshot=not is_last)
+            return Batch(tuple(events), place, sum(map(len, texts)), is_snapshot=not is_last)
 
         return Load(self, half)
 
     def stream(self, place: int) -> Batch:
         """The events of the tables that are loaded at a place of the log."""
-        tables = tuple(self._events(of, place) for of in self.log[place] if of.table in self.loaded)
+        tables = tuple(self._events(event, place) for event in self.log[place] if event.table in self.loaded)
         return Batch(tables, str(place + 1), len(tables))
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:

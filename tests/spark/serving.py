@@ -41,7 +41,7 @@ class Project:
     """Models of a warehouse, as a dbt project has them; `landing` are tables of events whose old rows expire."""
 
     lake: Warehouse
-    of: Sequence[Model]
+    models: Sequence[Model]
     landing: Sequence[Model] = ()
     name: str = "shop"
     threads: int = 2
@@ -52,7 +52,7 @@ class Project:
 
     def edit(self, *models: Model) -> None:
         """The files of the project say something else from now on."""
-        self.of, self.is_edited = models, True
+        self.models, self.is_edited = models, True
 
     def has_changed(self) -> bool:
         was_edited, self.is_edited = self.is_edited, False
@@ -62,7 +62,7 @@ class Project:
         return self.list_followed()
 
     def list_followed(self) -> Sequence[FollowedModel]:
-        return [FollowedModel(model, model.table.name) for model in self.of]
+        return [FollowedModel(model, model.table.name) for model in self.models]
 
     def refresh_model(self, task: Task) -> Done:
         return self._refresh(task)
@@ -71,11 +71,11 @@ class Project:
         """Nothing to do without dbt."""
 
     def list_models(self) -> Sequence[Model]:
-        return (*self.of, *self.landing)
+        return (*self.models, *self.landing)
 
     def list_maintained(self) -> Sequence[Maintained]:
-        kept = [Maintained(model, self._readers(model.table)) for model in self.of]
-        return kept + [Maintained(model, self._readers(model.table), tuple(self.of)) for model in self.landing]
+        kept = [Maintained(model, self._readers(model.table)) for model in self.models]
+        return kept + [Maintained(model, self._readers(model.table), tuple(self.models)) for model in self.landing]
 
     def list_scheduled(self) -> Sequence[Scheduled]:
         return ()
@@ -93,7 +93,7 @@ class Project:
         return ()
 
     def _readers(self, table: TableName) -> tuple[TableName, ...]:
-        return tuple(of.table for of in self.of if of.table != table)
+        return tuple(model.table for model in self.models if model.table != table)
 
 
 @dataclass

@@ -103,11 +103,11 @@ class Tally:
         self.wrong += other.wrong
         self.false_alarms += other.false_alarms
 
-    def line(self, of: str) -> str:
+    def line(self, name: str) -> str:
         """One line for the log."""
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.refused.items())) or "none"
         return (
-            f"{self.compared} {of} compared, {self.refused.total()} refused ({reasons}), "
+            f"{self.compared} {name} compared, {self.refused.total()} refused ({reasons}), "
             f"{len(self.false_alarms)} of them by false alarm, {len(self.not_run)} not run by Spark"
         )
 
@@ -138,14 +138,14 @@ class Texts:
         while waiting:
             compared = [self._compared(batch) for batch in waiting]
             waiting = []
-            for one, found in zip(compared, _results(compared), strict=True):
-                if one.same and found["tree"] == found["written"] and not found["written"].error:
+            for one, result in zip(compared, _results(compared), strict=True):
+                if one.same and result["tree"] == result["written"] and not result["written"].error:
                     tally.compared += len(one.texts)
                 elif len(one.texts) > 1:
                     half = len(one.texts) // 2
                     waiting += (one.texts[:half], one.texts[half:])
                 else:
-                    _count(tally, one.texts[0], one.same, found)
+                    _count(tally, one.texts[0], one.same, result)
         return tally
 
     def _is_followed(self, text: Text, tally: Tally) -> bool:
@@ -185,16 +185,16 @@ def as_texts(queries: Iterable[str]) -> list[Text]:
     return [Text(query) for query in queries]
 
 
-def _count(tally: Tally, text: Text, same: bool, found: Mapping[str, Result]) -> None:
+def _count(tally: Tally, text: Text, same: bool, results: Mapping[str, Result]) -> None:
     """One text that is not shown to be the same, or whose tree differs."""
-    written = found["written"]
+    written = results["written"]
     if written.error:
         tally.not_run.append(f"{text.sql}\n    {written.error}")
     elif same:
-        tally.wrong.append(f"{text.sql}\n    expected {written}\n    found    {found['tree']}")
+        tally.wrong.append(f"{text.sql}\n    expected {written}\n    found    {results['tree']}")
     else:
         tally.refused["NOT_SAME_TO_SPARK"] += 1
-        if found["back"] == written:
+        if results["back"] == written:
             tally.false_alarms.append(text.sql)
 
 
@@ -227,7 +227,7 @@ def _collected(frames: Sequence[DataFrame]) -> list[Result]:
     rows: dict[int, list[tuple[str | None, ...]]] = {place: [] for place in range(len(frames))}
     for place, texts in collected:
         rows[place].append(tuple(map(_shown, texts, types[place])))
-    return [Result(types[place], tuple(sorted(found, key=repr))) for place, found in rows.items()]
+    return [Result(types[place], tuple(sorted(row, key=repr))) for place, row in rows.items()]
 
 
 def _shown(text: str | None, kind: str) -> str | None:

@@ -163,10 +163,10 @@ class Warehouse:
     def broken(self, model: Model) -> list[str]:
         """The promises that the table breaks, each with an example."""
         findings = verify_model(self.refresh_of(model))
-        return [f"{found.check}: {found.examples}" for found in findings if found.broken]
+        return [f"{finding.check}: {finding.examples}" for finding in findings if finding.broken]
 
     def left_out(self, model: Model) -> list[str]:
-        return [f"{found.check}: {found.left_out}" for found in verify_model(self.refresh_of(model)) if found.left_out]
+        return [f"{check.check}: {check.left_out}" for check in verify_model(self.refresh_of(model)) if check.left_out]
 
     def branches(self, model: Model) -> set[str]:
         """Branches of the change table and the base, main aside."""

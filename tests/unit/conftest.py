@@ -50,7 +50,7 @@ class Warehouse:
     def append(self, name: str, rows: Sequence[Row | Change], branch: str = "main", **summary: str) -> Version:
         """One commit; returns its version."""
         table = self.load(name)
-        names = [of.name for of in table.schema().fields]
+        names = [field.name for field in table.schema().fields]
         records = [dict(zip(names, (*row[:2], *row[2:], 0), strict=False)) for row in rows]
         frame = pa.Table.from_pylist(records, schema=table.schema().as_arrow())
         table.append(frame, snapshot_properties=dotted(summary), branch=branch)

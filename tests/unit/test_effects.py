@@ -219,8 +219,8 @@ def test_every_effect_has_its_place_in_the_code_and_every_name_there_is_register
 
 
 def test_nothing_writes_outside_of_an_effect() -> None:
-    found = [f"{path}:{line}: {text}" for path, source in sources() for line, text in writes_outside(source, path)]
-    assert found == []
+    writes = [f"{path}:{line}: {text}" for path, source in sources() for line, text in writes_outside(source, path)]
+    assert writes == []
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ MORE = ((1, 10, "eu", "25.00", "u", 5), (3, 11, None, "5.00", "d", 6), (2, 10, "
 LATER = ((5, 11, "us", "1.00", "c", 8), (4, 12, None, "9.00", "u", 9), (1, 10, "eu", "25.00", "d", 10))
 
 
-def names(*of: str) -> TableName:
-    return TableName("lake", SCHEMA, *of)
+def names(*parts: str) -> TableName:
+    return TableName("lake", SCHEMA, *parts)
 
 
 def models() -> tuple[Model, ...]:
@@ -126,11 +126,11 @@ class Shop:
 
     def state(self) -> dict[str, Any]:
         """The rows of each model and what it breaks of its promises."""
-        broken = [f"{found.check}: {found.examples}" for model in models() for found in self.verified(model)]
+        broken = [f"{check.check}: {check.examples}" for model in models() for check in self.verified(model)]
         return {"rows": {model.table.name: self.rows(model) for model in models()}, "broken": broken}
 
     def verified(self, model: Model) -> list[Any]:
-        return [found for found in verify_model(self.refresh_of(model)) if found.broken]
+        return [check for check in verify_model(self.refresh_of(model)) if check.broken]
 
     def told(self, model: Model) -> str:
         """What a run says."""
@@ -162,18 +162,18 @@ def pack(file: str) -> None:
 def use() -> dict[str, Any]:
     """What a later version does with a warehouse that it did not write."""
     shop = Shop(relative=False)
-    found: dict[str, Any] = {"versions": [len(read_history(shop.reader, model)) for model in models()]}
-    found["upgraded"] = [shop.told(model) for model in models()]
-    found["nothing new"] = [shop.refresh_of(model, _no_spark).run_refresh().mode for model in models()]
-    found["as written"] = shop.state()
+    values: dict[str, Any] = {"versions": [len(read_history(shop.reader, model)) for model in models()]}
+    values["upgraded"] = [shop.told(model) for model in models()]
+    values["nothing new"] = [shop.refresh_of(model, _no_spark).run_refresh().mode for model in models()]
+    values["as written"] = shop.state()
     shop.land(LATER)
-    found["later"] = [shop.told(model) for model in models()]
-    found["after"] = shop.state()
+    values["later"] = [shop.told(model) for model in models()]
+    values["after"] = shop.state()
     for model in models():
         compact_table(shop.session_of(model), "full")
-    found["compacted"] = shop.state()
+    values["compacted"] = shop.state()
     shop.environment.stop_spark()
-    return found
+    return values
 
 
 def _no_spark() -> SparkSession:

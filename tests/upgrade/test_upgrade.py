@@ -35,8 +35,8 @@ def used(archive: Path, folder: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.upgrade.shop", "use"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
 def test_a_warehouse_is_kept_of_the_first_version() -> None:
@@ -46,11 +46,11 @@ def test_a_warehouse_is_kept_of_the_first_version() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("archive", WAREHOUSES, ids=lambda file: file.stem)
 def test_a_warehouse_of_an_earlier_version_is_read_maintained_and_written(archive: Path, tmp_path: Path) -> None:
-    found = used(archive, tmp_path)
-    assert found["versions"] == [2, 2, 2]
-    assert found["upgraded"] == ["unchanged NOTHING_NEW 0 0 0", *["full QUERY_CHANGED 0 0 0"] * 2]
-    assert found["nothing new"] == ["unchanged"] * 3
-    assert found["as written"] == {"rows": AS_WRITTEN, "broken": []}
-    assert found["later"] == [f"incremental CHANGES {counts}" for counts in ("1 1 1", "1 1 1", "1 1 0")]
-    assert found["after"] == {"rows": AFTER, "broken": []}
-    assert found["compacted"] == found["after"]
+    result = used(archive, tmp_path)
+    assert result["versions"] == [2, 2, 2]
+    assert result["upgraded"] == ["unchanged NOTHING_NEW 0 0 0", *["full QUERY_CHANGED 0 0 0"] * 2]
+    assert result["nothing new"] == ["unchanged"] * 3
+    assert result["as written"] == {"rows": AS_WRITTEN, "broken": []}
+    assert result["later"] == [f"incremental CHANGES {counts}" for counts in ("1 1 1", "1 1 1", "1 1 0")]
+    assert result["after"] == {"rows": AFTER, "broken": []}
+    assert result["compacted"] == result["after"]

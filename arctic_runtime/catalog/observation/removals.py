@@ -28,12 +28,12 @@ def with_removals(reader: CatalogReader, source: SourceState, after: Version) ->
     if not deletions or source.format_version < 2:
         return source
     table = reader.load_table(source.log.schema, source.log.name)
-    removed = {commit.version.snapshot: _removed(table, commit.version.snapshot) for commit in deletions}
+    removed = {commit.version.snapshot: _list_removed_keys(table, commit.version.snapshot) for commit in deletions}
     commits = (replace(commit, removed=removed.get(commit.version.snapshot)) for commit in source.commits)
     return replace(source, commits=tuple(commits))
 
 
-def _removed(table: Table, number: int) -> tuple[Removed, ...] | None:
+def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
     """Files and rows that a snapshot removed; None if deletions don't tell the files of their rows."""
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 

@@ -23,7 +23,7 @@ from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.transports.transport import ARRIVAL
 from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, ORDER, PART
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows
-from arctic_runtime.ingest.writing.fold import Tally, change_rows, sound_rows, tally
+from arctic_runtime.ingest.writing.fold import Tally, change_rows, select_row_events, tally
 from arctic_runtime.ingest.writing.keyed import ChangeRows, KeyedTable
 from arctic_runtime.ingest.writing.keyless import KeylessTable
 from arctic_runtime.ingest.writing.schema.source_columns import to_stored_columns
@@ -59,7 +59,7 @@ class Application:
 
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
     """Publishes the dead letters that are to be applied. What is computed once is cached until `stack` ends."""
-    pieces = _order_pieces(split_key_changes(sound_rows(letters.rows)), has_order=bool(letters.form.order))
+    pieces = _order_pieces(split_key_changes(select_row_events(letters.rows)), has_order=bool(letters.form.order))
     if pieces.isEmpty():
         return Application(pieces.withColumn(OUTCOME, F.lit(APPLY)), {})
     state = storage.session.reconcile_until_done(storage.session.observe_state())
@@ -128,7 +128,7 @@ def _append_rows(storage: KeylessTable, state: TableState, letters: DecodedDeadL
     is recognised.
     """
     columns = list(enumerate(letters.schema.columns))
-    rows = sound_rows(letters.rows).select(
+    rows = select_row_events(letters.rows).select(
         F.unix_micros(F.col(DEAD_LETTER)["at"]).alias("at"),
         F.coalesce(F.col(PART), F.lit(-1)).alias("part"),
         F.col(ARRIVAL).alias("number"),

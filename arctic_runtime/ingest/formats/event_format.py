@@ -153,12 +153,12 @@ Declared = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Format:
-    """A format with its options applied: how its events are read, and where the schemas of their tables come from.
+    """A format with its options applied: how its events are read, and the source of their tables' schemas.
 
     `declare` makes a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
     event and of its key; it returns None if that event doesn't tell, and if a column is declared too, its
     declaration counts. `tell` is None for a format whose events never tell. Both raise ConfigError that names the
-    column where its values can't be read exactly.
+    column if its values can't be read exactly.
     """
 
     events: EventFormat

@@ -1,4 +1,4 @@
-"""Maxwell's events: one for each changed row, those of bootstraps, and those of DDL where `output_ddl` is set.
+"""Maxwell's events: one for each changed row, those of bootstraps, and those of DDL if `output_ddl` is set.
 
 Source: Maxwell's pages on its data format, its RowMap and its classes for column types (branch master, July 2026):
 - `data` is the row after an insert or update, or the deleted row. `old` has the columns that an update changed.

@@ -158,8 +158,8 @@ class LoadsTables(Protocol):
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
         """From where the next `open` reads tables too, whose load gave `end` as its last batch.
 
-        The stream was closed at `position` before the load was told to finish. All tables' own positions leave out what
-        comes again.
+        The stream was closed at `position` before the load was asked to finish. The own positions of all tables exclude
+        events that come again.
         """
 
     def pause_reading(self) -> None:

@@ -136,7 +136,7 @@ def _model(model: Model) -> Model:
     return replace(model, config=replace(plain, input="changes", delete_when=IS_DELETE))
 
 
-def sound_rows(decoded: DataFrame) -> DataFrame:
+def select_row_events(decoded: DataFrame) -> DataFrame:
     """Events that say something of a row, without dead letters."""
     return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
 
@@ -146,7 +146,7 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
 
     An update that changes the primary key is a delete of the old one and an insert of the new one.
     """
-    sound = sound_rows(decoded)
+    sound = select_row_events(decoded)
     lacks = ~F.expr(IS_DELETE) & _lacks_origin()
     events = sound.withColumns({POSITION: _order(1), TIMESTAMP: F.col(TIME), _LACKS: lacks, _STEP: F.lit(1)})
     if not counted.key_changes:

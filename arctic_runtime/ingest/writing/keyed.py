@@ -12,7 +12,7 @@ from arctic_runtime.catalog.observation.tables import observe_key
 from arctic_runtime.errors import CommitConflict
 from arctic_runtime.ingest.formats.event_format import EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.fold import change_rows
-from arctic_runtime.ingest.writing.keyless import replace_values, unfollowed_key_error
+from arctic_runtime.ingest.writing.keyless import build_unfollowed_key_error, replace_values
 from arctic_runtime.ingest.writing.records import DecodedBatch
 from arctic_runtime.ingest.writing.schema.source_columns import (
     UnfollowedKey,
@@ -59,7 +59,7 @@ class KeyedTable:
         session = self.session
         state = session.reconcile_until_done(session.observe_state(), defer=True)
         if state.conflicting is not None and observe_key(session.reader, session.model.table) == ():
-            raise unfollowed_key_error(session.model)
+            raise build_unfollowed_key_error(session.model)
         _check_key(session.model, state)
         check_table(session.model, state, Request())
         return state

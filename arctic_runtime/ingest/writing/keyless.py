@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError, CorruptState
 from arctic_runtime.ingest.formats.event_format import Change, EventFormat, SourceSchema
 from arctic_runtime.ingest.writing.decoding.decode_events import ABSENT, CHANGE, REASON
-from arctic_runtime.ingest.writing.fold import sound_rows
+from arctic_runtime.ingest.writing.fold import select_row_events
 from arctic_runtime.ingest.writing.records import DecodedBatch
 from arctic_runtime.ingest.writing.schema.source_columns import (
     UnfollowedKey,
@@ -68,7 +68,7 @@ def _check_keyless(model: Model, state: TableState) -> None:
         )
 
 
-def unfollowed_key_error(model: Model) -> UnfollowedKey:
+def build_unfollowed_key_error(model: Model) -> UnfollowedKey:
     """Returns the error for a table whose source got a primary key when rows were appended already."""
     key = ", ".join(model.config.primary_key)
     return UnfollowedKey(
@@ -106,7 +106,7 @@ class KeylessTable:
     def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
         """Appends the rows of sound events in one commit; returns the number of rows by action."""
         stored = to_stored_columns(batch.schema)
-        rows = sound_rows(batch.events).select(*[to_column(own.name) for own in stored])
+        rows = select_row_events(batch.events).select(*[to_column(own.name) for own in stored])
         context = self._prepare_commit(batch.state, stored)
         save_columns(self.session, context.state, batch.schema)
         self._append_rows(context, rows, CommitNote(batch.end, times=batch.times))

@@ -14,7 +14,7 @@ from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.ingest.writing.decoding.decode_events import decode_events, is_read
 from arctic_runtime.ingest.writing.decoding.event_frames import cache_rows, to_dataframe
-from arctic_runtime.ingest.writing.fold import sound_rows, tally
+from arctic_runtime.ingest.writing.fold import select_row_events, tally
 from arctic_runtime.ingest.writing.pipeline import to_dead_letters
 from arctic_runtime.ingest.writing.records import KeepDeadLetters, TableResult
 from arctic_runtime.ingest.writing.schema.table_schemas import TableSchemas
@@ -51,7 +51,9 @@ class SnapshotWriter:
                 state = self._target.open_by_key(schema.key).session.observe_state()
                 keep(to_dead_letters(decoded, state, events.schema))
             if counts.rows:
-                self._stage.append_rows(sound_rows(decoded).select(*[to_column(own.name) for own in schema.columns]))
+                self._stage.append_rows(
+                    select_row_events(decoded).select(*[to_column(own.name) for own in schema.columns])
+                )
         read = counts.rows + counts.dead
         return TableResult(self._target.table.name, {}, read, counts.rows, 0, counts.dead, counts.newest)
 

@@ -100,7 +100,7 @@ def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr |
 def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
     """A join in which each row of a pair finds a partner of its own."""
     joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
-    return _with_flags(joined, {image.flag: image.is_found() for image in _IMAGES} if kind == "inner" else {})
+    return _with_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
 
 def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
@@ -110,7 +110,7 @@ def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None)
 def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
     """A semi or anti join with rows of which each row of a pair finds one at most."""
     asked = replace(below, node=_look_up_partner(below, probe, on))
-    return _with_flags(asked, {image.flag: image.is_found(kind == "semi") for image in _IMAGES})
+    return _with_flags(asked, {image.flag: image.match_row(kind == "semi") for image in _IMAGES})
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Image:
         is_true = exp.Coalesce(this=self.bind_columns(condition, names), expressions=[exp.false()])
         return exp.case().when(build_column(self.flag), is_true).else_(build_column(self.flag))
 
-    def is_found(self, wanted: bool = True) -> exp.Expr:
+    def match_row(self, wanted: bool = True) -> exp.Expr:
         """Whether there is such a row and it has a partner; if not `wanted`, has none."""
         is_alone = exp.Is(this=build_column(self.named(_FOUND)), expression=exp.null())
         return exp.and_(build_column(self.flag), exp.not_(is_alone) if wanted else is_alone)
@@ -162,13 +162,11 @@ def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
     joined = below.node
     for image in _IMAGES:
         side = project_columns(partner, [(image.named(name), value) for name, value in values])
-        joined = Join("left", joined, side, _build_match_condition(below, on, image, list_columns(partner)))
+        joined = Join("left", joined, side, _match_row(below, on, image, list_columns(partner)))
     return joined
 
 
-def _build_match_condition(
-    below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]
-) -> exp.Expr | None:
+def _match_row(below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]) -> exp.Expr | None:
     """The condition of a join for one row of a pair; an equality stays one, by which an engine can hash."""
     own, names = set(below.names), (*below.names, *partner)
 

@@ -222,7 +222,7 @@ def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
     return both.withColumns({**replaced, _HAS_BEFORE: alive})
 
 
-def brought_flag(position: int) -> str:
+def build_provided_flag(position: int) -> str:
     """Column of net events that says whether any of a key's events has the table's column at a position."""
     return f"brought{position}"
 
@@ -235,7 +235,7 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
         "CASE WHEN {after} AND NOT ({brought}) AND (reset OR NOT {before}) THEN {flaw} ELSE {contract} END",
         after=quote_name(_HAS_AFTER),
         before=quote_name(_HAS_BEFORE),
-        brought=join_parts((quote_name(brought_flag(i)) for i in required), " AND "),
+        brought=join_parts((quote_name(build_provided_flag(i)) for i in required), " AND "),
         flaw=quote_text(UNSENT_VALUE),
         contract=_build_contract_flaw(shape),
     )

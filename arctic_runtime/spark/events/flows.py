@@ -20,7 +20,7 @@ from arctic_runtime.errors import DataError
 from arctic_runtime.model.merge_columns import COMMUTATIVE
 from arctic_runtime.model.shape import Shape, is_named
 from arctic_runtime.model.table import Model, ModelConfig
-from arctic_runtime.spark.changes.diff import brought_flag, build_struct, key_names
+from arctic_runtime.spark.changes.diff import build_provided_flag, build_struct, key_names
 from arctic_runtime.spark.engine.statement import (
     Sql,
     alias_as,
@@ -143,7 +143,7 @@ class Flows:
                 **parts,
             )
             folded.append(alias_as(newest, f"a{i}"))
-            folded.append(alias_as(fill_statement("bool_or({counts})", **parts), brought_flag(i)))
+            folded.append(alias_as(fill_statement("bool_or({counts})", **parts), build_provided_flag(i)))
         return folded
 
 
@@ -169,7 +169,7 @@ def _fold_place(flow: _Flow) -> Sql:
 
 def _is_not_brought(position: int) -> Sql:
     """Whether a row keeps its value if no event is late: none of them brings one."""
-    flag = quote_name(brought_flag(position))
+    flag = quote_name(build_provided_flag(position))
     return fill_statement("has_before AND NOT reset AND NOT coalesce({flag}, false)", flag=flag)
 
 

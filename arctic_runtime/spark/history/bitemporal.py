@@ -112,8 +112,8 @@ def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape,
     """Changes that would turn the versions in the table into these."""
     kept = tuple(column for column in shape.columns if not is_named(column.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
-    found = diff_states(versions, None if table is None else select_recorded(table), plain)
-    return found.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
+    changes = diff_states(versions, None if table is None else select_recorded(table), plain)
+    return changes.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:

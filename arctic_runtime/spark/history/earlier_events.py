@@ -49,22 +49,22 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
-    """Aggregates of the profile: how many events ask for earlier ones, where the oldest of them are, and the marks."""
+    """Aggregates of the profile: number and oldest positions of the events that need earlier ones, and the marks."""
     config = model.config
     if not config.has_history:
         return []
     is_asking, sequence = needs_earlier_events(model, shape, last), _sequence(model).cast(shape.sequence_type)
     oldest = F.min(F.when(is_asking, sequence))
-    found = [
+    aggregates = [
         F.count_if(is_asking).alias("asking"),
         marks.write_sequence_text(oldest, shape.sequence_type).alias("oldest_asking"),
     ]
     if config.valid_time is None:
-        return found
+        return aggregates
     kind = find_place_type(shape)
     time = to_column(config.valid_time).cast(kind)
     return [
-        *found,
+        *aggregates,
         marks.write_sequence_text(F.min(F.when(is_asking, time)), kind).alias("oldest_asking_time"),
         marks.write_sequence_text(_compute_newest(F.max(time), last, kind), kind).alias("newest_valid_time"),
     ]

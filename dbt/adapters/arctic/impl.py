@@ -185,18 +185,18 @@ class ArcticAdapter(SparkAdapter):
             return maintenance.run_model(model, self.catalog_reader, self.spark_session, request, readers)
 
     @available.parse_none
-    def maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
+    def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
         """The relation that others read, of the type that it has."""
         is_view = node["config"].get("merge") == "on_read"
         kind = RelationType.View if is_view else RelationType.Table
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
-    def maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
+    def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
         """The relations that others read: the model's own, and the view of its current versions if it has one."""
         view = maintenance.to_model(relation, node, "").current_view
         shown = relation.incorporate(path={"identifier": view.name}, type=RelationType.View) if view else None
-        return [self.maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
+        return [self.build_maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
@@ -264,7 +264,7 @@ class ArcticAdapter(SparkAdapter):
         return ["append", "merge", "insert_overwrite", "delete+insert", "microbatch"]
 
     @available.parse_list
-    def named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
+    def list_named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
         """Columns that a configuration names, as SQL."""
         return NAMED_COLUMNS[kind](*arguments)
 
@@ -408,7 +408,7 @@ class ArcticAdapter(SparkAdapter):
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
     @available.parse(lambda *_a, **_k: "")
-    def event_window(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
+    def write_event_filter(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
         """The condition for rows to be of a batch: the one by which the batch reads its sources."""
         return write_event_window(column, start, end)
 
@@ -431,7 +431,7 @@ class ArcticAdapter(SparkAdapter):
             self.drop_relation(staged)
 
     @available
-    def checked_columns(self, model: dict[str, Any]) -> str:
+    def select_checked_columns(self, model: dict[str, Any]) -> str:
         """The select list of a contract: its columns, each raising an error where a constraint is broken."""
         return checks.select_list(model)
 

@@ -74,8 +74,8 @@ class Arctic:
 
 
 def is_arctic(project: Any, name: str) -> bool:
-    found = project.adapter.catalog_reader.describe_relation(project.test_schema, name)
-    return found is not None and found.properties.get("arctic.kind") == "base"
+    relation = project.adapter.catalog_reader.describe_relation(project.test_schema, name)
+    return relation is not None and relation.properties.get("arctic.kind") == "base"
 
 
 class TestIncremental(Arctic, BaseIncremental):

@@ -28,8 +28,8 @@ class TestCatalogIntegration(BaseCatalogIntegrationValidation):
 
     def test_models_name_the_profiles_catalog(self, project: Any) -> None:
         run_dbt(["run"])
-        found = project.adapter.catalog_reader.list_relations(project.test_schema)
-        assert {"as_table", "as_incremental", "as_arctic"} <= set(found)
+        relations = project.adapter.catalog_reader.list_relations(project.test_schema)
+        assert {"as_table", "as_incremental", "as_arctic"} <= set(relations)
 
     @pytest.mark.parametrize(
         ("changed", "said"),

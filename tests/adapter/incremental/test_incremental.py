@@ -161,12 +161,12 @@ class TestBatchesOutsideUtc:
 
     @pytest.fixture(scope="class")
     def models(self) -> dict[str, str]:
-        given = {f"given_{of}.sql": DATED.replace("DAY", day) for of, day in DAYS.items()}
-        return given | {f"{of}.sql": BATCHES_OF_DAYS.replace("SOURCE", f"given_{of}") for of in DAYS}
+        given = {f"given_{name}.sql": DATED.replace("DAY", day) for name, day in DAYS.items()}
+        return given | {f"{day}.sql": BATCHES_OF_DAYS.replace("SOURCE", f"given_{day}") for day in DAYS}
 
     def test_rows_of_other_batches_stay_and_none_is_there_twice(self, project: Any) -> None:
         run_dbt(["run", "--event-time-start", "2025-01-02", "--event-time-end", "2025-01-04"])
         run_dbt(["run", *DAY, "--vars", "n: 5"])
-        for of in DAYS:
-            rows = project.run_sql(f"select id, n from `lake`.{project.test_schema}.{of} order by id", fetch="all")
-            assert [tuple(row) for row in rows] == [(1, 5), (2, 0)], of
+        for day in DAYS:
+            rows = project.run_sql(f"select id, n from `lake`.{project.test_schema}.{day} order by id", fetch="all")
+            assert [tuple(row) for row in rows] == [(1, 5), (2, 0)], day

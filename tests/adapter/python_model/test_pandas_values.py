@@ -61,12 +61,12 @@ class TestPandasValues:
     @pytest.mark.parametrize("kind", [*KINDS, "empty"])
     def test_types_do_not_depend_on_the_rows(self, project: Any, kind: str) -> None:
         relation = project.adapter.Relation.create(database="lake", schema=project.test_schema, identifier=kind)
-        found = [column.dtype for column in project.adapter.get_columns_in_relation(relation)]
-        assert found == TYPES if kind != "empty" else found[:3] == TYPES[:3]
+        dtypes = [column.dtype for column in project.adapter.get_columns_in_relation(relation)]
+        assert dtypes == TYPES if kind != "empty" else dtypes[:3] == TYPES[:3]
 
     def test_arrow_tells_a_number_that_is_none_from_null(self, project: Any) -> None:
-        found = self.rows(project, "arrow", "x, isnan(x), u, v, typeof(u), typeof(v)")
-        assert [tuple(row[1:]) for row in found] == [
+        rows = self.rows(project, "arrow", "x, isnan(x), u, v, typeof(u), typeof(v)")
+        assert [tuple(row[1:]) for row in rows] == [
             (False, 1, None, "int", "string"),
             (True, None, None, "int", "string"),
         ]

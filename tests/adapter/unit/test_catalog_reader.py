@@ -138,7 +138,7 @@ def test_a_type_that_pyiceberg_does_not_know_keeps_its_name() -> None:
         },
     ]
     schema = {"type": "struct", "schema-id": 0, "fields": fields}
-    (found,) = make_readable({"schemas": [schema], "other": "variant"})["schemas"]
-    columns = Schema.model_validate(found).fields
+    (readable,) = make_readable({"schemas": [schema], "other": "variant"})["schemas"]
+    columns = Schema.model_validate(readable).fields
     assert [to_spark_type(field.field_type) for field in columns] == ["int", "variant", "array<variant>"]
     assert make_readable({"schemas": [schema], "other": "variant"})["other"] == "variant"

@@ -18,8 +18,8 @@ def state(*operations: str) -> SourceState:
     return SourceState(TableName("lake", "s", "t"), "table", commits[-1].version, commits, (), 3)
 
 
-def seconds(found: SourceState) -> float:
-    return (find_last_change(found) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)).total_seconds()
+def seconds(state: SourceState) -> float:
+    return (find_last_change(state) - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)).total_seconds()
 
 
 def test_the_newest_change_of_rows_counts_and_a_compaction_does_not() -> None:

@@ -63,6 +63,6 @@ def test_a_manifest_is_looked_through_once_for_all_of_its_tables(monkeypatch: py
     split = readers.list_words
     monkeypatch.setattr(readers, "list_words", lambda text: looked.append(text) or split(text))
     nodes = [node(f"m{i}", f"m{i - 1}", code=f"text {i}") for i in range(100)]
-    found = Readers(nodes, ())
-    assert [found.list_readers(table(f"m{i}"))[0].name for i in range(99)] == [f"m{i + 1}" for i in range(99)]
+    result = Readers(nodes, ())
+    assert [result.list_readers(table(f"m{i}"))[0].name for i in range(99)] == [f"m{i + 1}" for i in range(99)]
     assert sum(text.startswith("text") for text in looked) == 100

@@ -111,17 +111,19 @@ def test_versions_name_everything_that_does_the_work(environment: SparkEnvironme
 )
 def test_tables_are_format_3_with_patient_commits(spark: SparkSession, namespace: str, statement: str) -> None:
     spark.sql(statement.format(f"{namespace}.t"))
-    found = properties(spark, f"{namespace}.t")
-    assert found["format-version"] == "3"
-    assert found["commit.retry.num-retries"] == "20"
+    table_properties = properties(spark, f"{namespace}.t")
+    assert table_properties["format-version"] == "3"
+    assert table_properties["commit.retry.num-retries"] == "20"
 
 
 def test_files_are_written_without_a_process_for_each(spark: SparkSession) -> None:
     """Spark asks for a file system before it has all its settings, and keeps the first that it gets."""
     java = spark._jvm
     assert java is not None
-    found = java.org.apache.hadoop.fs.FileSystem.get(java.java.net.URI("file:///"), spark._jsc.hadoopConfiguration())
-    assert found.getClass().getSimpleName() == "BareLocalFileSystem"
+    file_system = java.org.apache.hadoop.fs.FileSystem.get(
+        java.java.net.URI("file:///"), spark._jsc.hadoopConfiguration()
+    )
+    assert file_system.getClass().getSimpleName() == "BareLocalFileSystem"
 
 
 def test_pyiceberg_reads_what_spark_wrote(environment: SparkEnvironment, spark: SparkSession, namespace: str) -> None:

@@ -73,7 +73,7 @@ def test_events_of_two_tables_become_rows_and_exact_changes(lake: Warehouse, mer
     assert rows(lake, "orders") == {(2, "b", 7)}
     assert rows(lake, "items") == {("a", Decimal("1.25"))}
     assert transport.acknowledged == ["1", "2", "3"]
-    assert [(of.tables[0].read, of.tables[0].folded) for of in reports] == [(1, 0), (4, 2), (1, 0)]
+    assert [(report.tables[0].read, report.tables[0].folded) for report in reports] == [(1, 0), (4, 2), (1, 0)]
     changes = lake.spark.table(lake.sql_name("orders__changes")).select("id", "n", "_action", "_before.n")
     assert {tuple(row) for row in changes.collect()} == {
         (1, 1, "insert", None),
@@ -130,7 +130,11 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
     lost = Failing(log)
     lost.lost = "the connection was lost"
     reports = ingest(lake, source, lost)
-    assert [(of.count, of.progress.failure is None) for of in reports] == [(0, False), (0, False), (1, True)]
+    assert [(report.count, report.progress.failure is None) for report in reports] == [
+        (0, False),
+        (0, False),
+        (1, True),
+    ]
     assert ledger.read_progress().failure is None
     assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2)}
 
@@ -192,9 +196,9 @@ def test_status_counts_the_rows_that_readers_see_before_they_are_merged(lake: Wa
     for end in range(1, 4):
         ingest(lake, source, Replay(log[:end]))
         for table in source.tables:
-            found = read_status(lake.reader, table.to_model(("id",)), [])
-            assert found.rows == lake.spark.table(lake.sql_name(table.name)).count(), (end, table.name)
-            assert found.unmerged_commits == end - 1
+            status = read_status(lake.reader, table.to_model(("id",)), [])
+            assert status.rows == lake.spark.table(lake.sql_name(table.name)).count(), (end, table.name)
+            assert status.unmerged_commits == end - 1
 
 
 def test_what_was_asked_in_vain_is_no_failure_of_the_source(lake: Warehouse) -> None:
@@ -223,7 +227,9 @@ def test_a_commit_says_as_of_when_its_table_showed_the_source_before(lake: Wareh
 
 
 def test_an_update_of_the_key_is_a_delete_and_an_insert(lake: Warehouse) -> None:
-    first = Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of}) for of in (1, 2)])
+    first = Part(
+        "public.orders", ORDERS, [event("c", None, {"id": number, "item": "a", "n": number}) for number in (1, 2)]
+    )
     moved = [
         event("u", {"id": 1, "item": "a", "n": 1}, {"id": 5, "item": "a", "n": 1}),
         event("u", {"id": 2, "item": "a", "n": 2}, {"id": 1, "item": "b", "n": 2}),
@@ -256,7 +262,13 @@ def test_an_update_that_may_have_changed_a_chosen_key_is_a_dead_letter(lake: War
 def test_a_value_that_the_source_did_not_send_is_that_of_the_row(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [
-        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": f"long {of}", "n": 0}) for of in (1, 2)])],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [event("c", None, {"id": number, "item": f"long {number}", "n": 0}) for number in (1, 2)],
+            )
+        ],
         [
             Part(
                 "public.orders",
@@ -291,7 +303,13 @@ def test_a_value_that_is_nowhere_is_an_error_and_no_null(lake: Warehouse) -> Non
 def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [
-        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of}) for of in range(5)])],
+        [
+            Part(
+                "public.orders",
+                ORDERS,
+                [event("c", None, {"id": number, "item": "a", "n": number}) for number in range(5)],
+            )
+        ],
         [
             Part(
                 "public.orders",
@@ -309,7 +327,7 @@ def test_truncating_empties_the_table_and_later_rows_stay(lake: Warehouse) -> No
     assert rows(lake, "orders") == {(2, "c", 3)}
 
 
-@pytest.mark.parametrize("deaths", [(1,), *(pytest.param(of, marks=pytest.mark.slow) for of in ((), (1, 1)))])
+@pytest.mark.parametrize("deaths", [(1,), *(pytest.param(case, marks=pytest.mark.slow) for case in ((), (1, 1)))])
 def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
     lake: Warehouse, deaths: tuple[int, ...]
 ) -> None:
@@ -324,7 +342,7 @@ def test_a_row_that_moves_to_another_key_keeps_the_values_that_were_not_sent(
         event("u", None, {"id": 1, "item": UNAVAILABLE, "n": 5}),
         event("d", {"id": 2}, None),
     ]
-    first = [event("c", None, {"id": of, "item": f"long {of}", "n": 0}) for of in (1, 2, 3)]
+    first = [event("c", None, {"id": number, "item": f"long {number}", "n": 0}) for number in (1, 2, 3)]
     log = [[Part("public.orders", ORDERS, first)], [Part("public.orders", ORDERS, moves)]]
     ingest(lake, source, Replay(log[:1]))
     for death in deaths:
@@ -373,7 +391,7 @@ def test_events_that_can_not_be_applied_are_kept_with_their_reason(lake: Warehou
     assert (written.read, written.applied, written.dead) == (len(BAD) + 1, 1, len(BAD))
     assert rows(lake, "orders") == {(7, "a", 1)}
     dead = lake.spark.table(str(source.dead_letter_table)).select("reason", "payload", "origin", "table").collect()
-    assert {(row.reason, bytes(row.payload)) for row in dead} == {(why, as_bytes(of)) for why, of in BAD.items()}
+    assert {(row.reason, bytes(row.payload)) for row in dead} == {(why, as_bytes(value)) for why, value in BAD.items()}
     assert {row.table for row in dead} == {"public.orders"}
 
 
@@ -407,8 +425,8 @@ def test_columns_of_a_source_may_be_called_as_parts_of_events_are(lake: Warehous
         "row",
         "step",
     )
-    flights = SourceSchema(tuple(SourceColumn(of, "string") for of in names), ("origin", "arrival"))
-    first, second, other = (dict.fromkeys(names, of) | {"payload": of * 2} for of in "abc")
+    flights = SourceSchema(tuple(SourceColumn(name, "string") for name in names), ("origin", "arrival"))
+    first, second, other = (dict.fromkeys(names, letter) | {"payload": letter * 2} for letter in "abc")
     log = [
         [Part("public.orders", flights, [event("c", None, first), event("c", None, other)])],
         [
@@ -426,7 +444,7 @@ def test_columns_of_a_source_may_be_called_as_parts_of_events_are(lake: Warehous
     ]
     ingest(lake, source_of(lake, "orders"), Replay(log))
     expected = (first | {"reason": "new"}, second | {"origin": "moved"})
-    assert rows(lake, "orders") == {tuple(of.values()) for of in expected}
+    assert rows(lake, "orders") == {tuple(row.values()) for row in expected}
 
 
 def test_a_column_that_the_source_adds_is_added_and_one_that_widens_is_widened(lake: Warehouse) -> None:
@@ -455,7 +473,11 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Wareh
     source = replace(source_of(lake, "orders", "items"), most_dead=None)
     log = [
         [
-            Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": f"{n}", "n": n}) for of in range(4)]),
+            Part(
+                "public.orders",
+                ORDERS,
+                [event("c", None, {"id": number, "item": f"{n}", "n": n}) for number in range(4)],
+            ),
             Part("public.items", ITEMS, [event("u", None, {"name": f"{n % 2}", "price": n}), f"broken {n}"]),
         ]
         for n in range(4)
@@ -475,10 +497,12 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_nothing(lake: Wareh
                 ingest(lake, source, Replay(log))
                 break
     assert {"commit.publish", "ingest.advance", "ingest.append_dead_letters", "view.replace"} <= died
-    assert rows(lake, "orders") == {(of, "3", 3) for of in range(4)}
+    assert rows(lake, "orders") == {(number, "3", 3) for number in range(4)}
     assert rows(lake, "items") == {("0", Decimal(2)), ("1", Decimal(3))}
     changes = lake.spark.table(lake.sql_name("orders__changes")).groupBy("id", "n").count().collect()
-    assert {(row.id, row.n, row["count"]) for row in changes} == {(of, n, 1) for of in range(4) for n in range(4)}
+    assert {(row.id, row.n, row["count"]) for row in changes} == {
+        (number, n, 1) for number in range(4) for n in range(4)
+    }
     assert lake.spark.table(str(source.dead_letter_table)).count() == 4
 
 
@@ -659,14 +683,14 @@ def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> N
     """As of tables with more rows than a lookup reads all of."""
     lake = lake.under(pruning={"scanned_table_rows": 0, "scanned_table_ratio": 0})
     source = source_of(lake, "orders")
-    first = [event("c", None, {"id": of, "item": f"long {of}", "n": of}) for of in range(50)]
+    first = [event("c", None, {"id": number, "item": f"long {number}", "n": number}) for number in range(50)]
     later = [
         event("u", None, {"id": 7, "item": "b", "n": 1}),
         event("u", {"id": 8, "item": "long 8", "n": 8}, {"id": 60, "item": "long 8", "n": 8}),
         *move({"id": 9}, {"id": 61, "item": UNAVAILABLE, "n": 9}, lsn=1),
     ]
-    ingest(lake, source, Replay([[Part("public.orders", ORDERS, of)] for of in (first, later)]))
-    expected = {(of, f"long {of}", of) for of in range(50) if of not in (7, 8, 9)}
+    ingest(lake, source, Replay([[Part("public.orders", ORDERS, events)] for events in (first, later)]))
+    expected = {(number, f"long {number}", number) for number in range(50) if number not in (7, 8, 9)}
     assert rows(lake, "orders") == expected | {(7, "b", 1), (60, "long 8", 8), (61, "long 9", 9)}
     assert lake.broken(source.tables[0].to_model(("id",))) == []
 
@@ -675,7 +699,7 @@ def test_rows_of_a_large_table_are_looked_up_by_their_keys(lake: Warehouse) -> N
 def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehouse) -> None:
     source = source_of(lake, "orders")
     log = [
-        [Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": 1}) for of in range(3)])],
+        [Part("public.orders", ORDERS, [event("c", None, {"id": number, "item": "a", "n": 1}) for number in range(3)])],
         [
             Part(
                 "public.orders", ORDERS, [event("d", {"id": 1}, None), event("u", None, {"id": 2, "item": "b", "n": 2})]
@@ -690,9 +714,9 @@ def test_an_ingested_table_is_verified_and_restored_like_any_other(lake: Warehou
     assert first is not None
     assert first.head is not None
     restore_version(lake.session_of(model), first.head.snapshot)
-    assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
+    assert rows(lake, "orders") == {(number, "a", 1) for number in range(3)}
     ingest(lake, source, Replay(log))
-    assert rows(lake, "orders") == {(of, "a", 1) for of in range(3)}
+    assert rows(lake, "orders") == {(number, "a", 1) for number in range(3)}
     assert lake.broken(model) == []
 
 
@@ -703,7 +727,7 @@ def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
             Part(
                 "public.orders",
                 ORDERS,
-                [event("c", None, {"id": of, "item": "ab"[of % 2], "n": of}) for of in range(6)],
+                [event("c", None, {"id": number, "item": "ab"[number % 2], "n": number}) for number in range(6)],
             )
         ],
         [
@@ -729,7 +753,7 @@ def test_a_model_follows_an_ingested_table(lake: Warehouse) -> None:
 
 def test_a_snapshot_that_was_interrupted_is_made_again_and_rows_that_are_gone_are_deleted(lake: Warehouse) -> None:
     source = source_of(lake, "orders", "items")
-    first = [event("r", None, {"id": of, "item": "a", "n": of}) for of in range(4)]
+    first = [event("r", None, {"id": number, "item": "a", "n": number}) for number in range(4)]
     other = Part("public.items", ITEMS, [event("r", None, {"name": "a", "price": 1})])
     ingest(lake, source, Replay([[Part("public.orders", ORDERS, first), other]], snapshot=3))
     again = [
@@ -844,7 +868,10 @@ def test_other_tables_are_written_while_one_is_loaded(lake: Warehouse, is_killed
 
     ingest(lake, source_of(lake, "orders"), Replay([FIRST]))
     source = replace(source_of(lake, "orders", "items"), trigger_seconds=0)
-    ordered = [[Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": of})])] for of in (2, 3)]
+    ordered = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": number, "item": "a", "n": number})])]
+        for number in (2, 3)
+    ]
     log = [FIRST, [priced("c", "a", 1)], *ordered, [priced("u", "a", 2), priced("c", "b", 1)], [priced("u", "b", 3)]]
 
     def attempt() -> None:

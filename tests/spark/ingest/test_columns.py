@@ -36,18 +36,18 @@ AGAIN = SourceSchema((ID, column("n", 4, "int"), column("a", 6)), ("id",))
 
 
 def log(keyed: bool) -> list[list[Part]]:
-    first = [{"id": of, "a": f"a{of}", "gone": "g"} for of in (1, 2)]
+    first = [{"id": number, "a": f"a{number}", "gone": "g"} for number in (1, 2)]
     later = [{"id": 3, "b": "b3", "n": 7, "m": "m"}]
     parts = [(BEFORE, first), (AFTER, later), (AGAIN, [{"id": 4, "n": 8, "a": "new"}])]
     return [
-        [Part("public.t", of if keyed else replace(of, key=()), [event("c", None, row) for row in rows])]
-        for of, rows in parts
+        [Part("public.t", table if keyed else replace(table, key=()), [event("c", None, row) for row in rows])]
+        for table, rows in parts
     ]
 
 
 def source(lake: Warehouse, changes: str, keyed: bool) -> IngestSource:
     made = source_of(lake, "t", **({} if keyed else {"primary_key": None}))
-    return replace(made, tables=tuple(replace(of, schema_changes=changes) for of in made.tables))
+    return replace(made, tables=tuple(replace(table, schema_changes=changes) for table in made.tables))
 
 
 def rows(lake: Warehouse, *names: str) -> set[tuple[Any, ...]]:
@@ -85,7 +85,9 @@ def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehou
     assert {"schema.evolve", "ingest.columns", "commit.publish"} <= died
     assert rows(lake, "id", "b", "n", "m") == {(1, "a1", 5, None), (2, "a2", 5, None), (3, "b3", 7, "m")}
     kept = [] if changes == "evolve" else ["a", "gone"]
-    assert [of for of in lake.spark.table(lake.sql_name("t")).columns if of not in ("id", "b", "n", "m")] == kept
+    assert [
+        column for column in lake.spark.table(lake.sql_name("t")).columns if column not in ("id", "b", "n", "m")
+    ] == kept
     if changes == "safe":
         assert rows(lake, "id", "a", "gone") == {(1, "a1", "g"), (2, "a2", "g"), (3, None, None)}
     ingest(lake, made, Replay(batches))
@@ -102,7 +104,7 @@ def test_a_column_that_was_made_anew_ends_ingestion_until_the_table_is_read_agai
     part = Part("public.t", anew, [event("c", None, {"id": 5, "a": "x", "gone": "g"})])
     with pytest.raises(SourceError, match="a can't be distinguished from another column"):
         ingest(lake, made, Replay([first, [part]]))
-    snapshot = Part("public.t", anew, [event("r", None, {"id": of, "a": None, "gone": "g"}) for of in (1, 2)])
+    snapshot = Part("public.t", anew, [event("r", None, {"id": number, "a": None, "gone": "g"}) for number in (1, 2)])
     ingest(lake, made, Replay([[snapshot], [part]], snapshot=2))
     assert rows(lake, "id", "a", "gone") == {(1, None, "g"), (2, None, "g"), (5, "x", "g")}
 
@@ -147,8 +149,10 @@ def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(l
     assert rows(lake, "id", "a") == {(1, "a1"), (2, "a2")}
     waiting = progress_of(lake, made)
     assert (waiting.position, waiting.tables, list(waiting.waits)) == ("3", {"public.orders"}, ["public.t"])
-    found = Part("public.t", anew, [event("r", None, {"id": of, "a": f"new {of}", "gone": "g"}) for of in (1, 5)])
-    ingest(lake, made, Loading(batches, rows={"public.t": found}, at="3"), tables=["t"])
+    part = Part(
+        "public.t", anew, [event("r", None, {"id": number, "a": f"new {number}", "gone": "g"}) for number in (1, 5)]
+    )
+    ingest(lake, made, Loading(batches, rows={"public.t": part}, at="3"), tables=["t"])
     assert rows(lake, "id", "a") == {(1, "new 1"), (5, "new 5")}
     last = Part("public.t", anew, [event("d", {"id": 1}, None)])
     ingest(lake, made, Loading([*batches, [last, order(4)]]))
@@ -165,8 +169,8 @@ def test_a_table_is_loaded_anew_that_somebody_asked_for(lake: Warehouse) -> None
     with pytest.raises(ConfigError, match="shop is no database"):
         request_resync(lake.session_of(asked_of(made, can_load=False)))
     assert request_resync(lake.session_of(asked_of(made, can_load=True))) == "shop"
-    found = Part("public.t", BEFORE, [event("r", None, {"id": 2, "a": "new", "gone": "g"})])
-    transport = Loading(batches, rows={"public.t": found}, at="1")
+    part = Part("public.t", BEFORE, [event("r", None, {"id": 2, "a": "new", "gone": "g"})])
+    transport = Loading(batches, rows={"public.t": part}, at="1")
     ingest(lake, made, transport)
     assert transport.loaded == ["public.t"]
     assert rows(lake, "id", "a") == {(2, "new")}

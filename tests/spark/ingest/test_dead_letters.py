@@ -49,8 +49,8 @@ def replay_dead(lake: Warehouse, source: IngestSource, form: Format | None = Non
 
 
 def fates(done: list[Replayed]) -> tuple[int, int, int, int]:
-    (of,) = done
-    return of.read, of.applied, of.superseded, of.dead
+    (report,) = done
+    return report.read, report.applied, report.superseded, report.dead
 
 
 def rows(lake: Warehouse) -> set[tuple[Any, ...]]:
@@ -108,7 +108,7 @@ def test_a_replay_gives_signs_of_life_while_a_table_is_under_way(lake: Warehouse
     replayed = replay_dead_letters(orders(lake, "bigint"), build_debezium_format(), often, lake.environment.new_session)
     assert next(replayed).applied == 1
     ledger = often.load_table(source.dead_letter_table.schema, source.dead_letter_table.name)
-    ends = {found.until for _ in range(2) if (found := next_lease(ledger)) is not None}
+    ends = {lease.until for _ in range(2) if (lease := next_lease(ledger)) is not None}
     assert len(ends) == 2
     assert list(replayed) == []
 
@@ -139,7 +139,7 @@ def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lak
     ingest(lake, source, Replay(log))
     assert fates(replay_dead(lake, orders(lake, "bigint"))) == (7, 1, 3, 3)
     assert rows(lake) == {(1, "old", 10), (2, "newer", 20), (3, "new", 31), (4, "old", 40), (5, "old", LARGE)}
-    assert [of.split(":")[0] for of in reasons(lake, source)] == [
+    assert [reason.split(":")[0] for reason in reasons(lake, source)] == [
         "it lacks a value that no row of the table has",
         "it lacks a value that no row of the table has",
         "its row has changed since by an event without all values",
@@ -188,7 +188,7 @@ def test_a_process_that_dies_at_any_effect_applies_dead_letters_once(lake: Wareh
     with set_failpoint(dying):
         for _ in range(20):
             with contextlib.suppress(Died):
-                applied = sum(of.applied for of in replay_dead(lake, mended))
+                applied = sum(report.applied for report in replay_dead(lake, mended))
                 break
     assert {"commit.publish", "ingest.rewrite_dead_letters", "schema.evolve", "view.replace"} <= died
     assert applied in (0, 2)
@@ -235,6 +235,6 @@ def test_a_dead_letter_table_of_an_earlier_version_goes_on(lake: Warehouse) -> N
     ingest(lake, source, Replay([batch(put("c", 1, "old", 1)), batch(put("c", 3, "c", LARGE))]))
     assert fates(replay_dead(lake, orders(lake, "bigint"))) == (3, 1, 0, 2)
     assert rows(lake) == {(1, "old", 1), (3, "c", LARGE)}
-    assert {of.split(":")[0] for of in reasons(lake, source)} == {
+    assert {reason.split(":")[0] for reason in reasons(lake, source)} == {
         "it can't be put in order with other changes of its row"
     }

@@ -74,30 +74,30 @@ class Table:
         return (UNAVAILABLE if old[0] is not None and old[0] == new[0] else new[0], *new[1:])
 
     def _named(self, key: Key, row: Row) -> dict[str, Any]:
-        names = [of.name for of in self.schema.columns]
+        names = [column.name for column in self.schema.columns]
         return dict(zip(names, (*key, *row), strict=False))
 
 
 def changes(before: Mapping[Key, Row], after: Mapping[Key, Row]) -> set[tuple[Any, ...]]:
     """The change rows from one state to another: key, row, action, row before."""
-    found = {(*key, *row, "insert", None) for key, row in after.items() if key not in before}
-    found |= {(*key, *row, "delete", row) for key, row in before.items() if key not in after}
+    changes = {(*key, *row, "insert", None) for key, row in after.items() if key not in before}
+    changes |= {(*key, *row, "delete", row) for key, row in before.items() if key not in after}
     both = [key for key in after if key in before and before[key] != after[key]]
-    return found | {(*key, *after[key], "update", before[key]) for key in both}
+    return changes | {(*key, *after[key], "update", before[key]) for key in both}
 
 
 def commits(lake: Warehouse, schema: SourceSchema) -> list[set[tuple[Any, ...]]]:
     """The change rows of each commit, oldest first."""
-    names = [of.name for of in schema.columns]
+    names = [column.name for column in schema.columns]
     table = lake.spark.table(lake.sql_name("orders__changes"))
     rows = table.select("_last_updated_sequence_number", *names, "_action", "_before").collect()
-    found: dict[int, set[tuple[Any, ...]]] = {}
+    rows_by_batch: dict[int, set[tuple[Any, ...]]] = {}
     for number, *values, action, before in rows:
-        own = found.setdefault(number, set())
+        own = rows_by_batch.setdefault(number, set())
         size = len(own)
         own.add((*values, action, None if before is None else tuple(before)))
         assert len(own) == size + 1
-    return [own for _, own in sorted(found.items())]
+    return [own for _, own in sorted(rows_by_batch.items())]
 
 
 def check(lake: Warehouse, table: Table, states: list[Mapping[Key, Row]]) -> None:

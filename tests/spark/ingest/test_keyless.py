@@ -54,15 +54,15 @@ def rows(lake: Warehouse) -> list[Row]:
 
 
 def commits(lake: Warehouse) -> list[Row]:
-    found = lake.spark.table(lake.sql_name("log") + ".snapshots").orderBy("committed_at").collect()
-    return [(row.operation, row.summary.get("added-records", "0"), row.summary.get("arctic.position")) for row in found]
+    rows = lake.spark.table(lake.sql_name("log") + ".snapshots").orderBy("committed_at").collect()
+    return [(row.operation, row.summary.get("added-records", "0"), row.summary.get("arctic.position")) for row in rows]
 
 
 def test_every_event_is_a_row_in_one_commit_for_a_batch(lake: Warehouse) -> None:
     transport = Replay([[part((1, "a"), (1, "a"), op="r")], [part((2, "b"))], [part((1, "a"))]], snapshot=1)
     reports = ingest(lake, log_of(lake), transport)
     assert rows(lake) == [(1, "a"), (1, "a"), (1, "a"), (2, "b")]
-    assert [of.tables[0].rows["insert"] for of in reports] == [2, 1, 1]
+    assert [report.tables[0].rows["insert"] for report in reports] == [2, 1, 1]
     assert commits(lake) == [("append", "0", None), ("append", "2", "1"), ("append", "1", "2"), ("append", "1", "3")]
     assert set(lake.reader.list_relations(lake.namespace)) == {"log", "shop__dead_letters"}
     ingest(lake, log_of(lake), Replay(transport.log))
@@ -104,7 +104,7 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Wareho
     log = [
         [
             Part("public.log", LOG, [f"broken {n}", f"broken {n}, too"]),
-            part(*[(of, f"{n}") for of in range(3)]),
+            part(*[(number, f"{n}") for number in range(3)]),
             part((n, "x", "y"), (n, "x", "y"), schema=WIDER),
         ]
         for n in range(3)
@@ -126,7 +126,7 @@ def test_a_process_that_dies_at_any_effect_loses_and_repeats_no_row(lake: Wareho
                 ingest(lake, source, Replay(log))
                 break
     assert {("ingest.create_table", 1), ("ingest.layout", 2), ("ingest.append", 2), ("commit.publish", 2)} <= died
-    expected = [(of, f"{n}", None) for n in range(3) for of in range(3)] + [(n, "x", "y") for n in range(3)] * 2
+    expected = [(number, f"{n}", None) for n in range(3) for number in range(3)] + [(n, "x", "y") for n in range(3)] * 2
     assert rows(lake) == sorted(expected, key=str)
 
 
@@ -140,11 +140,11 @@ def test_a_snapshot_that_is_made_again_replaces_all_rows_in_one_commit(lake: War
         return done
 
     with set_failpoint(interrupted), pytest.raises(Died):
-        ingest(lake, source, Replay([[of] for of in whole], snapshot=2))
+        ingest(lake, source, Replay([[part] for part in whole], snapshot=2))
     assert rows(lake) == [(1, "a"), (1, "a")]
-    ingest(lake, source, Replay([*([of] for of in whole), [part((4, "d"))]], snapshot=2))
+    ingest(lake, source, Replay([*([part] for part in whole), [part((4, "d"))]], snapshot=2))
     assert rows(lake) == [(1, "a"), (1, "a"), (2, "b"), (3, "c"), (4, "d")]
-    assert [of[:2] for of in commits(lake)[1:]] == [("append", "2"), ("overwrite", "4"), ("append", "1")]
+    assert [commit[:2] for commit in commits(lake)[1:]] == [("append", "2"), ("overwrite", "4"), ("append", "1")]
 
 
 @pytest.mark.slow
@@ -185,17 +185,17 @@ def test_models_follow_a_table_without_a_key_through_compaction_expiry_and_anoth
     counts = lake.model("counts", "select what, count(*) as n from {log} group by what", primary_key="what")
     events = lake.model("events", "select at, what from {changes(log)}", primary_key="at", input="changes")
     ingest(lake, source, Replay(log))
-    assert [lake.run(of).reason for of in (counts, events)] == ["FIRST_RUN", "FIRST_RUN"]
+    assert [lake.run(model).reason for model in (counts, events)] == ["FIRST_RUN", "FIRST_RUN"]
     compacted = compact_table(lake.session_of(own), "minor")
     assert [(step.files, step.table) for step in compacted.steps if isinstance(step, RewriteFiles)] == [(3, own.table)]
     log += [[part((7, "b"), (8, "a"))]]
     ingest(lake, source, Replay(log))
-    assert [lake.run(of).reason for of in (counts, events)] == ["CHANGES", "CHANGES"]
+    assert [lake.run(model).reason for model in (counts, events)] == ["CHANGES", "CHANGES"]
     gone = expire_versions(lake.session_of(own, now=later(9)), [counts.table, events.table])
     assert [step.table for step in gone.steps] == [own.table]
     assert {kept.reason for kept in gone.kept} >= {f"{events.table} has read up to it"}
     ingest(lake, source, Replay([*log, [part((9, "b"))]]))
-    assert [lake.run(of).reason for of in (counts, events)] == ["CHANGES", "CHANGES"]
+    assert [lake.run(model).reason for model in (counts, events)] == ["CHANGES", "CHANGES"]
     shown = {name: set(map(tuple, lake.spark.table(lake.sql_name(name)).collect())) for name in ("counts", "events")}
     assert shown["counts"] == {("a", 4), ("b", 2)}
     assert shown["events"] == {(0, "a"), (1, "a"), (2, "a"), (7, "b"), (8, "a"), (9, "b")}
@@ -238,7 +238,7 @@ def test_dead_letters_that_fit_now_are_appended_once_wherever_the_process_dies(l
     def declared(kind: str) -> IngestSource:
         source = replace(log_of(lake), most_dead=None)
         columns = {"at": kind, "what": "string"}
-        return replace(source, tables=tuple(replace(of, columns=columns) for of in source.tables))
+        return replace(source, tables=tuple(replace(table, columns=columns) for table in source.tables))
 
     texts = [event("c", None, {"at": at, "what": "a"}) for at in (1, 3_000_000_000, 3_000_000_001)]
     texts += [event("d", {"at": 1, "what": "a"}, None)]

@@ -117,8 +117,8 @@ def decoded(spark: SparkSession, *columns: tuple[SourceColumn, Any]) -> tuple[st
 def test_values_are_those_that_the_source_has(spark: SparkSession) -> None:
     reason, values = decoded(spark, *[(column, written) for column, written, _ in CASES])
     assert reason is None
-    for (column, written, expected), found in zip(CASES, values, strict=True):
-        value = bytes(found) if isinstance(found, bytearray) else found
+    for (column, written, expected), result in zip(CASES, values, strict=True):
+        value = bytes(result) if isinstance(result, bytearray) else result
         assert value == expected or (value != value and expected != expected), (column, written, value)
 
 
@@ -127,8 +127,8 @@ def test_values_that_do_not_fit_make_dead_letters(spark: SparkSession) -> None:
     for kind, encoding, written in MISFITS:
         column = SourceColumn("v", kind, encoding, **(options if encoding in ("enum_index", "set_bits") else {}))
         reason, values = decoded(spark, (column, written))
-        of = ", of the years 1 to 9999" if encoding == "epoch_days" else ""
-        assert reason == f"column v0: the value does not fit {kind}{of}", (kind, encoding, written)
+        suffix = ", of the years 1 to 9999" if encoding == "epoch_days" else ""
+        assert reason == f"column v0: the value does not fit {kind}{suffix}", (kind, encoding, written)
         assert values == [None]
 
 

@@ -59,9 +59,9 @@ class Store:
         return self.lake.state(self.model)
 
     def nodes(self) -> tuple[FileGroup, ...]:
-        found = observe_files(self.lake.reader, self.model.base)
-        assert found is not None
-        return found.nodes
+        files = observe_files(self.lake.reader, self.model.base)
+        assert files is not None
+        return files.nodes
 
     def merged(self) -> bool:
         """Whether nothing waits to be merged, and the base alone has all rows."""
@@ -86,8 +86,8 @@ def in_parts(lake: Warehouse, parts: int) -> Warehouse:
 
 def ordered(model: Model, lake: Warehouse) -> bool:
     """Whether the rows of each file are sorted by the sort key, nulls first."""
-    found = lake.spark.table(lake.sql_name("m__base")).select("_file", "_pos", "Sort", "`i.d`").collect()
-    placed = sorted((row[0], row[1], row[2] is not None, row[2] or 0, row[3]) for row in found)
+    rows = lake.spark.table(lake.sql_name("m__base")).select("_file", "_pos", "Sort", "`i.d`").collect()
+    placed = sorted((row[0], row[1], row[2] is not None, row[2] or 0, row[3]) for row in rows)
     return placed == sorted(placed, key=lambda row: (row[0], *row[2:]))
 
 

@@ -44,8 +44,8 @@ def put(lake: Warehouse, model: Model, rows: dict[int, int]) -> None:
 def told(lake: Warehouse, model: Model) -> list[tuple[Any, ...]]:
     """Key, value and action of all change rows, in order."""
     order = "_last_updated_sequence_number, id"
-    found = lake.spark.sql(f"select id, v, _action from {lake.sql_name('m__changes')} order by {order}")
-    return [tuple(row) for row in found.collect()]
+    sql = lake.spark.sql(f"select id, v, _action from {lake.sql_name('m__changes')} order by {order}")
+    return [tuple(row) for row in sql.collect()]
 
 
 def moved(lake: Warehouse, model: Model) -> dict[int, int]:

@@ -53,10 +53,10 @@ class Shop:
     def compact(self, mode: CompactionMode) -> Compacted:
         return compact_table(self.lake.session_of(self.model), mode)
 
-    def nodes(self, of: TableName | None = None) -> tuple[FileGroup, ...]:
-        found = observe_files(self.lake.reader, of or self.model.base)
-        assert found is not None
-        return found.nodes
+    def nodes(self, table: TableName | None = None) -> tuple[FileGroup, ...]:
+        files = observe_files(self.lake.reader, table or self.model.base)
+        assert files is not None
+        return files.nodes
 
     def lineage(self) -> list[tuple[Any, ...]]:
         """The change table with each row's id and commit."""
@@ -121,8 +121,8 @@ def test_small_files_of_the_change_table_are_joined_and_every_row_keeps_its_id_a
     shop.put([3], 900)
     assert shop.is_right
     for key, v in ((1, 101), (2, 502), (3, 903), (4, 4), (21, None)):
-        found = look_up_row(lake.reader, shop.model, [str(key)]).row
-        assert (found["v"] if found else None) == v, key
+        row = look_up_row(lake.reader, shop.model, [str(key)]).row
+        assert (row["v"] if row else None) == v, key
     assert read_status(lake.reader, shop.model, [down]).consumers[0].behind_rows == 3
     outcome = lake.run(down)
     assert sum(outcome.rows.values()) == 3
@@ -253,9 +253,9 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
         text = sql.replace("{keys}", keys).replace("{v}", str(v)).replace("{n}", "12")
         model = lake.model("m", text, primary_key="id", partition_by=partition_by, nodes=1)
         lake.run(model)
-    found = observe_files(lake.reader, model.table)
-    assert found is not None
-    over = [node for node in found.nodes if len(node.files) > 2]
+    files = observe_files(lake.reader, model.table)
+    assert files is not None
+    over = [node for node in files.nodes if len(node.files) > 2]
     assert len(over) > 0
     before = lake.rows(model)
     model = lake.model(
@@ -271,7 +271,7 @@ def test_nodes_of_every_transform_are_found_by_their_values(lake: Warehouse, par
     after = observe_files(lake.reader, model.table)
     assert after is not None
     assert {str(node): len(node.files) for node in after.nodes} == {
-        str(node): 1 if node in over or partition_by == ["raw"] else len(node.files) for node in found.nodes
+        str(node): 1 if node in over or partition_by == ["raw"] else len(node.files) for node in files.nodes
     }
     assert lake.rows(model) == before
     assert lake.broken(model) == []

@@ -36,7 +36,7 @@ def expiring(lake: Warehouse, model: Model, *readers: Model, later: datetime.tim
 def snapshots(lake: Warehouse, model: Model) -> tuple[int, int]:
     """How many the change table and the base have."""
     names = (model.table.changes, model.base)
-    changes, base = (len(lake.reader.load_table(of.schema, of.name).metadata.snapshots) for of in names)
+    changes, base = (len(lake.reader.load_table(name.schema, name.name).metadata.snapshots) for name in names)
     return changes, base
 
 
@@ -108,8 +108,8 @@ def test_a_run_lets_versions_go_once_enough_are_old_and_keeps_those_of_readers(l
             lake.run(down)
     later = datetime.datetime.now(datetime.timezone.utc) + LATER
 
-    def after_a_run(of: Model, *readers: Model, enough: int = 20) -> tuple[int, int]:
-        session = lake.under(expiry={"snapshots": enough}).session_of(of, now=later)
+    def after_a_run(item: Model, *readers: Model, enough: int = 20) -> tuple[int, int]:
+        session = lake.under(expiry={"snapshots": enough}).session_of(item, now=later)
         expiry.expire_if_due(session, [reader.table for reader in readers])
         return snapshots(lake, model)
 
@@ -134,9 +134,9 @@ def test_what_somebody_tags_between_plan_and_expiry_stays(lake: Warehouse) -> No
     tag = f"alter table {lake.sql_name('m__changes')} create tag mine as of version {kept}"
     with once_before("expiry.snapshots", lambda: lake.spark.sql(tag).collect()):
         plan = expiring(lake, model)
-    assert any(of.snapshot == kept and of.alone for of in plan.kept)
-    found = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots
-    assert kept in {of.snapshot_id for of in found}
+    assert any(reason.snapshot == kept and reason.alone for reason in plan.kept)
+    snapshots = lake.reader.load_table(lake.namespace, "m__changes").metadata.snapshots
+    assert kept in {snapshot.snapshot_id for snapshot in snapshots}
     assert lake.rows(model) == [(1, "eu", 1)]
 
 
@@ -156,7 +156,7 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
         os.utime(file, (0, 0))
     session = lake.session_of(model)
     planned = expiry.find_orphan_files(session, 86_400, remove=False)
-    assert [Path(of).name for of in planned[str(model.table.changes)]] == ["old.parquet"]
+    assert [Path(path).name for path in planned[str(model.table.changes)]] == ["old.parquet"]
     assert planned[str(model.base)] == []
     assert old.exists()
     assert expiry.find_orphan_files(session, 86_400, remove=True) == planned
@@ -190,8 +190,8 @@ def test_commits_keep_few_metadata_files_and_expiry_brings_older_tables_to_that(
     names = ("m", "m__changes")
 
     def properties() -> list[dict[str, str]]:
-        tables = [lake.reader.load_table(lake.namespace, of).properties for of in names]
-        return [{key: of[key] for key in KEPT_METADATA if key in of} for of in tables]
+        tables = [lake.reader.load_table(lake.namespace, name).properties for name in names]
+        return [{key: table[key] for key in KEPT_METADATA if key in table} for table in tables]
 
     assert properties() == [dict(KEPT_METADATA)] * 2
     few = "'write.metadata.previous-versions-max' = '1'"
@@ -242,8 +242,8 @@ def test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_ow
     assert expiry.find_orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)] == []
     for file in files:
         os.utime(folder / file, (0, 0))
-    found = expiry.find_orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)]
-    assert {Path(file).name for file in found} == files - {Path(current).name} != set()
+    orphans = expiry.find_orphan_files(lake.session_of(model), 86_400, remove=True)[str(model.table)]
+    assert {Path(file).name for file in orphans} == files - {Path(current).name} != set()
     assert [file.name for file in folder.glob("*.metadata.json")] == [Path(current).name]
     assert lake.rows(model) == [(1, "eu", 3)]
     assert lake.broken(model) == []

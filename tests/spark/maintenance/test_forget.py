@@ -105,7 +105,7 @@ def filled_shop(
     """A filled shop, which is built once and brought back for each test."""
     spark.sql(f"create namespace {environment.profile.catalog}.forgetting")
     lake = Warehouse(environment, reader, spark, "forgetting")
-    prebuilt = Prebuilt.of(lake, lambda of: filled(shop(of)), tmp_path_factory.mktemp("copies"))
+    prebuilt = Prebuilt.of(lake, lambda lake_name: filled(shop(lake_name)), tmp_path_factory.mktemp("copies"))
     return lambda: shop(prebuilt.restore())
 
 
@@ -118,11 +118,11 @@ def files(lake: Warehouse, *names: str) -> Iterator[Path]:
 
 def values(lake: Warehouse, *names: str) -> set[Any]:
     """All values in all data files of tables, also those inside of structs."""
-    found: set[Any] = set()
+    values: set[Any] = set()
     for path in files(lake, *names):
         for column in pq.read_table(path).flatten().columns:
-            found |= set(column.to_pylist())
-    return found
+            values |= set(column.to_pylist())
+    return values
 
 
 def parts(*models: Model) -> list[str]:
@@ -137,7 +137,7 @@ def test_the_values_of_forgotten_rows_are_in_no_file_of_three_layers(filled_shop
     assert {"SECRET3", "SECRET3b", "name3"} <= values(lake, *parts(made.customers, made.named))
     certificate = made.forget(keys=("3",))
     assert certificate.is_clean, certificate
-    assert [of.table.name for of in certificate.tables] == ["customers", "named", "sums"]
+    assert [table.table.name for table in certificate.tables] == ["customers", "named", "sums"]
     (note,) = certificate.notes
     assert note.startswith(f"lake.{lake.namespace}.customer_events, which {made.customers.table} reads")
     left = values(lake, *parts(*made.models))
@@ -149,7 +149,7 @@ def test_the_values_of_forgotten_rows_are_in_no_file_of_three_layers(filled_shop
     for model in made.models:
         assert lake.broken(model) == []
         assert lake.run(model).mode == "unchanged"
-    assert not [of for of in lake.reader.list_tables(lake.namespace) if of.endswith("__forget")]
+    assert not [table for table in lake.reader.list_tables(lake.namespace) if table.endswith("__forget")]
     made.customer((1, "name1b", "us", 1, "u", 300))
     for model in made.models:
         assert lake.run(model).mode in ("incremental", "unchanged")
@@ -184,13 +184,13 @@ def test_savepoints_that_hold_rows_refuse_it_until_they_may_go(lake: Warehouse) 
     make_savepoint(lake.session_of(made.named), "late")
     with pytest.raises(ConfigError, match=r"late of .*named"):
         made.forget(keys=("3",))
-    assert not [of for of in lake.reader.list_tables(lake.namespace) if of.endswith("__forget")]
+    assert not [table for table in lake.reader.list_tables(lake.namespace) if table.endswith("__forget")]
     assert "SECRET3" in values(lake, *parts(made.customers))
     certificate = made.forget(keys=("3",), drop_savepoints=True)
-    assert {of.table.name: of.dropped_savepoints for of in certificate.tables}["named"] == ("late",)
+    assert {table.table.name: table.dropped_savepoints for table in certificate.tables}["named"] == ("late",)
     assert not values(lake, *parts(*made.models)) & {"SECRET3", "SECRET3b", "name3"}
     # The older savepoint has none of the rows, and stays.
-    assert [left for of in certificate.tables for left in of.left] == []
+    assert [left for table in certificate.tables for left in table.left] == []
     assert certificate.is_clean
 
 
@@ -251,7 +251,7 @@ def test_rows_that_a_query_still_gives_are_refused_and_only_history_goes_once_it
         forgetting(lake, model, (model,), keys=("1",)).run_forget()
     lake.load("s", [(2, "b")], "id int, v string")
     plan = forgetting(lake, model, (model,), where="v = 'SECRET'").plan_forget()
-    assert [(of.keys, of.files) for of in plan.tables] == [(1, 2)]
+    assert [(table.keys, table.files) for table in plan.tables] == [(1, 2)]
     assert forgetting(lake, model, (model,), where="v = 'SECRET'").run_forget().is_clean
     assert "SECRET" not in values(lake, *parts(model))
     assert lake.rows(model) == [(2, "b")]

@@ -136,7 +136,14 @@ def test_rows_that_are_still_there_reach_models_of_their_changes_as_they_are_now
         lake.run(model)
     certificate = forgetting(lake, root, models, keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
-    assert [of.table.name for of in certificate.tables] == ["customers", "named", "best", "newest", "spoken", "told"]
+    assert [table.table.name for table in certificate.tables] == [
+        "customers",
+        "named",
+        "best",
+        "newest",
+        "spoken",
+        "told",
+    ]
     assert "name3" not in values(lake, *parts(*models))
     rows = {model.table.name: lake.rows(model) for model in models}
     assert [row[:3] for row in rows["best"]] == [("eu", 106, 412), ("none", 500, 607), ("us", 600, 701)]
@@ -174,7 +181,7 @@ def test_what_cannot_be_computed_without_forgotten_events_is_refused_before_anyt
         with pytest.raises(DataError, match=why):
             forgetting(lake, root, (root, refusing), keys=("3",)).run_forget()
         assert {model.table.name: lake.head(model) for model in models} == before
-        assert not [of for of in lake.reader.list_tables(lake.namespace) if of.endswith("__forget")]
+        assert not [table for table in lake.reader.list_tables(lake.namespace) if table.endswith("__forget")]
 
 
 @pytest.mark.slow
@@ -233,7 +240,7 @@ def test_a_table_of_any_kind_of_events_forgets_its_own_rows(lake: Warehouse) -> 
         keys = ("3", "9") if model.table.name == "all_changes" else ("3",)
         certificate = forgetting(lake, model, (model,), keys=keys).run_forget()
         assert certificate.is_clean, certificate
-        assert not {of for of in values(lake, *parts(model)) if str(of).startswith("SECRET")}
+        assert not {value for value in values(lake, *parts(model)) if str(value).startswith("SECRET")}
         assert lake.rows(model) == [row for row in before if row[0] != 3]
         assert lake.broken(model) == []
     lake.append("customer_events", [(3, "again", "eu", 1, "c", 70)], EVENTS)

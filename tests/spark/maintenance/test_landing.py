@@ -46,7 +46,7 @@ def sql(lake: Warehouse, text: str) -> None:
     ("form", "mode"),
     [
         (3, "merge-on-read"),
-        *(pytest.param(*of, marks=pytest.mark.slow) for of in ((3, "copy-on-write"), (2, "merge-on-read"))),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((3, "copy-on-write"), (2, "merge-on-read"))),
     ],
 )
 def test_rows_that_were_read_may_be_deleted_by_anybody(lake: Warehouse, form: int, mode: str) -> None:
@@ -65,9 +65,9 @@ def test_rows_that_were_read_may_be_deleted_by_anybody(lake: Warehouse, form: in
     assert [row[:2] for row in lake.rows(model)] == [(1, "a"), (2, "b"), (3, "b")]
     sql(lake, "delete from {events} where day < 3")
     assert sum(lake.run(model).rows.values()) == 0
-    found = {of.check: of for of in verify_model(lake.refresh_of(model))}
-    assert not [of for of in found.values() if of.broken]
-    assert found["the query gives the table"].left_out.startswith("events that it has read may have been deleted from")
+    checks = {check.check: check for check in verify_model(lake.refresh_of(model))}
+    assert not [check for check in checks.values() if check.broken]
+    assert checks["the query gives the table"].left_out.startswith("events that it has read may have been deleted from")
     put(lake, 4, (4, "a"))
     sql(lake, "delete from {events} where day > 2")
     with pytest.raises(SourceError, match=r"delete in snapshot \d+, which took away 1 row\(s\) that were not read yet"):

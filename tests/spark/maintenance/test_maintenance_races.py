@@ -61,8 +61,8 @@ def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: 
             expected.update({} if row[2] < 0 else {key: row})
         lake.append("events", rows, EVENTS)
 
-    def session_of(of: Model, session: Callable[[], Any]) -> TableSession:
-        return lake.session_of(of, session)
+    def session_of(model: Model, session: Callable[[], Any]) -> TableSession:
+        return lake.session_of(model, session)
 
     def expire_later(session: Callable[[], Any]) -> None:
         later = lake.session_of(model).now + LATER

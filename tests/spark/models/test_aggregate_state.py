@@ -276,10 +276,10 @@ def test_totals_that_are_not_those_of_the_query_are_found(lake: Warehouse, is_be
         lake.run(sales)
     assert lake.broken(model) == []
     spoil_totals(lake, model)
-    (found,) = lake.broken(model)
-    assert found.startswith("the totals are those of the rows that were read")
-    assert "computed" in found
-    assert "kept" in found
+    (broken,) = lake.broken(model)
+    assert broken.startswith("the totals are those of the rows that were read")
+    assert "computed" in broken
+    assert "kept" in broken
 
 
 def spoil_totals(lake: Warehouse, model: Model) -> None:

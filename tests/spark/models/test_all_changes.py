@@ -39,9 +39,9 @@ def stream(seed: int, count: int, truncations: int = 0) -> list[Event]:
         for place in places
     ]
     emptied = [(None, None, None, "t", 2 * place + 1) for place in chance.sample(range(count), truncations)]
-    found: list[Event] = [*events, *chance.sample(events, count // 8), *emptied]
-    chance.shuffle(found)
-    return found
+    log: list[Event] = [*events, *chance.sample(events, count // 8), *emptied]
+    chance.shuffle(log)
+    return log
 
 
 def applied(events: Sequence[Event], on_match: str = "replace") -> list[tuple[Any, ...]]:
@@ -69,7 +69,7 @@ class Log:
         self.seen: dict[int, int] = {}
 
     def of(self, batch: Sequence[Event]) -> list[tuple[Any, ...]]:
-        found = []
+        rows = []
         ordered = sorted(enumerate(batch), key=lambda placed: (placed[1][0], placed[1][-1], placed[0]))
         in_time = [event for _, event in ordered if event[-1] >= self.seen.get(event[0] or 0, -1)]
         for (key, place), same in groupby(in_time, key=lambda event: (event[0] or 0, event[-1])):
@@ -81,8 +81,8 @@ class Log:
             if old == new and new is not None:
                 continue
             action = "delete" if new is None else "insert" if old is None else "update"
-            found.append((key, place, action, new, old))
-        return found
+            rows.append((key, place, action, new, old))
+        return rows
 
 
 def told(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -120,9 +120,9 @@ def test_every_event_that_changes_its_row_is_a_change_row_in_the_order_of_events
     for batch in batches(seed, events, 3):
         lake.append("events", batch, EVENTS)
         lake.run(model)
-        found = lake.log(model)
-        assert told(found[known:]) == log.of(batch), f"seed {seed}"
-        known = len(found)
+        result = lake.log(model)
+        assert told(result[known:]) == log.of(batch), f"seed {seed}"
+        known = len(result)
         table = sorted(((key, *image) for key, image in log.table.items()), key=repr)
         assert lake.rows(model) == table
         lake.run(copy)

@@ -28,7 +28,7 @@ def appended(lake: Warehouse, sql: str = "select id, n, n * 2 as twice from {cha
 
 
 def put(lake: Warehouse, *rows: tuple[int, int]) -> None:
-    lake.append("events", [(of, None, n) for of, n in rows], EVENTS)
+    lake.append("events", [(key, None, n) for key, n in rows], EVENTS)
 
 
 def test_each_event_is_one_row_once_and_is_followed_downstream(lake: Warehouse) -> None:
@@ -52,9 +52,9 @@ def test_each_event_is_one_row_once_and_is_followed_downstream(lake: Warehouse) 
     assert compact_table(lake.session_of(model), "full").steps
     expiring(lake, model, followed, copied)
     put(lake, (3, 3))
-    for of in (model, followed, copied):
-        assert lake.run(of).mode == "incremental"
-        assert lake.broken(of) == []
+    for item in (model, followed, copied):
+        assert lake.run(item).mode == "incremental"
+        assert lake.broken(item) == []
     assert lake.rows(followed) == [(1, 9), (2, 5), (3, 3)]
 
 
@@ -119,7 +119,7 @@ def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_
     for turn in range(4):
         batch = [(chance.randrange(4), chance.randrange(3)) for _ in range(6)]
         put(lake, *batch)
-        expected += [(of, n, 2 * n, *(() if turn < 2 else ("x",))) for of, n in batch]
+        expected += [(key, n, 2 * n, *(() if turn < 2 else ("x",))) for key, n in batch]
         if turn == 2:
             expected = [(*row, None)[:4] for row in expected]
             model = appended(lake, WIDE)
@@ -128,8 +128,8 @@ def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_
         assert lake.rows(model) == sorted(expected, key=repr)
         for reader in (sums, totals):
             lake.run(reader)
-            found = {of: [row[1] for row in expected if row[0] == of] for of in {row[0] for row in expected}}
-            assert lake.rows(reader) == sorted(((of, sum(ns), len(ns)) for of, ns in found.items()), key=repr)
+            numbers = {key: [row[1] for row in expected if row[0] == key] for key in {row[0] for row in expected}}
+            assert lake.rows(reader) == sorted(((name, sum(ns), len(ns)) for name, ns in numbers.items()), key=repr)
     assert lake.broken(model) == []
     assert lake.left_out(model) == [
         "the table has each row of its events once: note came later, and may be null in rows of earlier events; "
@@ -138,8 +138,8 @@ def test_rows_that_were_appended_stay_while_columns_come_and_grow_and_files_are_
     lake.run(model, full_refresh=True)
     assert {row[3] for row in lake.rows(model)} == {"x"}
     lake.run(sums)
-    for of in (model, sums):
-        assert lake.broken(of) == lake.left_out(of) == []
+    for item in (model, sums):
+        assert lake.broken(item) == lake.left_out(item) == []
     with pytest.raises(SourceError, match="--full-refresh"):
         lake.run(totals)
     lake.run(totals, full_refresh=True)

@@ -114,7 +114,7 @@ def test_groups_of_what_was_chosen_among_ties_do_not_stay_behind(
     models = [lake.model(f"m{number}", sql, primary_key="status") for number, sql in enumerate(CHOSEN.values())]
     for model in models:
         lake.run(model)
-    monkeypatch.setattr(images, "read_rows_at", lambda *of: sorted_otherwise(read_rows_at(*of)))
+    monkeypatch.setattr(images, "read_rows_at", lambda *arguments: sorted_otherwise(read_rows_at(*arguments)))
     upstream(lake, TIED_ROWS + NEWER)
     for name, model in zip(CHOSEN, models, strict=True):
         outcome = lake.run(model)

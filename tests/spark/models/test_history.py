@@ -52,18 +52,20 @@ def scd2(lake: Warehouse, name: str = "m", sql: str = QUERY, **config: Any) -> M
 def versions(events: Sequence[Event], track: Sequence[str] = ("a", "b"), keep_deleted: bool = True) -> list[Version]:
     """The versions of all rows, by a walk over the events of each key in their order; of one place the last counts."""
     ordered = sorted(enumerate(events), key=lambda placed: (placed[1].id, placed[1].lsn, placed[0]))
-    found: list[Version] = []
+    versions: list[Version] = []
     for _, group in groupby((event for _, event in ordered), key=lambda event: event.id):
         by_place = {event.lsn: event for event in group}
-        found += versions_of_key(by_place.values(), track, keep_deleted)
-    return sorted(found, key=repr)
+        versions += versions_of_key(by_place.values(), track, keep_deleted)
+    return sorted(versions, key=repr)
 
 
 def versions_of_key(events: Iterable[Event], track: Sequence[str], keep_deleted: bool) -> list[Version]:
     closed: list[Version] = []
     current: Event | None = None
     for event in events:
-        is_same = current is not None and [getattr(event, of) for of in track] == [getattr(current, of) for of in track]
+        is_same = current is not None and [getattr(event, column) for column in track] == [
+            getattr(current, column) for column in track
+        ]
         if current is not None and event.op != "d" and is_same:
             current = event._replace(lsn=current.lsn)
             continue
@@ -244,7 +246,10 @@ def test_only_versions_that_events_can_change_are_read(lake: Warehouse) -> None:
         lake.append("events", [(1, f"v{place}", place, "u", place), (2, "x", 1, "u", place)], EVENTS)
         outcome = lake.run(model)
     assert lake.actions(outcome) == (1, 1, 0)
-    assert [row[1:4] for row in lake.rows(model)] == [*((f"v{of}", of, of) for of in range(1, 5)), ("x", 1, 1)]
+    assert [row[1:4] for row in lake.rows(model)] == [
+        *((f"v{number}", number, number) for number in range(1, 5)),
+        ("x", 1, 1),
+    ]
     closed = lake.spark.table(quoted(*model.table.parts))
     assert select_affected_versions(closed, "5", build_shape(model, lake.state(model), ())).count() == 2
 
@@ -324,8 +329,8 @@ def test_columns_come_and_go(lake: Warehouse, policy: str) -> None:
     lake.append("events", [(1, "yy", 2, "u", 30), (1, "z", 3, "u", 15)], EVENTS)
     lake.run(model)
     rows = lake.spark.table(quoted(*model.table.parts))
-    found = {(row["_valid_from"], row["a"], row["n"]) for row in rows.where("id = 1").collect()}
-    assert found == {(10, "x", None), (15, "z", 1), (20, "y", 1), (30, "yy", 2)}
+    versions = {(row["_valid_from"], row["a"], row["n"]) for row in rows.where("id = 1").collect()}
+    assert versions == {(10, "x", None), (15, "z", 1), (20, "y", 1), (30, "yy", 2)}
     kept = {row["b"] for row in rows.collect()} if policy == "append_new_columns" else set()
     assert kept == ({1} if policy == "append_new_columns" else set())
     assert ("b" in rows.columns) == (policy == "append_new_columns")
@@ -381,11 +386,14 @@ def test_a_history_of_a_query_goes_on_after_a_restore_new_columns_and_full_refre
 
     def check() -> None:
         rows = lake.spark.table(quoted(*model.table.parts)).select("id", "a", "b", "_is_current").collect()
-        found = sorted((tuple(row[:3]), row[3]) for row in rows)
+        result = sorted((tuple(row[:3]), row[3]) for row in rows)
         versions = [
-            ((key, *of), at == len(known) - 1) for key, known in past.items() for at, of in enumerate(known) if of
+            ((key, *version), at == len(known) - 1)
+            for key, known in past.items()
+            for at, version in enumerate(known)
+            if version
         ]
-        assert found == sorted(versions), f"seed {seed}"
+        assert result == sorted(versions), f"seed {seed}"
         assert lake.broken(model) == [], f"seed {seed}"
 
     kept: list[tuple[int, dict[int, list[Any]]]] = []
@@ -394,7 +402,7 @@ def test_a_history_of_a_query_goes_on_after_a_restore_new_columns_and_full_refre
             now[key] = (chance.choice("xy"), chance.randrange(2))
         if turn:
             del now[chance.choice(sorted(now))]
-        lake.load("rows", chance.sample([(key, *of) for key, of in now.items()], len(now)), ROWS)
+        lake.load("rows", chance.sample([(key, *value) for key, value in now.items()], len(now)), ROWS)
         if turn == 3:
             then, past = kept[1]
             restore_version(lake.session_of(model), then)
@@ -436,25 +444,27 @@ def test_every_way_to_follow_a_query_keeps_versions(lake: Warehouse, name: str, 
     """The versions are those of the query's answers after each run."""
     chance = random.Random(seed)
     (sql, key), expected = QUERIES[name], dict[Any, list[Any]]()
-    landed = {of: (of, chance.choice("xyz"), chance.randrange(3)) for of in range(6)}
-    sources = [lake.model(of, f"select id, a, b from {{landed_{of}}}", primary_key="id") for of in ("rows", "names")]
+    landed = {number: (number, chance.choice("xyz"), chance.randrange(3)) for number in range(6)}
+    sources = [
+        lake.model(name, f"select id, a, b from {{landed_{name}}}", primary_key="id") for name in ("rows", "names")
+    ]
     model = of_state(lake, sql, merge=chance.choice(["on_write", "on_read"]), refresh="incremental", primary_key=key)
     for turn in range(4):
         if turn:
-            for of in chance.sample(range(8), 3):
-                landed[of] = (of, chance.choice("xyz"), chance.randrange(3))
+            for number in chance.sample(range(8), 3):
+                landed[number] = (number, chance.choice("xyz"), chance.randrange(3))
             landed.pop(chance.choice(sorted(landed)))
         lake.load("landed_rows", landed.values(), ROWS)
-        lake.load("landed_names", [(of, "n", turn * of) for of in range(3)], ROWS)
+        lake.load("landed_names", [(number, "n", turn * number) for number in range(3)], ROWS)
         for source in sources:
             lake.run(source)
         outcome = lake.run(model)
         assert turn == 0 or outcome.mode == "incremental", outcome.because
         now = {row[0]: row for row in sorted_rows(lake.spark.sql(sql.format_map(Named(lake))))}
-        for of in {*now, *expected}:
-            past = expected.setdefault(of, [None])
-            if past[-1] != now.get(of):
-                past.append(now.get(of))
+        for number in {*now, *expected}:
+            past = expected.setdefault(number, [None])
+            if past[-1] != now.get(number):
+                past.append(now.get(number))
     wanted = sorted((row for past in expected.values() for row in past if row), key=repr)
     assert sorted((row[:-3] for row in lake.rows(model)), key=repr) == wanted, f"seed {seed}"
     assert lake.broken(model) == [], f"seed {seed}"
@@ -477,15 +487,15 @@ Belief = tuple[int, str, int, int | None]
 
 def beliefs_after(events: Sequence[tuple[int, str, str, int, int]]) -> set[Belief]:
     """What events say: of those of one valid time that with the greatest sequence, of these the last, counts."""
-    found: set[Belief] = set()
+    beliefs: set[Belief] = set()
     newest = {(key, at): (a, op) for key, a, op, _, at in sorted(events, key=lambda event: event[3])}
     for key in {key for key, _ in newest}:
-        times = sorted(at for of, at in newest if of == key)
+        times = sorted(at for row_key, at in newest if row_key == key)
         for at, end in zip(times, [*times[1:], None], strict=True):
             a, op = newest[key, at]
             if op != "d":
-                found.add((key, a, at, end))
-    return found
+                beliefs.add((key, a, at, end))
+    return beliefs
 
 
 @pytest.mark.slow
@@ -569,7 +579,7 @@ def test_a_view_shows_the_current_versions_as_long_as_the_model_wants_one(lake: 
     named = scd2(lake, sql=WIDE, merge=merge, current_view="customers")
     assert lake.run(named).mode == "unchanged"
     assert (seen(lake, "m_current"), seen(lake, "customers")) == ([], [(1, "z"), (3, "o")])
-    gone = [str(of.name.name) for of in reset_model(lake.session_of(named))]
+    gone = [str(dropped.name.name) for dropped in reset_model(lake.session_of(named))]
     assert gone[0] == "customers"
     assert gone[-1] == "m__changes"
     assert lake.reader.list_views(lake.namespace) == []

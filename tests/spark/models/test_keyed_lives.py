@@ -110,13 +110,17 @@ def filled(events: Sequence[Event]) -> Rows:
 
 def versions(events: Sequence[Event], track: Sequence[str] = ("a", "n")) -> Rows:
     """Every version of a row with the interval in which it was valid."""
-    found: list[list[Any]] = []
+    versions: list[list[Any]] = []
     current: dict[int | None, list[Any]] = {}
     by_place = {(event.id, event.lsn): event for event in events}
     for event in sorted(by_place.values(), key=lambda event: event.lsn):
         old = current.get(event.id)
         values = {"a": event.a, "n": event.n}
-        if old is not None and event.op != "d" and all(values[of] == old[1 + "an".index(of)] for of in track):
+        if (
+            old is not None
+            and event.op != "d"
+            and all(values[column] == old[1 + "an".index(column)] for column in track)
+        ):
             old[1:3] = [event.a, event.n]
             continue
         if old is not None:
@@ -124,8 +128,8 @@ def versions(events: Sequence[Event], track: Sequence[str] = ("a", "n")) -> Rows
             del current[event.id]
         if event.op != "d":
             current[event.id] = [event.id, event.a, event.n, event.lsn, None, True]
-            found.append(current[event.id])
-    return sorted(map(tuple, found), key=repr)
+            versions.append(current[event.id])
+    return sorted(map(tuple, versions), key=repr)
 
 
 def by_a(events: Sequence[Event]) -> Rows:
@@ -138,12 +142,12 @@ def beliefs(events: Sequence[Event]) -> Rows:
     The time is `lsn % 7`.
     """
     counts = {(event.id, event.lsn % 7): event for event in in_order(events)}
-    found = []
+    versions = []
     for (key, at), event in counts.items():
-        ends = min((other for of, other in counts if of == key and other > at), default=None)
+        ends = min((other for row_key, other in counts if row_key == key and other > at), default=None)
         if event.op != "d":
-            found.append((key, event.a, event.n, at, ends))
-    return sorted(found, key=repr)
+            versions.append((key, event.a, event.n, at, ends))
+    return sorted(versions, key=repr)
 
 
 def undeleted(events: Sequence[Event]) -> Rows:
@@ -197,11 +201,11 @@ KINDS = {
 
 def grouped(rows: Sequence[tuple[Any, ...]]) -> Rows:
     """How many rows there are with each `a`, and the sum of their `n`."""
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for a, n in rows:
-        found.setdefault(a or "-", []).append(n)
-    sums = {a: known(*numbers) for a, numbers in found.items()}
-    return sorted(((a, len(found[a]), sum(of) if of else None) for a, of in sums.items()), key=repr)
+        values.setdefault(a or "-", []).append(n)
+    sums = {a: known(*numbers) for a, numbers in values.items()}
+    return sorted(((a, len(values[a]), sum(value) if value else None) for a, value in sums.items()), key=repr)
 
 
 class Life:
@@ -266,7 +270,7 @@ class Life:
         for reader in (self.copy, self.groups):
             self.lake.run(reader)
         own = (*self.kind.key, "a", "n")
-        everything, copied = (self.lake.spark.table(quoted(*of.table.parts)) for of in (self.model, self.copy))
+        everything, copied = (self.lake.spark.table(quoted(*model.table.parts)) for model in (self.model, self.copy))
         assert sorted_rows(copied.select(*own)) == sorted_rows(everything.select(*own)), f"seed {self.seed}"
         values = [(row.a, row.n) for row in everything.select("a", "n").collect()]
         assert self.lake.rows(self.groups) == grouped(values), f"seed {self.seed}"
@@ -292,7 +296,7 @@ class Life:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "merge", "seed"),
-    [(of, merge, seed) for seed, (of, merge) in enumerate(zip(KINDS, ["on_write", "on_read"] * 4, strict=True), 1)],
+    [(kind, merge, seed) for seed, (kind, merge) in enumerate(zip(KINDS, ["on_write", "on_read"] * 4, strict=True), 1)],
 )
 def test_a_table_stays_what_its_events_give_while_columns_versions_and_rules_change(
     lake: Warehouse, kind: str, merge: str, seed: int

@@ -230,7 +230,9 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
             assert lake.run(model).mode in ("incremental", "unchanged"), told
             assert lake.run(model).mode == "unchanged", told
         if turn % 4 == 3 or turn == batches - 1:
-            assert {told: broken for told, of in zip(queries, models, strict=True) if (broken := lake.broken(of))} == {}
+            assert {
+                told: broken for told, model in zip(queries, models, strict=True) if (broken := lake.broken(model))
+            } == {}
 
 
 @pytest.mark.parametrize(
@@ -341,12 +343,12 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
          (5, 2, 5, "new", "u"), (6, 1, 5, "new", "u"), (7, 1, 5, "paid", "u"), (8, 2, 5, "new", "u"))  # fmt: skip
     model = lake.model("m", PAIRED, primary_key="id", refresh="strict")
     thin = lake.model("thin", "select id, customer from {orders}", primary_key="id", refresh="strict")
-    assert [lake.run(found).rows["insert"] for found in (model, thin)] == [5, 8]
+    assert [lake.run(each).rows["insert"] for each in (model, thin)] == [5, 8]
     send((1, 2, 5, "new", "u"), (2, 2, 0, "void", "u"), (3, 1, 4, "new", "u"), (4, 2, 5, "new", "u"),
          (5, 2, 5, "new", "d"), (6, 4, 5, "new", "u"), (7, 1, 5, "new", "u"), (8, 2, 5, "open", "u"),
          (9, None, 5, "new", "u"), (10, 1, 0, "void", "u"), (11, 1, 2, "new", "u"))  # fmt: skip
-    for found in (model, thin):
-        decided = lake.refresh_of(found).planner.explain_refresh().decision.increment
+    for each in (model, thin):
+        decided = lake.refresh_of(each).planner.explain_refresh().decision.increment
         assert decided is not None
         assert isinstance(decided.maintenance, Pairs)
     assert lake.actions(lake.run(model)) == (4, 2, 3)
@@ -369,7 +371,7 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
     send((1, 2, 5, "new", "u"), (12, 1, 5, "new", "d"), (2, 1, 5, "new", "u"), (11, 2, 2, "new", "u"))
     assert lake.actions(lake.run(model)) == (1, 1, 0)
     assert lake.actions(lake.run(thin)) == (0, 2, 0)
-    assert [lake.broken(found) for found in (model, thin)] == [[], []]
+    assert [lake.broken(each) for each in (model, thin)] == [[], []]
 
 
 @pytest.mark.slow

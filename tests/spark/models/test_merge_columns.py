@@ -72,9 +72,9 @@ def applied(events: Sequence[Event], on_match: str = "last") -> list[tuple[Any, 
         if op == "d":
             table.pop(key, None)
             continue
-        nothing = [None if of in COMMUTATIVE else new for of, new in zip(functions, values, strict=True)]
+        nothing = [None if function in COMMUTATIVE else new for function, new in zip(functions, values, strict=True)]
         old = table.get(key, nothing)
-        table[key] = [joined(*of) for of in zip(old, values, functions, strict=True)]
+        table[key] = [joined(*pair) for pair in zip(old, values, functions, strict=True)]
     return sorted(((key, *row) for key, row in table.items()), key=repr)
 
 
@@ -169,8 +169,8 @@ def totals(lake: Warehouse, **config: Any) -> Model:
 
 
 def grouped(rows: Sequence[tuple[int, int, int]], customers: set[int]) -> list[tuple[int, int, int]]:
-    found = {customer: [amount for _, of, amount in rows if of == customer] for customer in customers}
-    return sorted(((customer, sum(own), len(own)) for customer, own in found.items()), key=repr)
+    amounts = {customer: [amount for _, owner, amount in rows if owner == customer] for customer in customers}
+    return sorted(((customer, sum(own), len(own)) for customer, own in amounts.items()), key=repr)
 
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
@@ -265,7 +265,7 @@ def test_the_examples_of_the_documentation_give_what_they_say(lake: Warehouse) -
     orders = lake.model("ods_orders", "select * from {s}", primary_key="id")
     sums = documented(lake, "concepts.md", "## Merge functions", "totals", number=1)
     events = [(1, 5, "web", "a@b", "paid", 10), (1, 2, "app", None, "refund", 30), (2, 1, "app", None, "closed", 5)]
-    lake.append("payments", [(of, Decimal(amount), *rest) for of, amount, *rest in events], columns)
+    lake.append("payments", [(payment, Decimal(amount), *rest) for payment, amount, *rest in events], columns)
     lake.run(payments)
     lake.append("payments", [(1, Decimal(7), "web", "late@b", "paid", 20)], columns)
     lake.run(payments)

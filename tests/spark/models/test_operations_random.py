@@ -147,8 +147,8 @@ class Operations(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def look(self, key: int) -> None:
-        found = look_up_row(self.lake.reader, self.model, [str(key)]).row
-        assert (found and tuple(found.values())) == ((key, *self.table[key]) if key in self.table else None)
+        row = look_up_row(self.lake.reader, self.model, [str(key)]).row
+        assert (row and tuple(row.values())) == ((key, *self.table[key]) if key in self.table else None)
 
     @precondition(lambda self: hasattr(self, "model"))
     @invariant()

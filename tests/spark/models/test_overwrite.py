@@ -85,7 +85,7 @@ def test_a_partition_is_declared_alone(lake: Warehouse) -> None:
     rows = [(1, "eu", "A"), (3, "eu", "C"), (8, "eu", "h"), (5, "eu", "old")]
     assert declare_part(lake, model, 10, "eu", *rows) == (1, 2, 2)
     expected = {1: ("eu", "A"), 3: ("eu", "C"), 4: ("us", "d"), 5: ("eu", "E"), 7: ("us", "g"), 8: ("eu", "h")}
-    assert lake.rows(model) == sorted(((key, *of) for key, of in expected.items()), key=repr)
+    assert lake.rows(model) == sorted(((key, *value) for key, value in expected.items()), key=repr)
     assert declare_part(lake, model, 10, "eu", *rows) == (0, 0, 0)
     late = [
         (1, "eu", "late", 9, "u"),
@@ -100,7 +100,7 @@ def test_a_partition_is_declared_alone(lake: Warehouse) -> None:
     lake.append("events", late, PLACED)
     lake.run(model)
     expected |= {2: ("us", "moved"), 4: ("us", "news"), 8: ("us", "moved on"), 10: ("us", "new")}
-    assert lake.rows(model) == sorted(((key, *of) for key, of in expected.items()), key=repr)
+    assert lake.rows(model) == sorted(((key, *value) for key, value in expected.items()), key=repr)
     assert lake.broken(model) == []
     assert lake.left_out(model) == ["the query gives the table: rows were declared: region = eu as of 10"]
 

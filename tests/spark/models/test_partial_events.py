@@ -64,7 +64,9 @@ def applied(events: Sequence[Event], columns: Sequence[str] = COLUMNS) -> list[t
             continue
         row = table.setdefault(key, dict.fromkeys((*columns, "at")))
         row["at"] = at
-        row |= {of: value for of, value in zip(columns, values, strict=True) if changed is None or of in changed}
+        row |= {
+            column: value for column, value in zip(columns, values, strict=True) if changed is None or column in changed
+        }
     return sorted(((key, *row.values()) for key, row in table.items()), key=repr)
 
 
@@ -127,10 +129,13 @@ def test_a_value_that_the_source_did_not_send_stays_as_it_is(lake: Warehouse, me
     marked = [
         (
             key,
-            *[value if changed is None or of in changed else MARKER for of, value in (("name", n), ("email", e))],
-            *of,
+            *[
+                value if changed is None or column in changed else MARKER
+                for column, value in (("name", n), ("email", e))
+            ],
+            *values,
         )
-        for key, n, e, *of, changed in events
+        for key, n, e, *values, changed in events
     ]
     sql = "select id, name, email, score, op, at from {changes(events)}"
     model = customers(lake, sql=sql, columns_to_update=None, unavailable_value=MARKER, merge=merge)
@@ -151,11 +156,11 @@ def test_each_type_has_its_form_of_the_text_for_values_that_were_not_sent(lake: 
         "array<string>": (["old"], [MARKER]),
         "array<binary>": ([bytearray(b"old")], [bytearray(raw)]),
         "array<int>": ([1], list(raw)),
-        "array<double>": ([1.0], [float(of) for of in raw]),
+        "array<double>": ([1.0], [float(number) for number in raw]),
         "map<string,string>": ({"old": "old"}, {MARKER: MARKER}),
     }
     names = [f"c{i}" for i in range(len(kinds))]
-    columns = ", ".join(["id int", "at int", *(f"{of} {kind}" for of, kind in zip(names, kinds, strict=True))])
+    columns = ", ".join(["id int", "at int", *(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True))])
     sql = f"select id, at, {', '.join(names)} from {{changes(events)}}"
     config = {"primary_key": "id", "input": "changes", "sequence_by": "at", "unavailable_value": MARKER}
     model = lake.model("m", sql, **config)
@@ -180,15 +185,15 @@ FLOWS = {"profile_at": ["name", "email"], "order_at": ["last", "spent"]}
 
 def wide_rows(flows: dict[str, Sequence[Event]]) -> list[tuple[Any, ...]]:
     """Of each flow the columns as the newest events with them say; a delete empties all columns of its flow."""
-    empty = dict.fromkeys(of for at, columns in FLOWS.items() for of in (*columns, at))
+    empty = dict.fromkeys(column for at, columns in FLOWS.items() for column in (*columns, at))
     table: dict[int, dict[str, Any]] = {}
     for place, events in flows.items():
         ordered = sorted(enumerate(events), key=lambda placed: (placed[1][-2], placed[0]))
         for _, (key, *values, op, at, changed) in ordered:
             row = table.setdefault(key, dict(empty))
-            for of, value in zip(FLOWS[place], values, strict=True):
-                if op == "d" or changed is None or of in changed:
-                    row[of] = None if op == "d" else value
+            for flow, value in zip(FLOWS[place], values, strict=True):
+                if op == "d" or changed is None or flow in changed:
+                    row[flow] = None if op == "d" else value
             row[place] = at
     return sorted(((key, *row.values()) for key, row in table.items()), key=repr)
 

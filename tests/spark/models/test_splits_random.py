@@ -45,7 +45,7 @@ def make_counter(lake: Warehouse, kind: Kind, name: str) -> Model:
 def read_rows(lake: Warehouse, kind: Kind, model: Model) -> Rows:
     """What a table says at present, without the times of its runs."""
     rows = lake.spark.table(quoted(*model.table.parts)).where(kind.now)
-    return sorted_rows(rows.select(*[of for of in rows.columns if not of.startswith("_recorded")]))
+    return sorted_rows(rows.select(*[column for column in rows.columns if not column.startswith("_recorded")]))
 
 
 def check_counter(lake: Warehouse, kind: Kind, model: Model, counter: Model, seed: int) -> None:

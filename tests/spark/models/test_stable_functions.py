@@ -44,8 +44,8 @@ CLOCK = (
 
 
 def test_each_function_of_spark_is_followed_or_refused_or_known_to_change_by_itself(spark: SparkSession) -> None:
-    found = {row[0].upper() for row in spark.sql("show system functions").collect()}
-    names = {name for name in found if name.replace("_", "").isalnum()} - SYNTAX
+    functions = {row[0].upper() for row in spark.sql("show system functions").collect()}
+    names = {name for name in functions if name.replace("_", "").isalnum()} - SYNTAX
     known = FOLLOWED | UNSTABLE | REFUSED
     assert {name for name in names - known if not name.startswith(REFUSED_FAMILIES)} == set()
     assert not FOLLOWED & UNSTABLE

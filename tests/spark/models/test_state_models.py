@@ -153,8 +153,8 @@ def test_every_partition_transform_lays_rows_out_and_moves_them(lake: Warehouse)
         model = lake.model("m", sql, primary_key="id", partition_by=transforms, nodes=2)
         lake.run(model)
     spec = lake.reader.load_table(lake.namespace, "m").spec()
-    found = [str(field.transform) for field in spec.fields]
-    assert found == ["identity", "year", "month", "day", "hour", "truncate[2]", "bucket[4]", "bucket[2]"]
+    strs = [str(field.transform) for field in spec.fields]
+    assert strs == ["identity", "year", "month", "day", "hour", "truncate[2]", "bucket[4]", "bucket[2]"]
     assert [row[1] for row in lake.rows(model)] == ["us", "us"]
     assert [row[6:] for row in lake.rows(model)] == [("xyz", 2), (None, 7)]
     assert lake.broken(model) == []
@@ -364,9 +364,9 @@ def test_few_rows_are_compared_and_merged_without_moving_them(
         plans.append(capsys.readouterr().out)
 
     def compared(*arguments: Any) -> Any:
-        found = compute_changes(*arguments)
-        explained(found)
-        return found
+        changes = compute_changes(*arguments)
+        explained(changes)
+        return changes
 
     def merged(rows: Any, *arguments: Any) -> None:
         explained(rows)
@@ -392,8 +392,8 @@ def test_an_upstream_that_was_made_again_as_a_plain_table_is_read_though_its_cha
     lake.append("s", [(1, 10)], "id int, v int")
     upstream = lake.model("upstream", "select * from {s}", primary_key="id")
     model = lake.model("m", "select id, v from {upstream}", primary_key="id")
-    for of in (upstream, model):
-        lake.run(of)
+    for each in (upstream, model):
+        lake.run(each)
     lake.spark.sql(f"drop table {lake.sql_name('upstream')}")
     lake.append("upstream", [(2, 20)], "id int, v int")
     outcome = lake.run(model)

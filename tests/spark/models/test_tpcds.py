@@ -66,7 +66,7 @@ class Stores:
     relations: dict[str, Relation] = field(default_factory=dict)
 
     def load(self) -> None:
-        self.relations = {name.rpartition(".")[2]: found for name, found in load_tpcds(self.con, SCALE).items()}
+        self.relations = {name.rpartition(".")[2]: relation for name, relation in load_tpcds(self.con, SCALE).items()}
         for table in self.relations:
             self._append(table, f"select *, 'c' as op, 0::bigint as lsn from {table}", 0)
 
@@ -103,9 +103,9 @@ class Stores:
 
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as found:
-        found.execute("pragma enable_optimizer")
-        yield found
+    with connect() as con:
+        con.execute("pragma enable_optimizer")
+        yield con
 
 
 def test_every_table_is_what_spark_says_after_each_batch(
@@ -147,7 +147,9 @@ def test_queries_that_follow_on_request_are_what_spark_says_after_five_batches(
     asked = {
         one.number: _model(lake, one.number, one.spark, stores) for one in queries(con) if one.number in ON_REQUEST
     }
-    models = {of: replace(model, config=replace(model.config, refresh="incremental")) for of, model in asked.items()}
+    models = {
+        name: replace(model, config=replace(model.config, refresh="incremental")) for name, model in asked.items()
+    }
     for model in models.values():
         lake.run(model)
     followed = set[int]()
@@ -167,9 +169,9 @@ def _model(lake: Warehouse, number: int, sql: str, stores: Stores) -> Model:
     fields = lake.spark.sql(query).schema.fields
     kinds = {part.name: part.dataType.simpleString() for part in fields}
     is_counted = number in COPIES
-    parts = [of for of, kind in kinds.items() if kind in NO_VALUE or (is_counted and kind.startswith("decimal"))]
+    parts = [name for name, kind in kinds.items() if kind in NO_VALUE or (is_counted and kind.startswith("decimal"))]
     key = [] if number in ONE_ROW else parts
-    shown = [_shown(of, kind, of in key) for of, kind in kinds.items()]
+    shown = [_shown(name, kind, name in key) for name, kind in kinds.items()]
     model = fill_statement("select {shown} from ({query}) as q", shown=join_parts(shown), query=Sql(query))
     if is_counted:
         shown.append(alias_as(Sql("count(*)"), "copies"))
@@ -180,9 +182,9 @@ def _model(lake: Warehouse, number: int, sql: str, stores: Stores) -> Model:
     return Model(table, model, read_configuration({"primary_key": key}, table.name))
 
 
-def _shown(of: str, kind: str, is_key: bool) -> Sql:
-    value = fill_statement("coalesce({of}, {other})", of=quoted(of), other=NO_VALUE.get(kind, Sql("-1")))
-    return alias_as(value if is_key else quoted(of), of)
+def _shown(name: str, kind: str, is_key: bool) -> Sql:
+    value = fill_statement("coalesce({of}, {other})", of=quoted(name), other=NO_VALUE.get(kind, Sql("-1")))
+    return alias_as(value if is_key else quoted(name), name)
 
 
 def _qualified(sql: str, lake: Warehouse, stores: Stores) -> str:

@@ -84,9 +84,9 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as found:
-        found.execute("pragma enable_optimizer")
-        yield found
+    with connect() as con:
+        con.execute("pragma enable_optimizer")
+        yield con
 
 
 def test_every_answer_is_that_of_spark_after_each_batch_and_of_duckdb_at_the_end(

@@ -49,7 +49,7 @@ def identity(value: Any) -> str:
         case float():
             return "NaN" if math.isnan(value) else repr(value)
         case dict():
-            return repr(sorted((key, identity(of)) for key, of in value.items()))
+            return repr(sorted((key, identity(value)) for key, value in value.items()))
         case list() | tuple():
             return f"[{','.join(map(identity, value))}]"
         case _:
@@ -89,10 +89,12 @@ def test_bags_are_compared_to_the_last_bit(spark: SparkSession) -> None:
     kept = [(rng.choice(NUMBERS[:4]), [rng.choice(NUMBERS[:4])], rng.choice("ab")) for _ in range(40)]
     new, old = (rng.choices(kept, k=60) for _ in range(2))
     schema = "x double, a array<double>, s string"
-    found = compare_bags(spark.createDataFrame(new, schema), spark.createDataFrame(old, schema), "weight").collect()
+    differences = compare_bags(
+        spark.createDataFrame(new, schema), spark.createDataFrame(old, schema), "weight"
+    ).collect()
     counts = [Counter(identity(row) for row in rows) for rows in (new, old)]
-    came = Counter(identity(tuple(row)[:3]) for row in found if row["weight"] == 1)
-    went = Counter(identity(tuple(row)[:3]) for row in found if row["weight"] == -1)
+    came = Counter(identity(tuple(row)[:3]) for row in differences if row["weight"] == 1)
+    went = Counter(identity(tuple(row)[:3]) for row in differences if row["weight"] == -1)
     assert (came, went) == (counts[0] - counts[1], counts[1] - counts[0])
 
 
@@ -103,12 +105,12 @@ ZEROS = {"x": 1, "f": 2, "a": 3, "s": 4}
 
 def row_of(number: int, changed: str = "") -> tuple[Any, ...]:
     """A row of zeros, of which the one in the column `changed` is negative."""
-    zeros = {of: -0.0 if of == changed else 0.0 for of in ZEROS}
+    zeros = {column: -0.0 if column == changed else 0.0 for column in ZEROS}
     return (number, zeros["x"], zeros["f"], [zeros["a"]], {"x": zeros["s"]})
 
 
 def texts_of(number: int, changed: str = "") -> tuple[Any, ...]:
-    zeros = {of: "-0.0" if of == changed else "0.0" for of in ZEROS}
+    zeros = {column: "-0.0" if column == changed else "0.0" for column in ZEROS}
     return (number, zeros["x"], zeros["f"], f"[{zeros['a']}]", f"{{{zeros['s']}}}")
 
 
@@ -134,7 +136,7 @@ def test_zeros_that_change_their_sign_reach_the_layers_below(lake: Warehouse) ->
     assert lake.rows(plain) == lake.rows(below) == SHOWN_AFTER
     assert [lake.actions(outcome) for outcome in outcomes] == [(0, 4, 0), (0, 2, 0), (0, 4, 0), (0, 4, 0), (4, 4, 0)]
     assert [number for number, x in lake.rows(twice) if repr(x) == "-0.0"] == [1, 12]
-    assert [found for model in models for found in lake.broken(model)] == []
+    assert [message for model in models for message in lake.broken(model)] == []
     assert restore_version(lake.session_of(top), first)["update"] == 4
     lake.run(below)
     assert lake.rows(below) == SHOWN_BEFORE
@@ -172,7 +174,7 @@ def test_verification_sees_the_sign_of_a_zero(lake: Warehouse) -> None:
     lake.run(model)
     assert lake.broken(model) == []
     lake.spark.sql(f"update {lake.sql_name('m')} set x = -0.0D where id = 3")
-    broken = [found.split(":")[0] for found in lake.broken(model)]
+    broken = [message.split(":")[0] for message in lake.broken(model)]
     assert broken == ["the query gives the table", "the changes fold to the table"]
 
 
@@ -181,12 +183,12 @@ def test_both_zeros_are_one_key(lake: Warehouse) -> None:
     lake.load("given", [(1, 0.0, 1.0), (1, 2.0, 1.0)], columns)
     model = lake.model("m", "select id, k, v from {given}", **key)
     groups = lake.model("g", "select id, k, count(*) as n, max(v) as v from {given} group by id, k", **key)
-    for of in (model, groups):
-        lake.run(of)
+    for each in (model, groups):
+        lake.run(each)
     lake.load("given", [(1, -0.0, 1.0), (1, 2.0, 2.0)], columns)
-    assert [lake.actions(lake.run(of)) for of in (model, groups)] == [(0, 1, 0), (0, 1, 0)]
+    assert [lake.actions(lake.run(each)) for each in (model, groups)] == [(0, 1, 0), (0, 1, 0)]
     lake.load("given", [(1, -0.0, 3.0), (1, 2.0, 2.0)], columns)
-    assert [lake.actions(lake.run(of)) for of in (model, groups)] == [(0, 1, 0), (0, 1, 0)]
+    assert [lake.actions(lake.run(each)) for each in (model, groups)] == [(0, 1, 0), (0, 1, 0)]
     assert repr(lake.rows(model)) == "[(1, 0.0, 3.0), (1, 2.0, 2.0)]"
     assert repr(lake.rows(groups)) == "[(1, 0.0, 1, 3.0), (1, 2.0, 1, 2.0)]"
     assert [*lake.broken(model), *lake.broken(groups)] == []

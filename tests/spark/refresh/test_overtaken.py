@@ -78,9 +78,11 @@ class Newest(Sources):
     @property
     def rows(self) -> Rows:
         newest: dict[int, Event] = {}
-        for event in sorted((of for events in self.events.values() for of in events), key=lambda event: event[-1]):
+        for event in sorted(
+            (event for events in self.events.values() for event in events), key=lambda event: event[-1]
+        ):
             newest[event[0]] = event
-        return sorted(((*of[:3], of[4]) for of in newest.values() if of[3] != "d"), key=repr)
+        return sorted(((*event[:3], event[4]) for event in newest.values() if event[3] != "d"), key=repr)
 
 
 class Sums(Newest):
@@ -94,10 +96,10 @@ class Sums(Newest):
     @property
     def rows(self) -> Rows:
         sums: dict[int, tuple[int, int]] = {}
-        for key, _, n, _, at in (of for events in self.events.values() for of in events):
+        for key, _, n, _, at in (event for events in self.events.values() for event in events):
             total, newest = sums.get(key, (0, 0))
             sums[key] = (total + n, max(newest, at))
-        return sorted(((key, *of) for key, of in sums.items()), key=repr)
+        return sorted(((key, *value) for key, value in sums.items()), key=repr)
 
 
 @contextmanager

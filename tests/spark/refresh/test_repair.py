@@ -78,7 +78,7 @@ def test_change_rows_that_break_promises_are_mended_and_later_ones_are_checked_a
     assert lake.actions(lake.run(model)) == (0, 5, 6)
     assert lake.run(total).mode == "incremental"
     assert lake.rows(total) == [("v1", 500)]
-    assert [lake.broken(of) for of in (model, total)] == [[], []]
+    assert [lake.broken(each) for each in (model, total)] == [[], []]
     lake.spark.sql(forge + rows[0])
     assert lake.broken(model) != []
 

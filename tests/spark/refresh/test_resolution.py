@@ -430,19 +430,19 @@ def tables(lake: Warehouse) -> Iterator[SparkSession]:
 
 @pytest.mark.parametrize(
     "queries",
-    [QUERIES[::2], *(pytest.param(of, marks=pytest.mark.slow) for of in (QUERIES[1::2], MORE))],
+    [QUERIES[::2], *(pytest.param(queries, marks=pytest.mark.slow) for queries in (QUERIES[1::2], MORE))],
     ids=["some", "others", "more"],
 )
 def test_names_stand_for_what_they_stand_for_in_spark(tables: SparkSession, queries: tuple[str, ...]) -> None:
     """Columns before aliases or after them, places, fields, merged columns, and words that may be names."""
     different = {}
     for sql in queries:
-        found = analyse_query(sql, RELATIONS, {}, "lake", "raw")
+        query = analyse_query(sql, RELATIONS, {}, "lake", "raw")
         asked = tables.sql(sql)
-        names = tuple(own or given for (own, _), given in zip(found.outputs, asked.columns, strict=True))
+        names = tuple(own or given for (own, _), given in zip(query.outputs, asked.columns, strict=True))
         made = (
-            tables.sql(render_sql(found.tree))
-            .selectExpr(*[quote_name(column) for _, column in found.outputs])
+            tables.sql(render_sql(query.tree))
+            .selectExpr(*[quote_name(column) for _, column in query.outputs])
             .toDF(*names)
         )
         if (made.dtypes, _rows(made)) != (asked.dtypes, _rows(asked)):

@@ -81,10 +81,10 @@ def test_queries_of_the_analysis_are_read_as_spark_reads_them(texts: Texts, reco
     _compare(texts, as_texts(over_tables), "queries of the analysis", record_property)
 
 
-def _compare(texts: Texts, compared: list[Text], of: str, record: Record) -> Tally:
+def _compare(texts: Texts, compared: list[Text], name: str, record: Record) -> Tally:
     """Where more than a few faithful queries are refused, users pay for what is no fault of theirs."""
     tally = texts.compare(compared)
-    record(COUNTED, tally.line(of))
+    record(COUNTED, tally.line(name))
     assert not tally.wrong, "\n".join(tally.wrong)
     judged = tally.compared + tally.refused["NOT_SAME_TO_SPARK"]
     assert len(tally.false_alarms) <= max(1, FALSE_ALARMS * judged), "\n".join(tally.false_alarms)

@@ -39,7 +39,7 @@ def random_texts(texts: Texts) -> Texts:
 
 
 def _compare(
-    texts: Texts, record: Record, of: str, drawn: st.SearchStrategy[list[Text]], examples: int, by: int
+    texts: Texts, record: Record, name: str, drawn: st.SearchStrategy[list[Text]], examples: int, by: int
 ) -> None:
     total = Tally()
 
@@ -47,14 +47,14 @@ def _compare(
     @settings(max_examples=examples, database=None)
     @given(drawn)
     def compare(given_texts: list[Text]) -> None:
-        found = texts.compare(given_texts)
-        total.add(found)
-        assert not found.wrong, "\n".join(found.wrong)
+        tally = texts.compare(given_texts)
+        total.add(tally)
+        assert not tally.wrong, "\n".join(tally.wrong)
 
     try:
         compare()
     finally:
-        record(COUNTED, f"{total.line(of)} (seed {by})")
+        record(COUNTED, f"{total.line(name)} (seed {by})")
     judged = total.compared + total.refused["NOT_SAME_TO_SPARK"]
     assert len(total.false_alarms) <= 0.01 * judged, "\n".join(total.false_alarms)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def test_spark_gives_expressions_the_types_that_are_told(spark: SparkSession) -> None:
     columns = ", ".join(f"cast(null as {kind}) as {name}" for name, kind in COLUMNS.items())
     told = {text: kind.replace(" ", "") for text, kind in TYPED.items() if kind is not None}
-    found = {text: spark.sql(f"select {text} as x from (select {columns})").dtypes[0][1] for text in told}
-    assert found == told
+    types = {text: spark.sql(f"select {text} as x from (select {columns})").dtypes[0][1] for text in told}
+    assert types == told
 
 
 def test_a_column_of_a_type_without_spark_matters_only_where_it_is_read(lake: Warehouse) -> None:

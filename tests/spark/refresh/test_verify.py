@@ -60,18 +60,18 @@ def test_every_kind_of_corruption_is_found_and_named_with_examples(lake: Warehou
     assert sound is not None
     for statement, _ in BASE_FORGERIES.values():
         lake.spark.sql(statement.format(lake.sql_name("m")))
-    found = dict(broken.split(": ", 1) for broken in lake.broken(model))
-    assert set(found) == set(BASE_FORGERIES)
+    messages = dict(broken.split(": ", 1) for broken in lake.broken(model))
+    assert set(messages) == set(BASE_FORGERIES)
     for check, (_, example) in BASE_FORGERIES.items():
-        assert example in found[check]
+        assert example in messages[check]
 
     rolled_back_to(lake, "m", sound.snapshot_id)
     rows = [f"({key}, '{v}', 1, '{action}', now(), 0L, {was})" for key, v, action, was in CHANGE_FORGERIES.values()]
     lake.spark.sql(f"insert into {lake.sql_name('m__changes')} values {', '.join([*rows, rows[-1]])}")
-    found = dict(broken.split(": ", 1) for broken in lake.broken(model))
-    assert set(CHANGE_FORGERIES) <= set(found)
+    messages = dict(broken.split(": ", 1) for broken in lake.broken(model))
+    assert set(CHANGE_FORGERIES) <= set(messages)
     for check, (key, _, _, _) in CHANGE_FORGERIES.items():
-        assert f"'id': {key}," in found[check]
+        assert f"'id': {key}," in messages[check]
 
 
 @pytest.mark.slow
@@ -109,8 +109,8 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
     assert told.unmerged_commits == 0
     assert [(consumer.model, consumer.behind_commits) for consumer in told.consumers] == [(str(reader.table), 0)]
 
-    found = {key: look_up_row(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
-    assert found == {
+    rows = {key: look_up_row(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
+    assert rows == {
         "1": {"id": 1, "v": "new", "n": None},
         "2": {"id": 2, "v": "v2", "n": 2},
         "10": None,
@@ -134,8 +134,8 @@ def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
         lake.run(model)
     told = inspect.read_status(lake.reader, model, [])
     assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, len(rows))
-    found = {key: look_up_row(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
-    assert {key: found.row and found.row["v"] for key, found in found.items()} == {
+    lookups = {key: look_up_row(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
+    assert {key: value.row and value.row["v"] for key, value in lookups.items()} == {
         "1": "new2",
         "3": None,
         "4": None,

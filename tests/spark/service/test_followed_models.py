@@ -96,10 +96,10 @@ def diamond(lake: Warehouse) -> tuple[Model, Model, Model]:
 def test_a_diamond_shows_one_state_of_its_source_although_that_moves_on(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
-    found = following(*diamond)
-    assert found.once() == dict.fromkeys(("lefts", "rights", "both"), "create")
-    assert set(found.once().values()) == {"unchanged"}
-    assert found.once() == {}
+    service = following(*diamond)
+    assert service.once() == dict.fromkeys(("lefts", "rights", "both"), "create")
+    assert set(service.once().values()) == {"unchanged"}
+    assert service.once() == {}
     lake.append("landed", [(3, "a")], LANDED)
     moving = threading.Lock()
 
@@ -107,13 +107,13 @@ def test_a_diamond_shows_one_state_of_its_source_although_that_moves_on(
         with moving:
             lake.append("landed", [(4, "a"), (5, "c")], LANDED)
 
-    found.meanwhile = move
-    assert found.once() == dict.fromkeys(("lefts", "rights", "both"), "incremental")
+    service.meanwhile = move
+    assert service.once() == dict.fromkeys(("lefts", "rights", "both"), "incremental")
     assert lake.rows(diamond[2]) == [("a", 2, 2), ("b", 1, 1)]
-    found.meanwhile = lambda _: None
-    assert found.once() == dict.fromkeys(("lefts", "rights", "both"), "incremental")
+    service.meanwhile = lambda _: None
+    assert service.once() == dict.fromkeys(("lefts", "rights", "both"), "incremental")
     assert lake.rows(diamond[2]) == [("a", 5, 5), ("b", 1, 1), ("c", 3, 3)]
-    assert found.broken() == []
+    assert service.broken() == []
 
 
 def test_a_failure_holds_back_what_is_below_it_until_it_is_mended(
@@ -122,17 +122,17 @@ def test_a_failure_holds_back_what_is_below_it_until_it_is_mended(
     left, _, _ = diamond
     keyed = lake.model("keyed", "select id, city from {landed}", primary_key="id")
     below = lake.model("below", "select city, count(*) as n from {keyed} group by city", primary_key="city")
-    found = following(left, keyed, below)
-    found.once()
+    service = following(left, keyed, below)
+    service.once()
     lake.append("landed", [(2, "twice")], LANDED)
-    assert found.once() == {"lefts": "incremental", "keyed": "failed", "below": "skipped"}
-    assert "duplicate key" in next(report.error for report in found.reports if report.error)
+    assert service.once() == {"lefts": "incremental", "keyed": "failed", "below": "skipped"}
+    assert "duplicate key" in next(report.error for report in service.reports if report.error)
     mended = lake.model("keyed", "select id, max(city) as city from {landed} group by id", primary_key="id")
-    found.follow(left, mended, below)
-    told = found.once()
+    service.follow(left, mended, below)
+    told = service.once()
     assert (told["keyed"], told["below"]) == ("full", "incremental")
     assert lake.rows(below) == [("a", 1), ("twice", 1)]
-    assert found.broken() == []
+    assert service.broken() == []
 
 
 @pytest.mark.slow
@@ -140,15 +140,15 @@ def test_a_model_that_is_added_or_edited_is_planned_and_no_other(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
     left, right, both = diamond
-    found = following(left)
-    found.once()
-    found.once()
-    found.follow(left, right, both)
-    assert found.once() == {"rights": "create", "both": "create"}
+    service = following(left)
+    service.once()
+    service.once()
+    service.follow(left, right, both)
+    assert service.once() == {"rights": "create", "both": "create"}
     edited = lake.model("lefts", "select city, count(*) + 100 as n from {landed} group by city", primary_key="city")
-    found.once()
-    found.follow(edited, right, both)
-    assert found.once() == {"lefts": "full", "both": "incremental"}
+    service.once()
+    service.follow(edited, right, both)
+    assert service.once() == {"lefts": "full", "both": "incremental"}
     assert lake.rows(both) == [("a", 101, 1), ("b", 101, 1)]
 
 
@@ -157,14 +157,14 @@ def test_a_result_that_depends_on_the_clock_is_computed_when_its_tables_move_and
     lake: Warehouse, following: Follow
 ) -> None:
     lake.append("landed", [(1, "a")], LANDED)
-    found = following(lake.model("m", "select id, current_timestamp() as at from {landed}", primary_key="id"))
-    assert found.once() == {"m": "create"}
-    assert found.once() == {"m": "unchanged"}
-    assert found.once() == {}
+    service = following(lake.model("m", "select id, current_timestamp() as at from {landed}", primary_key="id"))
+    assert service.once() == {"m": "create"}
+    assert service.once() == {"m": "unchanged"}
+    assert service.once() == {}
     lake.append("landed", [(2, "b")], LANDED)
-    assert found.once() == {"m": "full"}
-    assert found.once() == {"m": "unchanged"}
-    assert found.once() == {}
+    assert service.once() == {"m": "full"}
+    assert service.once() == {"m": "unchanged"}
+    assert service.once() == {}
 
 
 def test_each_event_counts_once_for_models_over_models(lake: Warehouse, following: Follow) -> None:
@@ -175,21 +175,21 @@ def test_each_event_counts_once_for_models_over_models(lake: Warehouse, followin
     audit = lake.model(
         "audit", "select id, _action as action from {changes(ods)}", primary_key="id", input="changes"
     )  # fmt: skip
-    found = following(ods, audit)
-    assert found.once() == {"ods": "create", "audit": "create"}
+    service = following(ods, audit)
+    assert service.once() == {"ods": "create", "audit": "create"}
     lake.append("events", [(1, "z", 3), (3, "n", 4)], "id int, v string, lsn int")
-    assert found.once() == {"ods": "incremental", "audit": "incremental"}
+    assert service.once() == {"ods": "incremental", "audit": "incremental"}
     assert lake.rows(audit) == [(1, "update"), (2, "insert"), (3, "insert")]
-    assert found.broken() == []
+    assert service.broken() == []
 
 
 def test_what_another_run_left_undone_is_done_without_news(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
     left, _, _ = diamond
-    found = following(left)
-    found.once()
-    found.once()
+    service = following(left)
+    service.once()
+    service.once()
     lake.append("landed", [(3, "a")], LANDED)
 
     def die(name: str, action: Callable[[], Any]) -> Any:
@@ -201,7 +201,7 @@ def test_what_another_run_left_undone_is_done_without_news(
     with set_failpoint(die), suppress(KeyboardInterrupt):
         lake.run(left)
     assert lake.rows(left) == [("a", 1), ("b", 1)]
-    assert found.once() == {"lefts": "unchanged"}
+    assert service.once() == {"lefts": "unchanged"}
     assert lake.rows(left) == [("a", 2), ("b", 1)]
 
 
@@ -211,19 +211,19 @@ def test_followers_and_runs_of_dbt_may_work_at_the_same_models(
     one, other = following(*diamond), following(*diamond)
     one.once()
 
-    def follow(found: Following) -> None:
+    def follow(service: Following) -> None:
         for _ in range(3):
-            found.follower.run_once()
+            service.follower.run_once()
 
-    threads = [threading.Thread(target=follow, args=(found,)) for found in (one, other)]
+    threads = [threading.Thread(target=follow, args=(service,)) for service in (one, other)]
     for thread in threads:
         thread.start()
     for number in range(3):
         lake.append("landed", [(10 + number, "a")], LANDED)
     for thread in threads:
         thread.join()
-    for found in (one, other):
-        assert "failed" not in {report.status for report in found.reports}
+    for service in (one, other):
+        assert "failed" not in {report.status for report in service.reports}
     one.once()
     assert lake.rows(diamond[2]) == [("a", 4, 4), ("b", 1, 1)]
     assert one.broken() == []

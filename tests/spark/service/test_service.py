@@ -69,7 +69,7 @@ def test_models_follow_and_are_shown_and_the_other_service_takes_over(lake: Ware
     until(lambda: second.service.live.get_state().leader)
     assert (first.role(), second.role()) == ("leads", "stands_by")
     until(second.service.live.list_tables)
-    assert [(of.table.name, of.layer) for of in second.service.live.list_tables()] == [
+    assert [(table.table.name, table.layer) for table in second.service.live.list_tables()] == [
         ("landed", 0), ("keyed", 1), ("cities", 2),
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="stands by"):
@@ -161,7 +161,9 @@ def test_upkeep_waits_for_writers_and_is_tried_again_after_a_failure(lake: Wareh
 @pytest.mark.slow
 def test_ingestion_compacts_the_tables_that_it_writes(lake: Warehouse) -> None:
     source = source_of(lake, "orders", compaction={"change_files": 2})
-    log = [[Part("public.orders", ORDERS, [event("c", None, {"id": of, "item": "a", "n": 1})])] for of in range(4)]
+    log = [
+        [Part("public.orders", ORDERS, [event("c", None, {"id": number, "item": "a", "n": 1})])] for number in range(4)
+    ]
     ingest(lake, source, Replay(log))
     reader = lake.under(compaction={"commit_bytes": 0}).reader
     changes = source.tables[0].table.changes

@@ -62,21 +62,21 @@ def test_every_value_is_where_its_bounds_say(lake: Warehouse, few: int) -> None:
     spark = lake.spark
     columns = ", ".join(f"c{place} {kind}" for place, kind in enumerate(VALUES))
     rows = spark.createDataFrame([*zip(*VALUES.values(), strict=True)], columns).coalesce(1)
-    found = bounds.collect_bounds(rows, few, PRUNING)
-    assert found is not None
-    assert len(found) == len(VALUES)
+    ranges = bounds.collect_bounds(rows, few, PRUNING)
+    assert ranges is not None
+    assert len(ranges) == len(VALUES)
     assert rows.where(_near(rows, few)).count() == 3
     middle = spark.createDataFrame([tuple(held[1] for held in VALUES.values())], columns)
     assert rows.where(_near(middle, few)).count() == 1
-    for bound in found:
+    for bound in ranges:
         assert rows.where(_near(middle.select(bound.column), few)).count() == 1, bound
 
 
 def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> None:
     rows = spark.sql("select * from values (1, cast(null as int), 0.0D), (2, 5, -0.0D) as t(a, b, c)")
-    found = bounds.collect_bounds(rows, few, PRUNING)
-    assert found is not None
-    assert [(bound.column, bound.or_null) for bound in found] == [("a", False), ("b", True)]
+    ranges = bounds.collect_bounds(rows, few, PRUNING)
+    assert ranges is not None
+    assert [(bound.column, bound.or_null) for bound in ranges] == [("a", False), ("b", True)]
     assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
     assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
     assert bounds.find_nearby_bounds(rows, few, PRUNING.scanned_table_rows, PRUNING) == ()
@@ -184,7 +184,8 @@ def test_partners_of_changed_rows_are_looked_for_where_they_can_be(
     lake.load("l", [(n, n % 50, "a") for n in range(100)], lines)
     lake.load("o", [(n, f"c{n}") for n in range(50)], orders)
     models = [
-        lake.model(of, f"select * from {{{of[0]}}}", primary_key=key) for of, key in (("lines", "id"), ("orders", "nr"))
+        lake.model(name, f"select * from {{{name[0]}}}", primary_key=key)
+        for name, key in (("lines", "id"), ("orders", "nr"))
     ]
     joined = lake.model("m", "select * from {lines} left join {orders} using (nr)", primary_key="id", refresh="strict")
     for model in (*models, joined):

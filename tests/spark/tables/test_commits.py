@@ -124,7 +124,9 @@ def merged_in_parts(lake: Warehouse) -> Model:
     return model
 
 
-@pytest.mark.parametrize("beside", [Parallel, *(pytest.param(of, marks=pytest.mark.slow) for of in (AtOnce, AtLast))])
+@pytest.mark.parametrize(
+    "beside", [Parallel, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (AtOnce, AtLast))]
+)
 def test_rows_that_come_while_others_are_deleted_stay_whichever_commit_is_first(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, beside: type[Parallel]
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_run_that_dies_while_columns_change_is_followed_by_one_that_ends_it(la
         lake.run(model)
         assert lake.rows(model) == [(1, 1, "x"), (2, 2, "x")]
         assert lake.broken(model) == []
-        if life is None or any("fast_forward" in of for of in life.effects):
+        if life is None or any("fast_forward" in effect for effect in life.effects):
             break
     assert last > 6
 
@@ -163,7 +163,7 @@ def test_a_run_that_dies_while_a_column_is_renamed_is_followed_by_one_that_ends_
         assert lake.rows(model) == [(1, 1, "a"), (2, 7, "b")]
         assert [row["_before"] for row in lake.log(model) if row["_action"] == "update"] == [{"w": 2, "old": "b"}]
         assert lake.broken(model) == []
-        if life is None or any("fast_forward" in of for of in life.effects):
+        if life is None or any("fast_forward" in effect for effect in life.effects):
             break
     assert last > 4
 
@@ -209,7 +209,7 @@ def test_a_key_takes_another_type_where_no_row_is_there_or_the_model_is_started_
     assert lake.rows(keyed_by("int")) == [(1, 1), (2, 2)]
     gone = reset_model(lake.session_of(keyed_by("string")))
     assert gone[-1].name == keyed_by("int").table.changes
-    assert {of.kind for of in gone} == ({"table", "view"} if merge == "on_read" else {"table"})
+    assert {dropped.kind for dropped in gone} == ({"table", "view"} if merge == "on_read" else {"table"})
     assert (reset_model(lake.session_of(keyed_by("int"))), lake.state(keyed_by("int"))) == ((), TableState())
     lake.run(keyed_by("bigint"))
     outcome = lake.run(down)

@@ -40,15 +40,15 @@ class Shop:
         self.lake.load("s", list(self.rows.values()), COLUMNS)
 
     def is_right(self, model: Model, version: int) -> bool:
-        found = self.lake.reader.load_table(model.base.schema, model.base.name).format_version
+        format_version = self.lake.reader.load_table(model.base.schema, model.base.name).format_version
         is_whole = self.lake.rows(model) == sorted(self.rows.values(), key=repr)
-        return found == version and is_whole and self.lake.broken(model) == []
+        return format_version == version and is_whole and self.lake.broken(model) == []
 
     def deleted(self, model: Model) -> int:
         """Deleted rows as compaction sees them."""
-        found = observe_files(self.lake.reader, model.base)
-        assert found is not None
-        return sum(file.deleted for node in found.nodes for file in node.files)
+        files = observe_files(self.lake.reader, model.base)
+        assert files is not None
+        return sum(file.deleted for node in files.nodes for file in node.files)
 
 
 @pytest.mark.slow

@@ -47,8 +47,8 @@ def test_a_constant_can_be_kept_out_of_the_code_that_the_next_run_uses_again(spa
 
 def test_it_is_that_constant_in_every_row(spark: SparkSession) -> None:
     texts = spark.createDataFrame([("",), ("a",), ("bcd",)], "text string")
-    found = texts.select(F.expr(hide_constant(quote_number(7), quote_name("text"))).alias("value")).collect()
-    assert [row.value for row in found] == [7, 7, 7]
+    rows = texts.select(F.expr(hide_constant(quote_number(7), quote_name("text"))).alias("value")).collect()
+    assert [row.value for row in rows] == [7, 7, 7]
 
 
 def is_base_moved(spark: SparkSession, rows: DataFrame) -> bool:
@@ -120,9 +120,9 @@ def test_one_is_true_where_not_all_are_false(spark: SparkSession, values: tuple[
     told = rows.select(
         combine_any(conditions).alias("one"), (~combine_all([~part for part in conditions])).alias("same")
     )
-    (found,) = told.collect()
-    assert found.one == found.same
-    assert found.one is (True if True in values else None if None in values else False)
+    (row,) = told.collect()
+    assert row.one == row.same
+    assert row.one is (True if True in values else None if None in values else False)
 
 
 def test_of_no_conditions_none_is_true(spark: SparkSession) -> None:

@@ -46,10 +46,10 @@ def test_a_lookup_finds_every_row_as_the_table_has_it_and_opens_one_file_per_mer
     del rows[8]
     put(lake, model, rows)
     for key in (0, 3, 4, 7, 8, 39, 50, 99):
-        found = look_up_row(lake.reader, model, [str(key)])
+        row = look_up_row(lake.reader, model, [str(key)])
         expected = dict(zip(("id", "region", "v"), rows[key], strict=True)) if key in rows else None
-        assert found.row == expected, key
-        assert found.files_opened <= 2 * 3
+        assert row.row == expected, key
+        assert row.files_opened <= 2 * 3
     assert look_up_row(lake.reader, model, ["99"]).files_opened == 0
     assert look_up_row(lake.reader, model, ["39"]).files_opened == 1
 
@@ -112,7 +112,7 @@ def test_a_lookup_gives_nested_values_and_their_nulls_as_spark_does(lake: Wareho
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    columns = f"id int, {', '.join(f'{of} {kind}' for of, kind in FIELDS.items())}"
+    columns = f"id int, {', '.join(f'{name} {kind}' for name, kind in FIELDS.items())}"
     kinds = lake.frame([], columns).schema.fields[1:]
     model = lake.model("m", "select * from {s}", primary_key="id", merge=merge)
     for ids in (range(12), range(12, 20)):
@@ -120,9 +120,11 @@ def test_a_lookup_gives_nested_values_and_their_nulls_as_spark_does(lake: Wareho
         lake.run(model)
     empty = {"m", "ml"}
     rows = [row.asDict(recursive=True) for row in lake.spark.table(lake.sql_name("m")).collect()]
-    told = {row["id"]: {of: [] if of in empty and value == {} else value for of, value in row.items()} for row in rows}
-    found = {i: as_spark(look_up_row(lake.reader, model, [str(i)]).row) for i in range(24)}
-    assert found == {i: told.get(i) for i in range(24)}
+    told = {
+        row["id"]: {name: [] if name in empty and value == {} else value for name, value in row.items()} for row in rows
+    }
+    rows_by_key = {i: as_spark(look_up_row(lake.reader, model, [str(i)]).row) for i in range(24)}
+    assert rows_by_key == {i: told.get(i) for i in range(24)}
 
 
 def test_a_lookup_finds_a_key_that_is_not_a_number_and_either_zero(lake: Warehouse) -> None:

@@ -188,7 +188,7 @@ def test_fields_of_any_name_are_followed_and_never_run(lake: Warehouse, seed: in
 
     def rows(*values: str) -> list[tuple[Any, ...]]:
         image = {value: tuple(f"{value}{i}" for i in range(len(fields))) for value in values}
-        return [(i, "ab"[i % 2], image[of], [image[of]], {"k": image[of]}) for i, of in enumerate(values)]
+        return [(i, "ab"[i % 2], image[value], [image[value]], {"k": image[value]}) for i, value in enumerate(values)]
 
     def write(*values: str) -> None:
         table = lake.frame(rows(*values), columns).coalesce(1).writeTo(lake.sql_name("s"))

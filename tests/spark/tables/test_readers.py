@@ -228,9 +228,9 @@ def opened(lake: Warehouse, table: TableName) -> Table:
 )
 def test_a_reader_sees_the_rows_that_spark_sees(shop: Shop, read: Reader, relation: str) -> None:
     table, expected = shop.relation(relation)
-    found = opened(shop.lake, table)
-    assert comparable(read(found, None)) == expected
-    assert comparable(read(found, FIRST_READ)) == [row for row in expected if row["id"] >= FIRST_READ]
+    opened_files = opened(shop.lake, table)
+    assert comparable(read(opened_files, None)) == expected
+    assert comparable(read(opened_files, FIRST_READ)) == [row for row in expected if row["id"] >= FIRST_READ]
 
 
 def test_the_tables_that_are_read_have_what_readers_stumble_over(shop: Shop) -> None:

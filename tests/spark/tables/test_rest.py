@@ -58,7 +58,7 @@ def test_a_model_follows_its_source_and_asks_nothing_of_spark_without_news(rest:
     rest.append_v2("landed", [(3, "a", 5)], ORDERS)
     assert [rest.run(m).mode for m in (model, per)] == ["incremental", "incremental"]
     after = observe_heads(rest.reader, looked_at).heads
-    assert all(after[of] != before.heads[of] for of in looked_at[:3])
+    assert all(after[table] != before.heads[table] for table in looked_at[:3])
     assert [rest.run(m, refuse).mode for m in (model, per)] == ["unchanged", "unchanged"]
     assert rest.rows(model) == [(1, "a", 10), (2, "b", 20), (3, "a", 5)]
     assert rest.rows(per) == [("a", 15), ("b", 20)]

@@ -53,10 +53,10 @@ class Project:
         return tuple(self.get_model(name) for name in names) if names else self.models
 
     def get_model(self, name: str) -> Model:
-        found = [model for model in self.models if model.table.name == name]
-        if not found:
+        models = [model for model in self.models if model.table.name == name]
+        if not models:
             raise ConfigError(f"no arctic model is named {name}; did you mean ods?")
-        return found[0]
+        return models[0]
 
 
 @pytest.fixture
@@ -168,9 +168,9 @@ def test_status_is_for_people_or_for_programs(arctic: Arctic, shop) -> None:
     assert "  read by lake.dwd.dwd: 1 commits behind, 2 rows" in out
     assert "  not merged: 2 commits, 3 rows" in out
     code, out, _ = arctic("status", "ods", "--json")
-    (found,) = json.loads(out)
-    assert (code, found["model"], found["rows"], found["nodes"]) == (0, "lake.dwd.ods", 6, 4)
-    assert found["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2}]
+    (document,) = json.loads(out)
+    assert (code, document["model"], document["rows"], document["nodes"]) == (0, "lake.dwd.ods", 6, 4)
+    assert document["consumers"] == [{"model": "lake.dwd.dwd", "behind_commits": 1, "behind_rows": 2}]
 
 
 def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -> None:
@@ -178,8 +178,8 @@ def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -
     assert code == 0
     assert "  nodes of all rows: 0 level(s) below the root\n  0/1: " in out
     code, out, _ = arctic("status", "ods", "--partition", "all rows", "--json")
-    (found,) = json.loads(out)
-    assert (code, found["tree"]["partition"], len(found["tree"]["nodes"])) == (0, "all rows", 1)
+    (document,) = json.loads(out)
+    assert (code, document["tree"]["partition"], len(document["tree"]["nodes"])) == (0, "all rows", 1)
     code, _, err = arctic("status", "ods", "--partition", "day = 1")
     assert (code, "has no partition 'day = 1'" in err) == (2, True)
 
@@ -282,8 +282,10 @@ def kept(monkeypatch: pytest.MonkeyPatch, loaded, shop) -> list[str]:
     """Stands in for the server that a target keeps; holds what was asked of it."""
     asked: list[str] = []
     here = Server(7, 15002, "hush", "today", "spark.log", {}, "")
-    for action, found in (("ensure_server", here), ("stop_server", here), ("find_server", None)):
-        monkeypatch.setattr(server, action, lambda profile, action=action, found=found: asked.append(action) or found)
+    for action, server_found in (("ensure_server", here), ("stop_server", here), ("find_server", None)):
+        monkeypatch.setattr(
+            server, action, lambda profile, action=action, address=server_found: asked.append(action) or address
+        )
     profile = Profile.for_embedded(shop[0].directory, method="connect", url="local")
     monkeypatch.setattr(sys.modules[PROJECT], "load_profile", lambda *_: profile, raising=False)
     return asked

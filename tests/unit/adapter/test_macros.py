@@ -10,8 +10,8 @@ MACROS = Path(__file__).parents[3] / "dbt/include/arctic/macros"
 
 
 def test_every_macro_has_a_name_of_its_own() -> None:
-    found = Counter(
+    counts = Counter(
         name for file in MACROS.rglob("*.sql") for name in re.findall(r"{%-?\s*macro\s+(\w+)", file.read_text("utf-8"))
     )
-    assert len(found) > 20
-    assert [name for name, count in found.items() if count > 1] == []
+    assert len(counts) > 20
+    assert [name for name, count in counts.items() if count > 1] == []

@@ -299,7 +299,7 @@ def test_a_warehouse_that_sqlite_would_open_elsewhere_is_refused(warehouse: str)
         Profile.for_embedded(warehouse)
 
 
-@pytest.mark.parametrize("read", [Profile.for_embedded, lambda of: ArcticCredentials("lake", "dws", warehouse=of)])
+@pytest.mark.parametrize("read", [Profile.for_embedded, lambda path: ArcticCredentials("lake", "dws", warehouse=path)])
 @pytest.mark.parametrize(
     ("warehouse", "advice"),
     [

@@ -42,12 +42,12 @@ def test_models_say_when_they_are_run_and_whether_they_are_tested() -> None:
 def test_the_example_of_the_documentation_is_accepted() -> None:
     (block,) = re.findall(r"```yaml\n(models:.*?)```", DOCS.read_text(), re.DOTALL)
     (model,) = yaml.safe_load(block)["models"]
-    found = read_served_keys(node(**model["config"]))
-    assert found == ServedKeys("30 6 * * mon-fri", True)
+    keys = read_served_keys(node(**model["config"]))
+    assert keys == ServedKeys("30 6 * * mon-fri", True)
 
 
 @pytest.mark.parametrize(
-    ("of", "message"),
+    ("value", "message"),
     [
         (node("table", {"arctic": {"schedul": "0 6 * * *"}}), "did you mean 'schedule'"),
         (node("table", {"arctic": "0 6 * * *"}), "must be a mapping"),
@@ -62,8 +62,8 @@ def test_the_example_of_the_documentation_is_accepted() -> None:
         (node("arctic", {"arctic": {"test_after_refresh": "yes"}}), "must be true or false"),
     ],
 )
-def test_what_can_not_be_meant_is_refused_with_the_file(of: Any, message: str) -> None:
+def test_what_can_not_be_meant_is_refused_with_the_file(value: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        read_served_keys(of)
+        read_served_keys(value)
     with pytest.raises(CompilationError, match=r"models/m\.sql"):
-        check_served([of])
+        check_served([value])

@@ -20,7 +20,7 @@ def keys(*values: int) -> pa.Table:
 
 
 def counted(files: DiskFiles, *values: int) -> list[int]:
-    return sorted(files.count_rows_under(of.path, keys(*values)) for of in files.on_disk())
+    return sorted(files.count_rows_under(file.path, keys(*values)) for file in files.on_disk())
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_rows_that_were_deleted_and_files_of_no_snapshot_are_found_until_they_ar
     stray = folder / "stray.parquet"
     shutil.copy2(next(iter(folder.glob("*.parquet"))), stray)
     now = DiskFiles(warehouse.reader, T, ("id",))
-    (loose,) = [of for of in now.on_disk() if not of.is_referenced]
+    (loose,) = [file for file in now.on_disk() if not file.is_referenced]
     assert loose.path.endswith("stray.parquet")
     now.remove_file(loose.path)
     now.remove_file(loose.path)
@@ -73,14 +73,14 @@ def test_files_of_no_snapshot_are_listed_once_wherever_data_is_written(warehouse
     files = DiskFiles(warehouse.reader, T, ("id",))
     (written,) = files.list_snapshot_files()
     shutil.copy2(to_path(written), to_path(written).with_name("stray.parquet"))
-    assert [Path(of.path).name for of in files.on_disk() if not of.is_referenced] == ["stray.parquet"]
+    assert [Path(file.path).name for file in files.on_disk() if not file.is_referenced] == ["stray.parquet"]
 
 
 def test_files_of_a_table_whose_name_begins_alike_are_left_out(warehouse) -> None:
     for name in ("t", "t_data"):
         warehouse.create(name)
         warehouse.append(name, [(1, "a")])
-    assert [of.is_referenced for of in DiskFiles(warehouse.reader, T, ("id",)).on_disk()] == [True]
+    assert [file.is_referenced for file in DiskFiles(warehouse.reader, T, ("id",)).on_disk()] == [True]
 
 
 def to_path(address: str) -> Path:

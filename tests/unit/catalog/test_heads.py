@@ -27,8 +27,8 @@ class Looks:
         self.asked.append(frozenset(relations))
         return ObservedHeads(dict.fromkeys(relations, str(len(self.asked))), frozenset())
 
-    def number(self, found: ObservedHeads) -> int:
-        (number,) = set(found.heads.values())
+    def number(self, heads: ObservedHeads) -> int:
+        (number,) = set(heads.heads.values())
         return int(number)
 
 

@@ -19,7 +19,9 @@ VERSIONS = (
     NestedField(3, "_valid_to", LongType(), required=False),
     NestedField(4, "_is_current", BooleanType(), required=False),
 )
-BEFORE = StructType(*(NestedField(of.field_id + 10, of.name, of.field_type, required=False) for of in VERSIONS[2:]))
+BEFORE = StructType(
+    *(NestedField(version.field_id + 10, version.name, version.field_type, required=False) for version in VERSIONS[2:])
+)
 VERSION_CHANGES = (
     *VERSIONS,
     NestedField(5, "_action", StringType(), required=False),
@@ -53,8 +55,8 @@ def test_a_row_is_found_as_it_is_now_merged_or_not(shop, key: str, row: dict[str
 
 def test_a_lookup_opens_only_files_that_may_hold_the_key(shop) -> None:
     warehouse, _ = shop
-    found = look_up_row(warehouse.reader, ODS, ["2"])
-    assert (found.row, found.files_opened) == ({"id": 2, "note": "n2"}, 1)
+    row = look_up_row(warehouse.reader, ODS, ["2"])
+    assert (row.row, row.files_opened) == ({"id": 2, "note": "n2"}, 1)
     assert look_up_row(warehouse.reader, ODS, ["1000"]).files_opened == 0
     assert look_up_row(warehouse.reader, DWD, ["3"]).files_opened == 2
     assert look_up_row(warehouse.reader, DWD, ["1"]).files_opened == 1
@@ -100,10 +102,10 @@ def test_of_a_file_only_the_row_groups_that_may_hold_the_key_are_read(tmp_path: 
         change.set_properties({"write.parquet.row-group-limit": "1000"})
     rows = [(i, f"{i * 7919 % 1_000_003:x} of {i}") for i in range(300_000)]
     w.append("big", rows, **writing.merged_to(version))
-    found = look_up_row(w.reader, a_model("big"), ["77777"])
-    assert found.row == dict(zip(("id", "note"), rows[77777], strict=True))
-    assert found.files_opened == 1
-    assert found.bytes_read * 3 < estimate_full_scan_bytes(w.reader, a_model("big"))
+    row = look_up_row(w.reader, a_model("big"), ["77777"])
+    assert row.row == dict(zip(("id", "note"), rows[77777], strict=True))
+    assert row.files_opened == 1
+    assert row.bytes_read * 3 < estimate_full_scan_bytes(w.reader, a_model("big"))
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +144,8 @@ def versions(tmp_path_factory: pytest.TempPathFactory, writing):
 )
 def test_of_a_table_with_history_the_current_version_is_found_or_that_of_a_time(versions, key, row) -> None:
     reader, model = versions
-    found = look_up_row(reader, model, key).row
-    assert (None if found is None else tuple(found.values())) == row
+    result = look_up_row(reader, model, key).row
+    assert (None if result is None else tuple(result.values())) == row
 
 
 @pytest.mark.parametrize("values", [[], ["1", "1", "1"]])

@@ -26,9 +26,9 @@ def profile(tmp_path: Path) -> Profile:
 
 def table_of(profile: Profile) -> ServiceTable:
     """The table as a process of its own has it."""
-    found = ServiceTable("ops", CatalogReader(profile))
-    found.ensure()
-    return found
+    table = ServiceTable("ops", CatalogReader(profile))
+    table.ensure()
+    return table
 
 
 def test_a_lease_that_another_process_took_meanwhile_is_not_taken(profile: Profile) -> None:
@@ -57,14 +57,14 @@ def test_of_processes_that_ask_at_once_one_leads(profile: Profile) -> None:
 def test_what_is_paused_outlasts_a_service_and_a_change_of_its_leader(profile: Profile) -> None:
     table = table_of(profile)
     Lease(table, TIMES, "a:1:x").take_lease()
-    table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
-    table.change_paused(lambda paused: paused.paused(["lake.dws.daily"], upkeep_only=True))
+    table.change_paused(lambda paused: paused.pause(["lake.dwd.orders"], upkeep_only=False))
+    table.change_paused(lambda paused: paused.pause(["lake.dws.daily"], upkeep_only=True))
     head, _ = table.observe_lease()
     table.commit_lease(head, Held("b:1:x", 9e9))
 
-    found = table_of(profile)
-    assert found.paused() == Paused(False, frozenset({"lake.dwd.orders"}), frozenset({"lake.dws.daily"}))
-    assert found.observe_lease()[1] == Held("b:1:x", 9e9)
+    result = table_of(profile)
+    assert result.read_paused() == Paused(False, frozenset({"lake.dwd.orders"}), frozenset({"lake.dws.daily"}))
+    assert result.observe_lease()[1] == Held("b:1:x", 9e9)
 
 
 def test_when_models_were_run_outlasts_a_service_and_its_signs_of_life(profile: Profile) -> None:
@@ -75,16 +75,16 @@ def test_when_models_were_run_outlasts_a_service_and_its_signs_of_life(profile: 
     for _ in range(3):
         lease.take_lease()
     table.note_run({"model.shop.daily": 1000.125})
-    table.change_paused(lambda paused: paused.paused(["lake.dwd.orders"], upkeep_only=False))
+    table.change_paused(lambda paused: paused.pause(["lake.dwd.orders"], upkeep_only=False))
     assert table_of(profile).list_run_times() == {"model.shop.daily": 1000.125, "model.shop.weekly": 2.25}
     assert lease.take_lease() is None
 
 
 def test_a_pause_of_everything_ends_with_everything(profile: Profile) -> None:
-    paused = Paused().paused((), upkeep_only=False)
+    paused = Paused().pause((), upkeep_only=False)
     assert paused.everything
-    assert paused.resumed(["t"]).everything
-    assert paused.paused(["t"], upkeep_only=True).resumed(()) == Paused()
+    assert paused.resume(["t"]).everything
+    assert paused.pause(["t"], upkeep_only=True).resume(()) == Paused()
 
 
 def test_the_table_stays_small_however_long_the_service_runs(profile: Profile) -> None:

@@ -136,13 +136,13 @@ def test_a_catalog_that_a_server_knows_is_opened_by_spark_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found", "advice"),
+    ("name", "message", "advice"),
     [("rset", "'rset'", "(did you mean 'rest'?)"), ("", "''", "choose one, or"), (None, "None", "choose one, or")],
 )
-def test_an_unknown_kind_is_refused_with_those_that_are_known(name: str | None, found: str, advice: str) -> None:
+def test_an_unknown_kind_is_refused_with_those_that_are_known(name: str | None, message: str, advice: str) -> None:
     with pytest.raises(ConfigError, match=r"type is unknown") as refused:
         get_catalog_kind(name)
-    assert f"expected: {', '.join(CATALOG_KINDS)}\n  found: {found}\n" in str(refused.value)
+    assert f"expected: {', '.join(CATALOG_KINDS)}\n  found: {message}\n" in str(refused.value)
     assert advice in str(refused.value)
 
 

@@ -19,7 +19,9 @@ PROFILE = Profile.for_embedded("/nowhere")
 
 
 def source(connector: str, settings: Mapping[str, Any]) -> IngestSource:
-    tables = tuple(IngestedTable(of, f"public.{of}", TableName("lake", "ods", of), {}) for of in ("orders", "items"))
+    tables = tuple(
+        IngestedTable(name, f"public.{name}", TableName("lake", "ods", name), {}) for name in ("orders", "items")
+    )
     return IngestSource("shop", connector, settings, tables, TableName("lake", "ods", "shop__dead_letters"))
 
 
@@ -57,4 +59,4 @@ def test_spark_gets_the_jars_of_the_connectors() -> None:
     assert JARS_SETTING not in with_jars(PROFILE, [source("files", {})]).settings
     chosen = with_jars(PROFILE, [source("files", {}), source("kafka", {}), source("kafka", {})])
     assert chosen.settings[JARS_SETTING] == "kafka"
-    assert {of.jars for of in CONNECTORS} == {None, "kafka"}
+    assert {connector.jars for connector in CONNECTORS} == {None, "kafka"}

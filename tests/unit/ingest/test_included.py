@@ -29,15 +29,17 @@ NAMES = ["public.orders", "public.items", "sales.Plans", "sales.tmp_x", "other.a
     ],
 )
 def test_names_that_match_a_pattern_and_are_not_declared_are_included(include: Any, expected: list[str]) -> None:
-    found = source(include).list_included_tables(NAMES)
-    assert [table.source_name for table in found] == expected
-    assert all(str(of.table) == f"lake.ods.{of.source_name.split('.')[1]}" for of in found)
-    assert {of.schema_changes for of in found} <= {"evolve"}
+    tables = source(include).list_included_tables(NAMES)
+    assert [table.source_name for table in tables] == expected
+    assert all(str(table.table) == f"lake.ods.{table.source_name.split('.')[1]}" for table in tables)
+    assert {table.schema_changes for table in tables} <= {"evolve"}
 
 
 def test_a_table_that_is_declared_under_another_name_is_not_included_again() -> None:
     declared = DeclaredTable("bought", "bought", "ods", "lake", {"source_table": "public.items"}, ())
-    assert [of.source_name for of in source(["public.*"], declared).list_included_tables(NAMES)] == ["public.orders"]
+    assert [table.source_name for table in source(["public.*"], declared).list_included_tables(NAMES)] == [
+        "public.orders"
+    ]
 
 
 @pytest.mark.parametrize("name", ["sales.Orders", "a.shop__dead_letters"])

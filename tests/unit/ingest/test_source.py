@@ -46,4 +46,4 @@ def test_a_source_that_tells_no_key_has_to_say_that_there_is_none() -> None:
 def test_a_table_without_a_key_is_one_table_however_merges_are_configured() -> None:
     model = table_of("postgresql", merge="on_read", partition_by=["days(at)"]).to_model(())
     assert model.base == model.table
-    assert [str(of) for of in model.config.partition_by] == ["days(at)"]
+    assert [str(transform) for transform in model.config.partition_by] == ["days(at)"]

@@ -48,11 +48,11 @@ def load(
     ]
     created = exp.Create(this=exp.Schema(this=table, expressions=fields), kind="TABLE", replace=True)
     con.execute(created.sql(dialect="duckdb"))
-    found = [tuple(row) for row in rows]
-    if found:
+    tuples = [tuple(row) for row in rows]
+    if tuples:
         one = exp.Tuple(expressions=[exp.Placeholder() for _ in columns])
-        insert = exp.insert(exp.Values(expressions=[one.copy() for _ in found]), table)
-        con.execute(insert.sql(dialect="duckdb"), [value for row in found for value in row])
+        insert = exp.insert(exp.Values(expressions=[one.copy() for _ in tuples]), table)
+        con.execute(insert.sql(dialect="duckdb"), [value for row in tuples for value in row])
 
 
 def alias(con: duckdb.DuckDBPyConnection, name: str, table: TableName | str) -> None:
@@ -73,15 +73,15 @@ def fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Counter[tuple[Any, ...]]:
 
 def in_duckdb(sql: str) -> str:
     """A query of Spark's as DuckDB reads it."""
-    found = sqlglot.parse_one(sql, dialect="spark").transform(_keep_outer).transform(_drop_empty_groups)
-    return found.sql(dialect="duckdb")
+    transform = sqlglot.parse_one(sql, dialect="spark").transform(_keep_outer).transform(_drop_empty_groups)
+    return transform.sql(dialect="duckdb")
 
 
 def _keep_outer(node: exp.Expr) -> exp.Expr:
     """Turns each `lateral view outer explode` into a left join, as sqlglot forgets the `outer`."""
     if not isinstance(node, exp.Select):
         return node
-    for lateral in [found for found in node.args.get("laterals") or [] if found.args.get("outer")]:
+    for lateral in [lateral_join for lateral_join in node.args.get("laterals") or [] if lateral_join.args.get("outer")]:
         (name,) = lateral.args["alias"].columns
         made = exp.select(exp.alias_(exp.Explode(this=lateral.this.this), name)).subquery()
         joined = exp.Lateral(this=made, alias=exp.TableAlias(this=lateral.args["alias"].this))
@@ -99,7 +99,7 @@ def _drop_empty_groups(node: exp.Expr) -> exp.Expr:
         if group.args.get(suffix.key):
             group.set(suffix.key, None)
             group.set("expressions", [suffix(expressions=group.expressions)])
-    for call in [found for found in node.find_all(exp.GroupingId) if not found.expressions]:
+    for call in [grouping for grouping in node.find_all(exp.GroupingId) if not grouping.expressions]:
         call.set("expressions", list({part.sql(): part.copy() for part in group.find_all(exp.Column)}.values()))
     there = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
     return node.having(there)

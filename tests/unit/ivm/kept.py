@@ -140,7 +140,7 @@ def _show(con: duckdb.DuckDBPyConnection, plan: AggregateState, result: Node, to
     of_groups = f" semi join moved as m on {touched}" if plan.by_group else ""
     con.execute(f"create or replace table {TOTALS} as from {totals} as t{of_groups}")
     shown = build_query(result)
-    for quotient in [found for found in shown.find_all(exp.Div) if found.this.find(exp.Mod)]:
+    for quotient in [div for div in shown.find_all(exp.Div) if div.this.find(exp.Mod)]:
         parts = [quotient.this.copy(), quotient.expression.copy()]
         quotient.replace(exp.Anonymous(this="quotient_of", expressions=parts))
     _create(con, name, shown)
@@ -179,23 +179,24 @@ def differing(con: duckdb.DuckDBPyConnection, kept: Kept) -> int:
     """How many rows the kept result has and its query has not, and the other way round, last digits of floats apart."""
     types = [row[1] for row in con.execute(f"describe {kept.table}").fetchall()]
     named = [f"c{place}" for place in range(len(types))]
-    shown = [f"round({name}, 6)" if of == "DOUBLE" else name for name, of in zip(named, types, strict=True)]
+    shown = [f"round({name}, 6)" if kind == "DOUBLE" else name for name, kind in zip(named, types, strict=True)]
     now, wanted = (
-        f"(select {', '.join(shown)} from ({of}) as q({', '.join(named)}))" for of in (f"from {kept.table}", kept.sql)
+        f"(select {', '.join(shown)} from ({query}) as q({', '.join(named)}))"
+        for query in (f"from {kept.table}", kept.sql)
     )
     more, less = f"{now} except all {wanted}", f"{wanted} except all {now}"
     return number(con, f"select count(*) from (({more}) union all ({less}))")
 
 
-def _create(con: duckdb.DuckDBPyConnection, name: str, of: exp.Query) -> None:
+def _create(con: duckdb.DuckDBPyConnection, name: str, query: exp.Query) -> None:
     table = exp.Table(this=exp.to_identifier(name, quoted=True))
-    con.execute(exp.Create(this=table, kind="TABLE", replace=True, expression=of).sql(dialect="duckdb"))
+    con.execute(exp.Create(this=table, kind="TABLE", replace=True, expression=query).sql(dialect="duckdb"))
 
 
 def number(con: duckdb.DuckDBPyConnection, sql: str) -> int:
-    found = con.execute(sql).fetchone()
-    assert found is not None
-    return int(found[0])
+    row = con.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _of(alias: str, name: str) -> exp.Column:

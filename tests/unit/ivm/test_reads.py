@@ -16,9 +16,9 @@ C = quote_name(format_changes_view(EVENTS))
 
 
 def tables(sql: str) -> set[str]:
-    found = find_reads(sql, "lake", "dwd")
-    assert found.parsed
-    return {str(table) for table in found.tables}
+    reads = find_reads(sql, "lake", "dwd")
+    assert reads.parsed
+    return {str(table) for table in reads.tables}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_query_reads_the_tables_that_it_names(sql: str, expected: str) -> None
 
 
 def test_a_name_keeps_its_own_catalog_and_is_completed_where_it_has_none() -> None:
-    found = find_reads("select * from a join other.s.b join s.c", "lake", "dwd")
-    assert set(found.tables) == {
+    reads = find_reads("select * from a join other.s.b join s.c", "lake", "dwd")
+    assert set(reads.tables) == {
         TableName("lake", "dwd", "a"),
         TableName("other", "s", "b"),
         TableName("lake", "s", "c"),

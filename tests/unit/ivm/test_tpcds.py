@@ -40,13 +40,13 @@ REFUSED: dict[int, str] = {}
 
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as found:
-        found.execute("pragma enable_optimizer")
-        yield found
+    with connect() as con:
+        con.execute("pragma enable_optimizer")
+        yield con
 
 
 def test_every_result_is_that_of_its_query_after_each_batch(con: duckdb.DuckDBPyConnection) -> None:
-    relations = {TableName(*name.split(".")).name: found for name, found in load_tpcds(con, SCALE).items()}
+    relations = {TableName(*name.split(".")).name: relation for name, relation in load_tpcds(con, SCALE).items()}
     kept, refused = _kept(con, relations)
     assert refused == REFUSED
     large = {table for table in relations if number(con, f"select count(*) from {table}") > FEW_ROWS}
@@ -67,7 +67,7 @@ def _kept(con: duckdb.DuckDBPyConnection, relations: dict[str, Relation]) -> tup
     kept, refused = [], {}
     for one in queries(con):
         try:
-            known = {f"{CATALOG}.{SCHEMA}.{table}": found for table, found in relations.items()}
+            known = {f"{CATALOG}.{SCHEMA}.{table}": relation for table, relation in relations.items()}
             analysed = analyse_query(one.spark, known, {}, CATALOG, SCHEMA)
         except NotMaintained as error:
             refused[one.number] = error.reason

@@ -148,11 +148,11 @@ DuckDB would make floating point of either.
 
 @pytest.fixture
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as found:
-        found.execute("pragma enable_optimizer")
+    with connect() as con:
+        con.execute("pragma enable_optimizer")
         for macro in MACROS:
-            found.execute(macro)
-        yield found
+            con.execute(macro)
+        yield con
 
 
 @pytest.mark.parametrize("few_rows", [False, True])
@@ -168,16 +168,19 @@ def test_every_result_is_that_of_its_query_after_each_batch(con: duckdb.DuckDBPy
             shown[one.number].append(follow(con, one, changed))
             assert differing(con, one) == 0, (one.number, batch)
     lines = (
-        f"{''.join(f'{text:>23}' for text in found)} {moved[number]:>9} rows moved" for number, found in shown.items()
+        f"{''.join(f'{text:>23}' for text in value)} {moved[number]:>9} rows moved" for number, value in shown.items()
     )
     print("", *(f"Q{number:<3}{line}" for number, line in zip(shown, lines, strict=True)), sep="\n")
     assert all(moved[one.number] for one in kept)
     added_up = ADDED_UP if few_rows else frozenset()
     refused = {number: reason for number, reason in REFUSED.items() if number not in added_up}
-    assert {number for number, found in shown.items() if found[0].startswith("totals")} == added_up
-    assert {number: found[0] for number, found in shown.items() if found[0].isupper()} == refused
-    assert all(shown[number][1].startswith(found[0].split()[0]) for number, found in shown.items())
-    assert {text for found in shown.values() for text in found if text.isupper()} == {*refused.values(), "NOTHING_NEW"}
+    assert {number for number, value in shown.items() if value[0].startswith("totals")} == added_up
+    assert {number: value[0] for number, value in shown.items() if value[0].isupper()} == refused
+    assert all(shown[number][1].startswith(value[0].split()[0]) for number, value in shown.items())
+    assert {text for reasons in shown.values() for text in reasons if text.isupper()} == {
+        *refused.values(),
+        "NOTHING_NEW",
+    }
 
 
 def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str, few_rows: bool) -> Kept:
@@ -191,9 +194,9 @@ def _kept(con: duckdb.DuckDBPyConnection, number: int, text: str, few_rows: bool
     facts = Facts(types=analysed.types, few_rows=few_rows, filter_sources=filter_sources, few_row_sources=LITTLE)
     outputs = dict(analysed.outputs)
     key = tuple(outputs[name] for name in RESULT_KEYS.get(number, "").split())
-    found = Kept(number, parsed.sql(dialect="duckdb"), analysed, facts, key)
-    compute(con, found)
-    return found
+    query = Kept(number, parsed.sql(dialect="duckdb"), analysed, facts, key)
+    compute(con, query)
+    return query
 
 
 def _average_exactly(parsed: exp.Expr) -> None:
@@ -205,13 +208,13 @@ def _average_exactly(parsed: exp.Expr) -> None:
 
 def _relations(con: duckdb.DuckDBPyConnection) -> dict[str, Relation]:
     """What the standard says of its tables: types, keys, and that nothing is null."""
-    found = {}
+    refused = {}
     for table, key in KEYS.items():
         listed = con.execute(f"select column_name, column_type from (describe {table})").fetchall()
         own = tuple(Column(name, exp.DataType.build(kind, dialect="duckdb").sql("spark")) for name, kind in listed)
         names = tuple(part.name for part in own)
-        found[f"{CATALOG}.{SCHEMA}.{table}"] = Relation(own, tuple(key.split()), names)
-    return found
+        refused[f"{CATALOG}.{SCHEMA}.{table}"] = Relation(own, tuple(key.split()), names)
+    return refused
 
 
 def _change(con: duckdb.DuckDBPyConnection, batch: int, tables: frozenset[str]) -> frozenset[TableName]:

@@ -16,11 +16,11 @@ def _calls(columns: int, steps: int) -> int:
     """How many functions are called for a query of this size; of those written in C each argument counts as one."""
     sql, relations = wide_query(columns, steps)
     analyse_query(sql, relations, {}, "lake", "raw")
-    found = 0
+    calls = 0
 
     def count(_frame: FrameType, event: str, _what: object) -> None:
-        nonlocal found
-        found += event in ("call", "c_call")
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -28,7 +28,7 @@ def _calls(columns: int, steps: int) -> int:
         analyse_query(sql, relations, {}, "lake", "raw")
     finally:
         sys.setprofile(before)
-    return found
+    return calls
 
 
 @pytest.mark.parametrize(("small", "large"), [((15, 6), (60, 6)), ((40, 4), (40, 36))], ids=["columns", "steps"])

@@ -83,7 +83,7 @@ class Batch:
 
     @property
     def changed(self) -> frozenset[TableName]:
-        return frozenset(found.name for found in self.old if Counter(self.old[found]) != Counter(self.new[found]))
+        return frozenset(name.name for name in self.old if Counter(self.old[name]) != Counter(self.new[name]))
 
 
 def load(con: duckdb.DuckDBPyConnection, batch: Batch) -> None:
@@ -107,7 +107,7 @@ def _load_pairs(con: duckdb.DuckDBPyConnection, source: Source, went: Iterable[A
     if source.key is None:
         return
     at = [source.fields.index(name) for name in source.key]
-    old, new = ({tuple(row[place] for place in at): row for row in found} for found in (went, came))
+    old, new = ({tuple(row[place] for place in at): row for row in rows} for rows in (went, came))
     nothing = {
         key: tuple(key[at.index(place)] if place in at else ANYTHING for place in range(len(source.fields)))
         for key in {*old, *new}
@@ -136,12 +136,12 @@ def sql(node: Node) -> str:
 
     DuckDB's `count_if` is null where there is nothing to count, Spark's is 0.
     """
-    found = build_query(node)
-    for call in list(found.find_all(exp.CountIf)):
+    query = build_query(node)
+    for call in list(query.find_all(exp.CountIf)):
         call.replace(exp.Count(this=exp.case().when(call.this, exp.Literal.number(1))))
     if any(isinstance(part, Explode) for part in walk_tree(node)):
-        return duck.in_duckdb(found.sql(dialect="spark"))
-    return found.sql(dialect="duckdb")
+        return duck.in_duckdb(query.sql(dialect="spark"))
+    return query.sql(dialect="duckdb")
 
 
 def rows(con: duckdb.DuckDBPyConnection, node: Node) -> Bag:
@@ -151,17 +151,17 @@ def rows(con: duckdb.DuckDBPyConnection, node: Node) -> Bag:
 
 def netted(weighted: Bag) -> Bag:
     """What a signed bag adds up to: each row with its copies, negative where they go, without those that cancel out."""
-    found: Bag = Counter()
+    bag: Bag = Counter()
     for (*row, weight), copies in weighted.items():
-        found[tuple(row)] += weight * copies
-    return Counter({row: copies for row, copies in found.items() if copies})
+        bag[tuple(row)] += weight * copies
+    return Counter({row: copies for row, copies in bag.items() if copies})
 
 
 def difference(after: Bag, before: Bag) -> Bag:
     """New minus old, with negative copies for rows that go."""
-    found = Counter(after)
-    found.subtract(before)
-    return Counter({row: copies for row, copies in found.items() if copies})
+    bag = Counter(after)
+    bag.subtract(before)
+    return Counter({row: copies for row, copies in bag.items() if copies})
 
 
 def picked(bag: Iterable[tuple[Any, ...]], node: Node, names: Sequence[str]) -> set[tuple[Any, ...]]:
@@ -180,11 +180,11 @@ def store(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], bag: 
     _table(con, name, names, list(bag.elements()))
 
 
-def _table(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], found: Rows) -> None:
+def _table(con: duckdb.DuckDBPyConnection, name: str, names: Sequence[str], rows: Rows) -> None:
     fields = ", ".join(f'"{column}" bigint' for column in names)
     con.execute(f'create or replace table "{name}" ({fields})')
-    if found:
-        values = ", ".join(f"({', '.join('null' if value is None else str(value) for value in row)})" for row in found)
+    if rows:
+        values = ", ".join(f"({', '.join('null' if value is None else str(value) for value in row)})" for row in rows)
         con.execute(f'insert into "{name}" values {values}')
 
 
@@ -209,11 +209,11 @@ def _row(random: Random, source: Source) -> tuple[Any, ...]:
     return tuple(random.randint(0, 4) if name in key else _value(random) for name in source.fields)
 
 
-def _unique(source: Source, found: Rows) -> Rows:
+def _unique(source: Source, rows: Rows) -> Rows:
     if source.key is None:
-        return found
+        return rows
     at = [source.fields.index(name) for name in source.key]
-    return list({tuple(row[position] for position in at): row for row in found}.values())
+    return list({tuple(row[position] for position in at): row for row in rows}.values())
 
 
 def _rows(random: Random, source: Source, count: int) -> Rows:
@@ -266,7 +266,7 @@ class Trees:
         node: Node = source.scan(f"{source.name.name}{self._made}")
         assert isinstance(node, Scan)
         key = node.key or ()
-        others = [found for found in SOURCES if found is not source]
+        others = [source_other for source_other in SOURCES if source_other is not source]
         for _ in range(depth):
             how = self.random.choice(("project", "filter", "join", "join", "join", "semi"))
             if how == "project":
@@ -322,10 +322,10 @@ class Trees:
 
     def added(self, depth: int) -> Node:
         """Sums and counts, below operators that keep each group's rows apart."""
-        found = self._totals(self.tree(depth, 2))
+        aggregate = self._totals(self.tree(depth, 2))
         for _ in range(self.random.choice((0, 1, 2))):
-            found = self.random.choice((self._filter, self._computed, self._looked_up, self._kept_by))(found)
-        return found
+            aggregate = self.random.choice((self._filter, self._computed, self._looked_up, self._kept_by))(aggregate)
+        return aggregate
 
     def some(self, names: Sequence[str], least: int, most: int) -> tuple[str, ...]:
         """A few names in a random order."""
@@ -369,8 +369,8 @@ class Trees:
             lambda: exp.GT(this=self._expression(node), expression=exp.Literal.number(0)),
             lambda: self._either(node),
         )
-        found = self.random.choice(makers)()
-        return exp.and_(found, self._condition(node)) if self.random.random() < 0.2 else found
+        tree = self.random.choice(makers)()
+        return exp.and_(tree, self._condition(node)) if self.random.random() < 0.2 else tree
 
     def _either(self, node: Node) -> exp.Expr:
         """An OR of ANDs, which may have a part in common."""
@@ -509,8 +509,8 @@ class Trees:
     def _single(self, child: Node) -> Node:
         """One row, or none where it is under a condition."""
         calls = (exp.Count(this=exp.Star()), exp.Max(this=self._column(child)), exp.Sum(this=self._column(child)))
-        found: Node = Aggregate(child, (), ((self._name(), self.random.choice(calls)),))
-        return self._filter(found) if self.random.random() < 0.2 else found
+        aggregate: Node = Aggregate(child, (), ((self._name(), self.random.choice(calls)),))
+        return self._filter(aggregate) if self.random.random() < 0.2 else aggregate
 
     def _same_width(self, left: Node, right: Node) -> tuple[Node, Node, tuple[str, ...]]:
         width = min(len(list_columns(left)), len(list_columns(right)), 3)
@@ -574,9 +574,9 @@ def _cases(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> Iterator[
     load(con, batch)
     for depth in (1, 2) if seed < FEW else (2, 3, 4):
         trees = Trees(random, linear)
-        found = case(con, trees.tree(depth), batch, random, trees)
-        if sum(found.new.values()) < 300:
-            yield found
+        problem = case(con, trees.tree(depth), batch, random, trees)
+        if sum(problem.new.values()) < 300:
+            yield problem
 
 
 FEW = 2

@@ -33,24 +33,24 @@ def constants(file: Path) -> Iterator[str]:
 
 def test_names_in_tables_stand_in_one_module_alone() -> None:
     files = [file for room in (RUNTIME, ADAPTER) for file in room.rglob("*.py") if file.name != "properties.py"]
-    assert {str(file): found for file in files if (found := list(constants(file)))} == {}
+    assert {str(file): names for file in files if (names := list(constants(file)))} == {}
 
 
 def test_every_name_is_documented() -> None:
     named = {value for key, value in vars(properties).items() if key.isupper() and str(value).startswith("arctic")}
-    assert {of.text for of in STORED_NAMES} == named
-    assert all(f"| `{of.text}{'…' if of.is_prefix else ''}` |" in describe_stored_names() for of in STORED_NAMES)
+    assert {name.text for name in STORED_NAMES} == named
+    assert all(f"| `{name.text}{'…' if name.is_prefix else ''}` |" in describe_stored_names() for name in STORED_NAMES)
 
 
 def test_no_name_is_documented_twice() -> None:
-    texts = [of.text for of in STORED_NAMES]
+    texts = [name.text for name in STORED_NAMES]
     assert len(texts) == len(set(texts))
 
 
 def test_names_in_tables_of_earlier_versions_stay() -> None:
-    assert {of.text for of in STORED_NAMES} >= OF_0_1_0
+    assert {name.text for name in STORED_NAMES} >= OF_0_1_0
 
 
 def test_macros_use_documented_names_alone() -> None:
     macros = "".join(file.read_text(encoding="utf-8") for file in ADAPTER.rglob("*.sql"))
-    assert set(re.findall(r"'(arctic\.[a-z-]+)'", macros)) <= {of.text for of in STORED_NAMES}
+    assert set(re.findall(r"'(arctic\.[a-z-]+)'", macros)) <= {name.text for name in STORED_NAMES}

@@ -76,11 +76,11 @@ def test_offsets_that_cannot_be_read_stop_a_run_with_what_to_do(text: str) -> No
 @given(st.text() | _json.map(json.dumps))
 def test_a_text_is_either_offsets_that_can_be_written_again_or_corrupt(text: str) -> None:
     try:
-        found = decode_versions(text)
+        versions = decode_versions(text)
     except CorruptState:
         return
-    assert decode_versions(encode_versions(found)) == found
-    assert all(type(v.table) is str and type(v.snapshot) is type(v.sequence) is int for v in found.values())
+    assert decode_versions(encode_versions(versions)) == versions
+    assert all(type(v.table) is str and type(v.snapshot) is type(v.sequence) is int for v in versions.values())
 
 
 def test_a_window_is_empty_only_between_equal_versions_of_one_table() -> None:

@@ -61,11 +61,11 @@ def test_the_largest_partition_is_drawn_or_the_one_that_is_named(
     made.append("t", [(1, "a")])
     nodes = tuple(
         FileGroup(
-            of,
-            (PartitionValue(NOTE, note, "string"), PartitionValue(Transform("bucket", "id", 1 << of), "1", "int")),
+            bounds,
+            (PartitionValue(NOTE, note, "string"), PartitionValue(Transform("bucket", "id", 1 << bounds), "1", "int")),
             files,
         )
-        for of, note, files in (
+        for bounds, note, files in (
             (1, "a", (DataFile(5, 1),)),
             (2, "a", (DataFile(7, 1), DataFile(8, 1))),
             (2, "it's", (DataFile(9, 1),)),

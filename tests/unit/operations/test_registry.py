@@ -175,8 +175,8 @@ def test_a_macros_caller_gets_lines_and_may_name_a_relation_or_leave_an_argument
     model = Model(TableName("lake", "dwd", "orders"), "select 1", ModelConfig(("id",)))
     seen: list[Any] = []
 
-    def look(context: OperationContext, of: Model, values: Any) -> Answer:
-        seen.append((context.models, of, dict(values)))
+    def look(context: OperationContext, model: Model, values: Any) -> Answer:
+        seen.append((context.models, model, dict(values)))
         return Answer({}, ("one", "two"))
 
     known = Operation(

@@ -26,14 +26,14 @@ def table(name: str) -> TableName:
     return TableName("lake", "dwd", name)
 
 
-def reads(**of: str) -> Mapping[TableName, frozenset[TableName]]:
-    return {table(name): frozenset(map(table, upstreams.split())) for name, upstreams in of.items()}
+def reads(**reads_by_model: str) -> Mapping[TableName, frozenset[TableName]]:
+    return {table(name): frozenset(map(table, upstreams.split())) for name, upstreams in reads_by_model.items()}
 
 
 def test_tables_follow_those_that_they_read_and_others_are_left_alone() -> None:
-    found = reads(a="landing", b="a", c="a b", d="other", e="c d", other="")
-    assert [of.name for of in list_downstream_tables(table("a"), found)] == ["a", "b", "c", "e"]
-    assert [of.name for of in list_downstream_tables(table("d"), found)] == ["d", "e"]
+    graph = reads(a="landing", b="a", c="a b", d="other", e="c d", other="")
+    assert [table.name for table in list_downstream_tables(table("a"), graph)] == ["a", "b", "c", "e"]
+    assert [table.name for table in list_downstream_tables(table("d"), graph)] == ["d", "e"]
 
 
 def test_a_model_that_reads_its_own_table_is_no_circle_and_others_are() -> None:
@@ -44,21 +44,21 @@ def test_a_model_that_reads_its_own_table_is_no_circle_and_others_are() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
 def test_everything_below_is_found_once_and_after_what_it_reads(pairs: list[tuple[int, int]]) -> None:
-    found: dict[TableName, set[TableName]] = {table(str(number)): set() for number in range(8)}
+    reads: dict[TableName, set[TableName]] = {table(str(number)): set() for number in range(8)}
     for one, other in pairs:
         if one != other:
-            found[table(str(max(one, other)))].add(table(str(min(one, other))))
-    below = list_downstream_tables(table("0"), found)
+            reads[table(str(max(one, other)))].add(table(str(min(one, other))))
+    below = list_downstream_tables(table("0"), reads)
     assert len(set(below)) == len(below)
-    for of, upstreams in found.items():
-        is_below = of == table("0") or bool(upstreams & set(below))
-        assert (of in below) == is_below
-    for place, of in enumerate(below):
-        assert not found[of] & set(below[place + 1 :])
+    for name, upstreams in reads.items():
+        is_below = name == table("0") or bool(upstreams & set(below))
+        assert (name in below) == is_below
+    for place, name in enumerate(below):
+        assert not reads[name] & set(below[place + 1 :])
 
 
 def test_all_snapshots_go_but_the_one_that_counts_and_those_that_somebody_holds() -> None:
-    lineage = tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4))
+    lineage = tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4))
     kept = Snapshots(table("m"), lineage, (Snapshot(9, 2, 2),), frozenset({2}), {"arctic_view_3": 3})
     assert split_outdated_snapshots(kept, 4) == ((1, 9), (2, 3))
     assert split_outdated_snapshots(kept, 3) == ((1, 9), (2,))
@@ -70,7 +70,7 @@ def test_what_tells_the_newest_run_and_what_a_base_is_merged_to_is_needed() -> N
 
     run, later = commit(3, **{RUN: "a", MODE: "full"}), commit(4)
     changes = ChangeTableState("u", (), (run, later), {})
-    log = Snapshots(table("m__changes"), tuple(Snapshot(of, of, of) for of in (1, 2, 3, 4)))
+    log = Snapshots(table("m__changes"), tuple(Snapshot(number, number, number) for number in (1, 2, 3, 4)))
     assert find_needed_sequence(log, TableState(changes=changes)) == 3
     merged = Version("u", 3, 3)
     base = Snapshots(table("m"), (Snapshot(11, 1, 1, merged), Snapshot(12, 2, 2, merged), Snapshot(13, 3, 3)))

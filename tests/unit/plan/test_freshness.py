@@ -334,7 +334,12 @@ def test_a_table_has_every_change_up_to_the_time_as_of_which_it_is_said_to_show_
         if not table.commits or as_of is None:
             continue
         sources = {source for source in ("a", "b") if source in _sources(world, name)}
-        lacking = [(of, at) for of in sources for at in world.made[of] if at <= as_of and (of, at) not in table.newest]
+        lacking = [
+            (source, at)
+            for source in sources
+            for at in world.made[source]
+            if at <= as_of and (source, at) not in table.newest
+        ]
         assert lacking == [], (name, as_of, f"seed {seed}")
 
 

@@ -38,7 +38,7 @@ MANY = (
 @pytest.mark.parametrize(("refresh", "mode"), [("auto", "full"), ("incremental", "incremental")])
 def test_small_tables_are_computed_in_full_where_following_them_reads_many_more(refresh: str, mode: str) -> None:
     model = a_model(MANY, primary_key=["id", "x", "y", "z"], refresh=refresh)
-    states = {name: replace(of, rows=1_000, key=("id",)) for name, of in LARGE.states.items() if of}
+    states = {name: replace(state, rows=1_000, key=("id",)) for name, state in LARGE.states.items() if state}
     decision = decide_refresh(model, built(model, READ_BOTH), replace(LARGE, states=states), RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
@@ -59,10 +59,10 @@ def test_a_large_query_whose_changes_cost_more_to_follow_is_computed_in_full(
     upstreams = having(rows)
     decision = decide_refresh(model, built(model, READ_BOTH), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
-    assert {found.way for found in decision.ways} == {"full", "incremental"}
+    assert {way.way for way in decision.ways} == {"full", "incremental"}
     assert decision.estimate is not None
     assert decision.estimate.way == mode
-    assert all(found.describe_cost() in decision.because for found in decision.ways) == (mode == "full")
+    assert all(way.describe_cost() in decision.because for way in decision.ways) == (mode == "full")
 
 
 @pytest.mark.parametrize(("mode", "seconds", "then"), [("incremental", 60, "full"), ("full", 60, "incremental")])
@@ -110,19 +110,18 @@ def test_changes_are_followed_after_upstreams_overtook_a_full_computation() -> N
     decisions = [
         decide_refresh(model, state, upstreams, Request(was_overtaken=overtaken)) for overtaken in (False, True)
     ]
-    assert [of.mode for of in decisions] == ["full", "incremental"]
+    assert [decision.mode for decision in decisions] == ["full", "incremental"]
 
 
 def having(rows: int) -> Upstreams:
     """The two upstreams, each with so many rows."""
-    return replace(LARGE, states={name: replace(of, rows=rows) for name, of in LARGE.states.items() if of})
+    return replace(LARGE, states={name: replace(state, rows=rows) for name, state in LARGE.states.items() if state})
 
 
 def estimates(model: Model, upstreams: Upstreams) -> dict[Way, float]:
     """The seconds of each way as they follow from what is read, whatever runs have taken."""
     return {
-        found.way: found.unadjusted
-        for found in decide_refresh(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
+        way.way: way.unadjusted for way in decide_refresh(model, built(model, READ_BOTH), upstreams, RUN_AGAIN).ways
     }
 
 

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("told", [*TELLING, *MORE])
 def test_a_test_that_runs_over_connect_is_there(told: str) -> None:
     file, *names = told.partition("[")[0].split("::")
-    found: ast.Module | ast.ClassDef | ast.FunctionDef = ast.parse((ROOT / file).read_text())
+    node: ast.Module | ast.ClassDef | ast.FunctionDef = ast.parse((ROOT / file).read_text())
     for name in names:
-        within = {of.name: of for of in found.body if isinstance(of, ast.ClassDef | ast.FunctionDef)}
+        within = {node.name: node for node in node.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
         assert name in within, f"{file} has no {name}"
-        found = within[name]
+        node = within[name]

@@ -46,8 +46,8 @@ def run(*command: str | Path, expected: int = 0) -> str:
 
 
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text())
-    return found
+    document: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yml").read_text())
+    return document
 
 
 def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
@@ -75,14 +75,14 @@ def test_the_image_looks_after_the_service_on_its_port() -> None:
 
 
 def test_compose_takes_its_file() -> None:
-    found = PyCompose.from_yaml((DOCKER / "compose.yml").read_text())
-    found.validate()
+    project = PyCompose.from_yaml((DOCKER / "compose.yml").read_text())
+    project.validate()
     with pytest.raises(ValueError, match="imag"):
         PyCompose.from_yaml((DOCKER / "compose.yml").read_text().replace("image: dbt-arctic", "imag: dbt-arctic"))
 
 
 def test_what_compose_mounts_is_there() -> None:
-    mounts = [mount.split(":")[0] for of in compose()["services"].values() for mount in of.get("volumes", [])]
+    mounts = [mount.split(":")[0] for service in compose()["services"].values() for mount in service.get("volumes", [])]
     files = [mount for mount in mounts if mount.startswith(".")]
     assert [file for file in files if not (DOCKER / file).exists()] == []
     assert set(mounts) - set(files) == set(compose()["volumes"])
@@ -93,17 +93,17 @@ def test_what_compose_mounts_is_there() -> None:
 
 def test_variables_of_compose_are_in_its_example() -> None:
     read = set(re.findall(r"\$\{(\w+)", (DOCKER / "compose.yml").read_text()))
-    read |= {of["environment"] for of in compose()["secrets"].values()}
+    read |= {secret["environment"] for secret in compose()["secrets"].values()}
     assert set(re.findall(r"^(\w+)=$", (DOCKER / ".env.example").read_text(), re.MULTILINE)) == read
 
 
 def test_images_have_a_version() -> None:
-    images = [of["image"] for of in compose()["services"].values() if "build" not in of]
+    images = [service["image"] for service in compose()["services"].values() if "build" not in service]
     assert [image for image in images if not re.search(r":v?\d", image)] == []
 
 
 def test_ports_of_compose_are_open_to_this_machine_alone() -> None:
-    ports = [port for of in compose()["services"].values() for port in of.get("ports", [])]
+    ports = [port for service in compose()["services"].values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
@@ -121,8 +121,8 @@ def test_prometheus_scrapes_the_service_under_the_name_that_alerts_expect() -> N
 
 def profile(file: Path) -> dict[str, Any]:
     (target,) = yaml.safe_load(file.read_text())["shop"]["outputs"].values()
-    found: dict[str, Any] = target
-    return found
+    values: dict[str, Any] = target
+    return values
 
 
 @pytest.mark.parametrize("file", [DOCKER / "shop" / "profiles.yml", KUBERNETES / "profiles.yml"], ids=str)
@@ -178,27 +178,29 @@ def manifests() -> Iterator[Any]:
 
 
 def manifest(kind: str) -> Any:
-    (found,) = (of for of in manifests() if of["kind"] == kind)
-    return found
+    (manifest,) = (manifest for manifest in manifests() if manifest["kind"] == kind)
+    return manifest
 
 
 @pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
 @pytest.mark.parametrize(
-    "found", [of for of in manifests() if of["kind"] not in NOT_IN_KUBERNETES], ids=lambda of: of["kind"]
+    "manifest",
+    [manifest for manifest in manifests() if manifest["kind"] not in NOT_IN_KUBERNETES],
+    ids=lambda manifest: manifest["kind"],
 )
-def test_a_manifest_is_as_kubernetes_schemas_say(found: Any, version: str) -> None:
-    kubernetes_validate.validate(found, version, strict=True)
+def test_a_manifest_is_as_kubernetes_schemas_say(manifest: Any, version: str) -> None:
+    kubernetes_validate.validate(manifest, version, strict=True)
 
 
 @needs("kubectl")
 def test_kustomize_builds_what_is_applied() -> None:
     built = list(yaml.safe_load_all(run("kubectl", "kustomize", KUBERNETES)))
-    own = {of["kind"] for of in manifests()} - {"Kustomization", "Secret"}
-    assert {of["kind"] for of in built} == own | {"ConfigMap"}
-    for of in built:
-        if of["kind"] not in NOT_IN_KUBERNETES:
-            kubernetes_validate.validate(of, OLDEST_KUBERNETES, strict=True)
-    deployment = next(of for of in built if of["kind"] == "Deployment")
+    own = {manifest["kind"] for manifest in manifests()} - {"Kustomization", "Secret"}
+    assert {manifest["kind"] for manifest in built} == own | {"ConfigMap"}
+    for manifest in built:
+        if manifest["kind"] not in NOT_IN_KUBERNETES:
+            kubernetes_validate.validate(manifest, OLDEST_KUBERNETES, strict=True)
+    deployment = next(manifest for manifest in built if manifest["kind"] == "Deployment")
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "shop-arctic:1.0.0"
 
 
@@ -209,8 +211,8 @@ def test_every_file_is_part_of_what_is_applied() -> None:
 
 
 def container() -> Any:
-    (found,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
-    return found
+    (container,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
+    return container
 
 
 def test_probes_ask_what_the_service_answers_without_a_token() -> None:

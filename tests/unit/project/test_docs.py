@@ -119,18 +119,18 @@ def rows(text: str) -> dict[str, list[str]]:
 
 def configurations(sql: str) -> Iterator[dict[str, Any]]:
     """What the `config(…)` calls of a model set."""
-    found: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
 
     def anything(*_: Any, **__: Any) -> str:
         return "x"
 
     def config(**given: Any) -> str:
-        found.append(given)
+        values.append(given)
         return ""
 
     names: dict[str, Callable[..., str]] = dict.fromkeys(MACROS_IN_EXAMPLES, anything)
     jinja2.Environment(extensions=["jinja2.ext.do"]).from_string(sql).render(config=config, **names)
-    yield from found
+    yield from values
 
 
 def targets(document: Any) -> Iterator[dict[str, Any]]:
@@ -358,13 +358,13 @@ BY_RUN = {
 
 def examples() -> dict[str, tuple[str, list[str]]]:
     """First cell → the query, and the other cells, of the lines of the page's tables that have one."""
-    found = {}
+    names = {}
     for line in read("docs/incremental.md").splitlines():
         first, *cells = [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("| ") else [""]
         queries = [cell.strip("`") for cell in cells if re.match(r"`(select|with) ", cell)]
         if queries:
-            found[first.strip("`") if first.strip("`") in get_args(step.Reason) else first] = (queries[0], cells)
-    return found
+            names[first.strip("`") if first.strip("`") in get_args(step.Reason) else first] = (queries[0], cells)
+    return names
 
 
 def way(query: str, is_one_row: bool) -> str:
@@ -537,7 +537,7 @@ def test_the_example_of_a_tree_is_what_it_prints() -> None:
         (2, 1, 214_904_871, 2, 2),
         (2, 3, 215_002_300, 2, 2),
     ]
-    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*of) for of in sizes)), Thresholds().reports)
+    printed = describe_tree(Tree("m", "all rows", 1, tuple(Drawn(*size) for size in sizes)), Thresholds().reports)
     assert "\n".join(printed) in read("docs/commands.md")
 
 
@@ -564,8 +564,8 @@ def test_the_example_of_explain_is_what_it_prints() -> None:
     changed = frozenset({TableName("lake", "ods", "ods_flights")})
     key = (analysed.outputs[0][1],)
     ways = plan_maintenance(analysed.tree, key, changed)
-    found = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
-    decision = decide.Decision("incremental", "CHANGES", windows, increment=found)
+    result = increment.Increment(ways, analysed.outputs, key, analysed.tree, changed)
+    decision = decide.Decision("incremental", "CHANGES", windows, increment=result)
     joins = describe_joins(analysed.tree, {TableName("lake", "ods", "ods_flights"): Placement("flight_id", (8,))})
     steps = (step.AppendChanges(name.changes, 1, "incremental", "CHANGES"),)
     plan = SimpleNamespace(decision=decision, steps=steps, joins=joins)

@@ -69,9 +69,9 @@ def _curl(arguments: Arguments) -> None:
     (url,) = [word for word in arguments if word.startswith("http://localhost:8470/")]
     method = arguments[arguments.index("-X") + 1] if "-X" in arguments else "GET"
     path = urlsplit(url).path
-    found = [template for template in PATHS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path)]
-    assert found
-    assert method.lower() in PATHS[found[0]]
+    paths = [template for template in PATHS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path)]
+    assert paths
+    assert method.lower() in PATHS[paths[0]]
     assert (method == "POST") == ("-d" in arguments)
     if "-d" in arguments:
         assert isinstance(json.loads(arguments[arguments.index("-d") + 1]), dict)
@@ -166,5 +166,5 @@ def test_no_kind_of_example_is_left_unlooked_at() -> None:
     Pictures, output and settings of other engines have no language.
     """
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "sample_project" / "README.md"]
-    found = {kind for page in pages for kind in re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE)}
-    assert found <= {"sh", "sql", "yaml", "yml", "json", "python", "properties", "text", "postgresql", "mysql"}
+    languages = {kind for page in pages for kind in re.findall(r"^```(\w+)$", page.read_text(), re.MULTILINE)}
+    assert languages <= {"sh", "sql", "yaml", "yml", "json", "python", "properties", "text", "postgresql", "mysql"}

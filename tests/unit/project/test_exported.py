@@ -103,16 +103,16 @@ def test_queries_are_maintained_through_few_modules() -> None:
 
 def imported(file: Path) -> set[str]:
     """The modules that a file imports, or imports from."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.ImportFrom(module=str(module)):
                 submodules = {f"{module}.{alias.name}" for alias in node.names}
-                found |= {name for name in submodules if (ROOT.parent / f"{name.replace('.', '/')}.py").exists()}
-                found |= {module} if (ROOT.parent / f"{module.replace('.', '/')}.py").exists() else set()
+                result |= {name for name in submodules if (ROOT.parent / f"{name.replace('.', '/')}.py").exists()}
+                result |= {module} if (ROOT.parent / f"{module.replace('.', '/')}.py").exists() else set()
             case ast.Import(names=names):
-                found.update(alias.name for alias in names)
-    return found
+                result.update(alias.name for alias in names)
+    return result
 
 
 def test_every_error_is_an_arctic_error_and_stands_in_the_tree() -> None:

@@ -82,14 +82,14 @@ def is_heavy(module: str) -> bool:
 @cache
 def loaded_by(module: str) -> frozenset[str]:
     """The modules that loading one loads, itself among them; of other libraries only those named by our own."""
-    found, waiting = set(), [module]
+    modules, waiting = set(), [module]
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in modules:
             continue
-        found.add(name)
+        modules.add(name)
         waiting += imported_at_the_top(name)
-    return frozenset(found)
+    return frozenset(modules)
 
 
 @cache

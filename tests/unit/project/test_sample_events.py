@@ -72,9 +72,9 @@ def test_folding_the_events_by_position_gives_the_original_flights(when: list[da
     with duckdb.connect() as connection:
         connection.register("events", delivered("flight_events", when))
         connection.register("flights", flights_of_days(when))
-        found = connection.execute(FOLDED_FLIGHTS, {"first": first, "last": last}).fetchone()
-    assert found is not None
-    in_database, in_original, different = found
+        row = connection.execute(FOLDED_FLIGHTS, {"first": first, "last": last}).fetchone()
+    assert row is not None
+    in_database, in_original, different = row
     assert in_database == in_original > 900
     assert different == 0
 

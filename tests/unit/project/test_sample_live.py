@@ -140,8 +140,8 @@ def test_days_played_give_the_rows_of_the_day_after() -> None:
 def test_rows_that_differ_are_told_by_kind_with_an_example() -> None:
     expected = {("a",): {"k": "a", "v": 1}, ("b",): {"k": "b", "v": 2}}
     assert difference(expected, [{"v": 2, "k": "b"}, {"k": "a", "v": 1}], ("k",)) is None
-    found = [{"k": "a", "v": 3}, {"k": "c", "v": 1}, {"k": "c", "v": 1}]
-    assert difference(expected, found, ("k",)) == (
+    actual = [{"k": "a", "v": 3}, {"k": "c", "v": 1}, {"k": "c", "v": 1}]
+    assert difference(expected, actual, ("k",)) == (
         "1 missing, such as b; 1 too many, such as c; 1 other values, such as a; 1 keys more than once"
     )
 
@@ -151,12 +151,12 @@ def test_a_change_is_a_statement_about_its_key() -> None:
     made = {kind: sqlglot.parse_one(statement(Change("weather", kind, row)), dialect="postgres") for kind in "cud"}
     assert [type(tree) for tree in made.values()] == [exp.Insert, exp.Update, exp.Delete]
     for tree in made.values():
-        (literal,) = [of.this for of in tree.find_all(exp.Literal)]
+        (literal,) = [node.this for node in tree.find_all(exp.Literal)]
         assert json.loads(literal) == {**row, "observed_hour": str(NOON)}
     for kind in "ud":
-        tested = {of.name for of in made[kind].args["where"].find_all(exp.Column)}
+        tested = {column.name for column in made[kind].args["where"].find_all(exp.Column)}
         assert tested == set(KEYS["weather"])
-    assert {of.this.name for of in made["u"].expressions} == {*COLUMNS["weather"]} - {*KEYS["weather"]}
+    assert {expression.this.name for expression in made["u"].expressions} == {*COLUMNS["weather"]} - {*KEYS["weather"]}
 
 
 def test_files_appear_whole_in_the_order_of_their_changes() -> None:
@@ -165,10 +165,12 @@ def test_files_appear_whole_in_the_order_of_their_changes() -> None:
         folder = Path(source.settings["NYC_FLIGHTS_FILES"])
         source.make([plane(1), Change("airports", "d", {"faa": "JFK"}), plane(2)])
         source.make([plane(3)])
-        found = {str(file.relative_to(folder)): file.read_text().splitlines() for file in sorted(folder.rglob("*.*"))}
+        splitlines = {
+            str(file.relative_to(folder)): file.read_text().splitlines() for file in sorted(folder.rglob("*.*"))
+        }
     finally:
         source.close()
-    assert [(name, [json.loads(line)["op"] for line in lines]) for name, lines in found.items()] == [
+    assert [(name, [json.loads(line)["op"] for line in lines]) for name, lines in splitlines.items()] == [
         ("airports/00000001.json", ["d"]),
         ("planes/00000001.json", ["c", "c"]),
         ("planes/00000002.json", ["c"]),
@@ -178,12 +180,15 @@ def test_files_appear_whole_in_the_order_of_their_changes() -> None:
 
 @pytest.mark.parametrize("table", COLUMNS)
 def test_all_descriptions_of_a_table_have_its_columns_and_key(table: str) -> None:
-    created = {of.this.this.name: of for of in sqlglot.parse((PROJECT / "airline.sql").read_text(), dialect="postgres")}
-    columns = [of.name for of in created[table].find_all(exp.ColumnDef)]
+    created = {
+        statement.this.this.name: statement
+        for statement in sqlglot.parse((PROJECT / "airline.sql").read_text(), dialect="postgres")
+    }
+    columns = [column_def.name for column_def in created[table].find_all(exp.ColumnDef)]
     sources = yaml.safe_load((PROJECT / "connectors" / "files" / "sources.yml").read_text())["sources"]
-    (declared,) = [of for of in sources[0]["tables"] if of["name"] == table]
+    (declared,) = [item for item in sources[0]["tables"] if item["name"] == table]
     assert sorted(columns) == sorted(COLUMNS[table])
-    assert columns == [of["name"] for of in declared["columns"]]
+    assert columns == [column["name"] for column in declared["columns"]]
     assert declared["config"]["meta"]["arctic"]["primary_key"] == list(KEYS[table])
 
 
@@ -193,7 +198,7 @@ def test_models_above_find_the_ingested_tables_by_the_names_of_ods() -> None:
     assert {name for name in read if name.startswith("ods_")} == {file.stem for file in (PROJECT / "models").iterdir()}
     for connector in (PROJECT / "connectors").iterdir():
         (source,) = yaml.safe_load((connector / "sources.yml").read_text())["sources"]
-        assert (source["name"], [of["name"] for of in source["tables"]]) == ("airline", list(COLUMNS))
+        assert (source["name"], [table["name"] for table in source["tables"]]) == ("airline", list(COLUMNS))
 
 
 def refs(file: Path) -> list[str]:

@@ -94,12 +94,12 @@ def _in_duckdb(name: str) -> str:
 def test_keys_are_unique_and_never_null(name: str, warehouse: duckdb.DuckDBPyConnection) -> None:
     key = ", ".join(key_of(name))
     nulls = " or ".join(f"{column} is null" for column in key_of(name))
-    found = warehouse.execute(
+    row = warehouse.execute(
         f"select count(*), count(distinct ({key})), count(*) filter ({nulls}) from {name}"
     ).fetchone()
-    assert found is not None
-    assert found[0] == found[1] > 0
-    assert found[2] == 0
+    assert row is not None
+    assert row[0] == row[1] > 0
+    assert row[2] == 0
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -153,12 +153,12 @@ def _relation(name: str, warehouse: duckdb.DuckDBPyConnection) -> Relation:
 
 
 def test_a_flight_finds_its_plane_airports_and_weather(warehouse: duckdb.DuckDBPyConnection) -> None:
-    found = warehouse.execute(
+    row = warehouse.execute(
         """select count(*) = (select count(*) from ods_flights), count(carrier_name) = count(*),
                   count(origin_name) = count(*), count(plane_owner) / count(*) > 0.8,
                   count(dest_name) / count(*) > 0.9, count(temp_f) / count(*) > 0.9 from dwd_flights"""
     ).fetchone()
-    assert found == (True,) * 6
+    assert row == (True,) * 6
 
 
 def test_delays_by_carrier_and_day_are_those_of_the_data(warehouse: duckdb.DuckDBPyConnection) -> None:
@@ -176,14 +176,14 @@ def test_delays_by_carrier_and_day_are_those_of_the_data(warehouse: duckdb.DuckD
 def test_plane_use_counts_each_departure_with_a_known_plane_once(
     warehouse: duckdb.DuckDBPyConnection,
 ) -> None:
-    found = warehouse.execute(
+    row = warehouse.execute(
         """with flown as (from dwd_flights where departed_at is not null and tailnum is not null)
            select sum(departures), sum(distance_miles),
                   (select count(*) from flown), (select sum(distance_miles) from flown)
            from dws_plane_use_by_route_month"""
     ).fetchone()
-    assert found is not None
-    assert found[:2] == found[2:]
+    assert row is not None
+    assert row[:2] == row[2:]
 
 
 def test_each_observed_hour_has_its_departures(warehouse: duckdb.DuckDBPyConnection) -> None:
@@ -199,9 +199,9 @@ def test_each_observed_hour_has_its_departures(warehouse: duckdb.DuckDBPyConnect
 
 
 def _sorted(connection: duckdb.DuckDBPyConnection, query: str, last: date) -> list[tuple[Any, ...]]:
-    found = sorted(connection.execute(query, {"last": last}).fetchall(), key=lambda row: row[:2])
-    assert found
-    return found
+    rows = sorted(connection.execute(query, {"last": last}).fetchall(), key=lambda row: row[:2])
+    assert rows
+    return rows
 
 
 @pytest.mark.parametrize("file", sorted((PROJECT / "tests").glob("*.sql")), ids=lambda file: file.stem)

@@ -81,22 +81,22 @@ OVERWRITTEN = {
 
 def test_no_module_has_a_threshold_of_its_own() -> None:
     files = (file for file in (ROOT / "arctic_runtime").rglob("*.py") if file.parent.name != "thresholds")
-    found = {
+    names = {
         f"{file.relative_to(ROOT / 'arctic_runtime').as_posix()}: {name}"
         for file in files
         for name in numbers(file.read_text())
     }
-    assert found - set(FACTS) == set()
-    assert set(FACTS) - found == set()
+    assert names - set(FACTS) == set()
+    assert set(FACTS) - names == set()
 
 
 def test_no_test_overwrites_a_constant_of_the_runtime() -> None:
-    found = {
+    paths = {
         f"{file.relative_to(ROOT / 'tests').as_posix()}: {name}"
         for file in (ROOT / "tests").rglob("*.py")
         for name in overwritten(file.read_text())
     }
-    assert found - set(OVERWRITTEN) == set()
+    assert paths - set(OVERWRITTEN) == set()
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ def test_an_installed_wheel_parses_a_project_and_has_its_commands(wheel: Path, t
     shared = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
     (libraries / "libraries.pth").write_text("\n".join(shared))
     where = "import arctic_runtime, dbt.adapters.arctic as a, dbt.include.arctic as i"
-    found = run("python", "-c", f"{where}; print(arctic_runtime.__file__, a.__file__, i.__file__, sep='\\n')")
-    assert [str(Path(line).parent) for line in found.split()] == [str(libraries / package) for package in PACKAGES]
+    output = run("python", "-c", f"{where}; print(arctic_runtime.__file__, a.__file__, i.__file__, sep='\\n')")
+    assert [str(Path(line).parent) for line in output.split()] == [str(libraries / package) for package in PACKAGES]
     assert run("arctic", "--help") == run("dbt-arctic", "--help")
     write_project(tmp_path)
     run("python", "-m", "dbt.cli.main", "parse", "--profiles-dir", ".")

@@ -99,13 +99,13 @@ class StillService:
         return self.shown
 
     def find_table(self, name: str) -> TableOverview | None:
-        return next((of for of in self.shown if str(of.table) == name), None)
+        return next((table for table in self.shown if str(table.table) == name), None)
 
     def list_jobs(self) -> Sequence[Job]:
         return self.listed
 
     def find_job(self, number: str) -> Job | None:
-        return next((of for of in self.listed if of.number == number), None)
+        return next((job for job in self.listed if job.number == number), None)
 
     def list_upkeep(self) -> Sequence[Upkeep]:
         return self.planned

@@ -60,12 +60,12 @@ def series(service: StillService | None, now: datetime = NOW, instance: str = "a
     if service is None:
         return {f"up{{{names}}}": 0.0}
     text = Metrics(service, ServiceThresholds(), lambda: now).format_metrics()[0].decode()
-    found = {f"up{{{names}}}": 1.0}
+    series = {f"up{{{names}}}": 1.0}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             labels = ",".join([names, *(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())])
-            found[f"{sample.name}{{{labels}}}"] = sample.value
-    return found
+            series[f"{sample.name}{{{labels}}}"] = sample.value
+    return series
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def checked(first: Series, then: Series, alerts: Iterable[tuple[str, list[dict[s
             f"_x{count}" if value is None else f"{value:.17g}+0x{count - 1}" for value, count in parts if count
         )
 
-    read = {found["name"] for rule in rules().values() for found in _NAME.finditer(rule["expr"])}
+    read = {match["name"] for rule in rules().values() for match in _NAME.finditer(rule["expr"])}
     names = [name for name in {**first, **then} if name.partition("{")[0] in read]
     return {
         "interval": "1m",
@@ -259,14 +259,14 @@ def expressions() -> list[str]:
 
 def exported() -> dict[str, frozenset[str]]:
     """The name of each sample, and its labels."""
-    found = {name: frozenset[str]() for name in BY_PROCESS}
-    for of in METRICS:
-        if isinstance(of, Histogram):
-            found |= {f"{of.name}_{part}": frozenset(of.labels) for part in ("count", "sum")}
-            found[f"{of.name}_bucket"] = frozenset({*of.labels, "le"})
+    metrics_by_process = {name: frozenset[str]() for name in BY_PROCESS}
+    for metric in METRICS:
+        if isinstance(metric, Histogram):
+            metrics_by_process |= {f"{metric.name}_{part}": frozenset(metric.labels) for part in ("count", "sum")}
+            metrics_by_process[f"{metric.name}_bucket"] = frozenset({*metric.labels, "le"})
         else:
-            found[of.name] = frozenset(of.labels)
-    return found
+            metrics_by_process[metric.name] = frozenset(metric.labels)
+    return metrics_by_process
 
 
 _GROUPED = re.compile(r"\b(?:by|on|without|group_left|ignoring) \((?P<labels>[^)]*)\)")
@@ -277,25 +277,30 @@ def test_an_expression_names_metrics_and_labels_that_there_are(expression: str) 
     known = exported()
     named = list(_NAME.finditer(expression))
     assert named
-    for found in named:
-        labels = set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", found["labels"] or ""))
-        assert labels <= known[found["name"]] | OF_PROMETHEUS, found[0]
-    everywhere = OF_PROMETHEUS.union(*(known[found["name"]] for found in named))
+    for match in named:
+        labels = set(re.findall(r"(\w+) *(?:=~|!~|!=|=)", match["labels"] or ""))
+        assert labels <= known[match["name"]] | OF_PROMETHEUS, match[0]
+    everywhere = OF_PROMETHEUS.union(*(known[match["name"]] for match in named))
     for grouped in _GROUPED.finditer(expression):
         assert {name.strip() for name in grouped["labels"].split(",") if name.strip()} <= everywhere
 
 
-@pytest.mark.parametrize("panel", [panel for panel in panels() if panel.get("targets")], ids=lambda of: of["title"])
+@pytest.mark.parametrize(
+    "panel", [panel for panel in panels() if panel.get("targets")], ids=lambda panel: panel["title"]
+)
 def test_a_legend_names_labels_that_its_expression_has(panel: dict[str, Any]) -> None:
     for target in panel["targets"]:
-        names = [found["name"] for found in _NAME.finditer(target["expr"])]
+        names = [match["name"] for match in _NAME.finditer(target["expr"])]
         labels = OF_PROMETHEUS.union(*(exported()[name] for name in names))
         assert set(re.findall(r"{{ *(\w+) *}}", target.get("legendFormat", ""))) <= labels
 
 
 @needs_promtool
 def test_expressions_of_the_dashboard_are_ones_that_prometheus_takes(tmp_path: Path) -> None:
-    filled = [re.sub(r"\$__rate_interval", "5m", of).replace("$job", "arctic") for of in dashboard_expressions()]
+    filled = [
+        re.sub(r"\$__rate_interval", "5m", expression).replace("$job", "arctic")
+        for expression in dashboard_expressions()
+    ]
     queries = [{"record": f"panel:{number}", "expr": expr} for number, expr in enumerate(filled)]
     file = tmp_path / "queries.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": queries}]}))
@@ -305,7 +310,7 @@ def test_expressions_of_the_dashboard_are_ones_that_prometheus_takes(tmp_path: P
 def test_the_dashboard_shows_most_of_the_metrics() -> None:
     """What a dashboard leaves out is of little use to anybody, or there would be a panel."""
     text = " ".join(expressions())
-    left_out = {of.name for of in METRICS if of.name not in text}
+    left_out = {metric.name for metric in METRICS if metric.name not in text}
     assert left_out == {
         "arctic_service_start_time_seconds",
         "arctic_table_last_commit_timestamp_seconds",

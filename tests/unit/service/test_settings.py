@@ -23,11 +23,11 @@ def test_a_budget_is_read_with_units_hours_and_groups() -> None:
         "quiet_hours": ["mon-fri 08:00-18:00", "22:00-24:00", "sun 9:30-10:00", "sat-mon 00:00-01:00"],
         "groups": {"dws": "500 MiB"},
     }
-    found = read_settings({"upkeep": written}).budget
-    assert found.jobs == 2
-    assert found.bytes_per_minute == 2 * 1024**3
-    assert found.group_bytes_per_minute == {"dws": 500 * 1024**2}
-    assert found.quiet_hours == (
+    budget = read_settings({"upkeep": written}).budget
+    assert budget.jobs == 2
+    assert budget.bytes_per_minute == 2 * 1024**3
+    assert budget.group_bytes_per_minute == {"dws": 500 * 1024**2}
+    assert budget.quiet_hours == (
         Hours(time(8), time(18), frozenset(range(5))),
         Hours(time(22), time(0)),
         Hours(time(9, 30), time(10), frozenset({6})),

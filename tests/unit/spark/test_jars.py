@@ -78,7 +78,7 @@ def test_verifying_compares_contents_and_resolves_nothing(
     resolve: Callable[[bytes | None], list[Path]],
 ) -> None:
     runs = resolve(CONTENT)
-    assert [(check.ok, check.found) for check in jars.verify_jars()] == [(False, None)]
+    assert [(check.ok, check.actual) for check in jars.verify_jars()] == [(False, None)]
     assert runs == []
     (path,) = jars.resolve_jar_paths()
     assert [check.ok for check in jars.verify_jars()] == [True]

@@ -89,9 +89,9 @@ def test_of_starts_at_the_same_time_one_makes_the_server_and_all_get_it(
     command = [sys.executable, "-c", START, str(tmp_path / "warehouse"), SERVE]
     starts = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     pids = {start.communicate(timeout=60)[0].strip() for start in starts}
-    found = server.find_server(kept())
-    assert found is not None
-    assert pids == {str(found.pid)}
+    address = server.find_server(kept())
+    assert address is not None
+    assert pids == {str(address.pid)}
 
 
 def test_who_finds_a_server_ready_does_not_take_its_place_when_it_is_stopped(

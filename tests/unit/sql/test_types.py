@@ -41,8 +41,8 @@ def test_a_type_in_a_statement_is_one_type_to_a_parser(kind: Type) -> None:
     cast = fill_statement("SELECT CAST(NULL AS {kind}) AS a", kind=type_name(type_text(kind)))
     (projection,) = sqlglot.parse_one(cast, dialect="spark").expressions
     assert isinstance(projection.this, sqlglot.exp.Cast)
-    found = [part.name for part in projection.find_all(sqlglot.exp.ColumnDef)]
-    assert sorted(found) == sorted(list_field_names(kind))
+    names = [part.name for part in projection.find_all(sqlglot.exp.ColumnDef)]
+    assert sorted(names) == sorted(list_field_names(kind))
 
 
 @pytest.mark.parametrize(

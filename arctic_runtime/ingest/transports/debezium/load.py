@@ -55,10 +55,10 @@ class DebeziumLoad:
             yield Batch((), INITIAL.text, 0, is_snapshot=True, comes_again=True, failure=failure)
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        return self._opened().select_after(events, position)
+        return self._require_transport().select_after(events, position)
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        self._opened().acknowledge_batch(batch)
+        self._require_transport().acknowledge_batch(batch)
 
     def finish_load(self) -> None:
         self._finishing.set()
@@ -77,7 +77,7 @@ class DebeziumLoad:
         finally:
             reader.close_source()
 
-    def _opened(self) -> DebeziumTransport:
+    def _require_transport(self) -> DebeziumTransport:
         if self._now is None:
             raise SourceError("the load has not begun")
         return self._now

@@ -36,7 +36,7 @@ _NEIGHBOURS = {
 """A class in the package of each, by which Java allows to define it."""
 
 
-def let_debezium_read_mariadb() -> None:
+def prepare_mariadb_classes() -> None:
     """Prepares the classes once in a process, before the first connector for MySQL starts."""
     with _LOCK:
         if _DONE.is_set():

@@ -1,7 +1,7 @@
 """JSON lines in the files of a folder or bucket, by plain batch reads of Spark.
 
 Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
-commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, where this code is not.
+commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code.
 
 Files are read in the order of their paths. A file that appears later under a lower name is read then. So that each is
 read exactly once, the files of a batch are noted in a table before they are read, and a position is the number of a
@@ -60,8 +60,8 @@ class _Block:
 class Files:
     """Events in files, one in each line; lines without text are left out. Files may be compressed, as `.gz`.
 
-    `tables` maps the source's names of tables to patterns of paths below the folder, such as `orders/*.json`, where `*`
-    also stands for `/`; the first pattern that fits counts, and files that none fits are left alone. `spark` gives a
+    `tables` maps the source's names of tables to patterns of paths below the folder, such as `orders/*.json`; `*` also
+    stands for `/`; the first pattern that fits counts, and files that none fits are left alone. `spark` gives a
     session in which lines are counted. A file has to be complete when its name appears.
     """
 

@@ -19,9 +19,9 @@ _MODULES: Mapping[Mechanism, str] = {
 
 @dataclass(frozen=True)
 class KafkaConnection:
-    """The servers of a Kafka, as `host:port` with commas between, and what they want to know.
+    """The servers of a Kafka, as `host:port` with commas between, and the settings to connect to them.
 
-    With a `user` they are told name and password by a `mechanism`. `tls` encrypts the connection: `ca_file` has the
+    With a `user`, name and password are sent by the `mechanism`. `tls` encrypts the connection: `ca_file` has the
     certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster they
     have to be on each machine. `properties` are settings whose names are the same in Java's client and in librdkafka.
     Raises ConfigError if the parts contradict.

@@ -1,10 +1,10 @@
 """Topics of Kafka, by plain batch reads of Spark between offsets that are known before.
 
 Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
-commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, where this code is not.
+commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code.
 Spark's source tells no offsets without reading events, so a small client asks for them (4 ms for a topic).
 
-Where events tell their columns, a batch ends before the first event of each partition with other ones. So all events
+If events describe their columns, a batch ends before the first event of each partition with other ones. So all events
 of a table in a batch have one schema, and its position says exactly which events a table has.
 """
 

@@ -83,7 +83,10 @@ def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) ->
         alias_as(_list_absent_columns(form, named), ABSENT),
         alias_as(_select_old_key(form, schema), OLD_KEY),
         alias_as(_order_expression(form), ORDER),
-        alias_as(Sql("CAST(NULL AS string)") if form.log_place is None else _event_field(form.log_place), LOG_POSITION),
+        alias_as(
+            Sql("CAST(NULL AS string)") if form.log_place is None else _read_field(form.log_place),
+            LOG_POSITION,
+        ),
     )
 
 
@@ -135,7 +138,10 @@ def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
 
 def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
     """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
-    row, was = _event_field(form.row), _event_field(form.before) if form.before is not None else Sql("NULL")
+    row, was = (
+        _read_field(form.row),
+        _read_field(form.before) if form.before is not None else Sql("NULL"),
+    )
     if not form.rows_are_lists:
         return parsed.selectExpr("*", alias_as(row, _ROW), alias_as(was, _WAS), alias_as(Sql("0"), PART))
     pair = fill_statement(
@@ -149,7 +155,7 @@ def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
     return exploded.selectExpr("*", alias_as(quote_name(_PAIR, "row"), _ROW), alias_as(before, _WAS))
 
 
-def _event_field(path: Path) -> Sql:
+def _read_field(path: Path) -> Sql:
     """The field of an event at a path; the event itself at the path of no names."""
     return quote_name(_EVENT, *path)
 
@@ -162,7 +168,7 @@ def _change_expression(form: EventFormat) -> Sql:
     """Returns the kind of an event as a `Change`; null for an operation that the format does not have."""
     if form.operation is None:
         return quote_text("update")
-    operation = _event_field(form.operation)
+    operation = _read_field(form.operation)
     cases = [
         fill_statement("WHEN {code} THEN {change} ", code=quote_text(code), change=quote_text(change))
         for code, change in form.changes.items()
@@ -177,10 +183,10 @@ def _time_expression(form: EventFormat) -> Sql:
     if form.time is None:
         return Sql("CAST(NULL AS timestamp)")
     if form.time_unit == "text":
-        return fill_statement("try_cast({value} AS timestamp)", value=_event_field(form.time))
+        return fill_statement("try_cast({value} AS timestamp)", value=_read_field(form.time))
     return fill_statement(
         "timestamp_micros(try_cast({value} AS bigint) * {unit})",
-        value=_event_field(form.time),
+        value=_read_field(form.time),
         unit=quote_number(_UNITS[form.time_unit]),
     )
 
@@ -222,7 +228,7 @@ def _order_expression(form: EventFormat) -> Sql:
     parts = [
         fill_statement(
             "try_cast({value} AS decimal(38,9)) AS {n}, {value} AS {t}",
-            value=_event_field(path),
+            value=_read_field(path),
             n=quote_name(f"n{i}"),
             t=quote_name(f"t{i}"),
         )
@@ -289,7 +295,7 @@ def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> l
 def _find_operation_misfits(form: EventFormat, change: Sql) -> list[Sql]:
     if form.operation is None:
         return []
-    operation = _event_field(form.operation)
+    operation = _read_field(form.operation)
     return [
         fill_statement("WHEN {operation} IS NULL THEN 'no operation'", operation=operation),
         fill_statement(

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from arctic_runtime.ingest.formats.event_format import SourceSchema
 from arctic_runtime.ingest.writing.schema.source_columns import (
     ColumnChange,
+    build_unfollowed_columns_error,
     find_column_change,
     read_numbers,
     to_stored_columns,
-    unfollowed_columns_error,
 )
 from arctic_runtime.ingest.writing.table_target import TableStorage
 from arctic_runtime.model.columns import Column, find_column, strip_change_columns
@@ -59,7 +59,7 @@ def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: s
     """Raises SourceError if a new name is that of another column. Without the old one, it was renamed already."""
     for new, old in change.renamed.items():
         if find_column(columns, new) is not None and find_column(columns, old) is not None:
-            raise unfollowed_columns_error(where, f"{old} was renamed to {new}, which the table has already")
+            raise build_unfollowed_columns_error(where, f"{old} was renamed to {new}, which the table has already")
 
 
 def _find_backfill_values(
@@ -74,7 +74,7 @@ def _find_backfill_values(
     for new, old in change.renamed.items():
         existing = find_column(table, old)
         if existing is None or existing.type != _find_type(stored, new):
-            raise unfollowed_columns_error(where, f"{old} was renamed to {new}, and has another type now")
+            raise build_unfollowed_columns_error(where, f"{old} was renamed to {new}, and has another type now")
         values[new] = to_column(existing.name)
     return values
 

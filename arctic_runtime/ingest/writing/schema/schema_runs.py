@@ -14,36 +14,36 @@ from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD
 from arctic_runtime.model.columns import OWN_PREFIX
 
-_TOLD, _BEFORE = f"{OWN_PREFIX}told", f"{OWN_PREFIX}before"
+_SCHEMA, _BEFORE = f"{OWN_PREFIX}schema", f"{OWN_PREFIX}before"
 
 
 @dataclass(frozen=True)
 class SchemaRun:
-    """Events of one schema in a row, from the arrival `start` on, and the JSON of one that tells the schema.
+    """Events of one schema in a row, from the arrival `start` on, and the JSON of one that has the schema.
 
-    `told` is the part of the JSON that does.
+    `schema` is the part of the JSON that has it.
     """
 
     start: int
-    told: str
+    schema: str
     example: str
 
 
 def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun]:
-    """The runs of schemas in events, in their order; none if no event tells one.
+    """The runs of schemas in events, in their order; none if no event has one.
 
-    Events that tell none belong to the run that they come in: a truncation lies between the rows before and after it.
+    Events without one belong to the run that they come in: a truncation lies between the rows before and after it.
     """
     payload = F.col(PAYLOAD).cast("string")
-    telling = events.withColumn(_TOLD, extract_schema_parts(paths)).where(F.col(_TOLD).isNotNull())
-    grouped = telling.groupBy(_TOLD).agg(F.min(ARRIVAL), F.max(ARRIVAL), F.min_by(payload, ARRIVAL))
+    with_schema = events.withColumn(_SCHEMA, extract_schema_parts(paths)).where(F.col(_SCHEMA).isNotNull())
+    grouped = with_schema.groupBy(_SCHEMA).agg(F.min(ARRIVAL), F.max(ARRIVAL), F.min_by(payload, ARRIVAL))
     rows_by_start = sorted(grouped.collect(), key=lambda row: row[1])
     if all(before[2] < after[1] for before, after in pairwise(rows_by_start)):
         return [SchemaRun(row[1], row[0], row[3]) for row in rows_by_start]
     # Schemas take turns: events that come before and after a change are mixed, as those of two partitions are.
-    before = F.lag(_TOLD).over(Window.orderBy(ARRIVAL))
-    starts = telling.withColumn(_BEFORE, before).where(~F.col(_TOLD).eqNullSafe(F.col(_BEFORE)))
-    rows = starts.select(ARRIVAL, _TOLD, payload).orderBy(ARRIVAL).collect()
+    before = F.lag(_SCHEMA).over(Window.orderBy(ARRIVAL))
+    starts = with_schema.withColumn(_BEFORE, before).where(~F.col(_SCHEMA).eqNullSafe(F.col(_BEFORE)))
+    rows = starts.select(ARRIVAL, _SCHEMA, payload).orderBy(ARRIVAL).collect()
     return [SchemaRun(*row) for row in rows]
 
 

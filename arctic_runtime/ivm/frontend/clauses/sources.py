@@ -282,7 +282,7 @@ def _merge_using_columns(
     if side != "FULL":
         return Rows(node, (*merged, *rest), sources)
     made = [
-        (name, names.make_fresh(name, _find_common_type(pair, names)))
+        (name, names.make_fresh(name, _get_same_type(pair, names)))
         for (name, _), pair in zip(merged, using, strict=True)
     ]
     node_columns = [(name, build_column(name)) for name in list_columns(node)]
@@ -294,7 +294,7 @@ def _build_coalesce(pair: tuple[Field, Field]) -> exp.Expr:
     return exp.Coalesce(this=build_column(pair[0][1]), expressions=[build_column(pair[1][1])])
 
 
-def _find_common_type(pair: tuple[Field, Field], names: Names) -> str | None:
+def _get_same_type(pair: tuple[Field, Field], names: Names) -> str | None:
     left, right = (names.types.get(made) for _, made in pair)
     return left if left == right else None
 

@@ -78,16 +78,16 @@ class Jar:
 
 @dataclass(frozen=True)
 class JarCheck:
-    """Result of a check of one JAR; `found` is None if there is no such file."""
+    """Result of a check of one JAR; `actual` is None if there is no such file."""
 
     coordinates: str
     path: Path
     expected: str
-    found: str | None
+    actual: str | None
 
     @property
     def ok(self) -> bool:
-        return self.found == self.expected
+        return self.actual == self.expected
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def verify_jars() -> tuple[JarCheck, ...]:
 
 
 def find_java() -> Java:
-    """The Java that runs Spark: the first that Spark is made for, in JAVA_HOME, in the PATH, or where systems put it.
+    """The Java that runs Spark: the first that Spark is made for, in JAVA_HOME, the PATH, or a usual system folder.
 
     Without one of these it is the first that Spark works with. Raises ConfigError, with the command that installs one,
     if there is none.

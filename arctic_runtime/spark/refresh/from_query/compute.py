@@ -116,18 +116,18 @@ class QueryComputation:
     def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:
         """Change rows of the groups whose state changed, or of all groups if no state is stored; writes the state."""
         inputs = self.inputs
-        found = totals.update_aggregate_state(
+        update = totals.update_aggregate_state(
             inputs.context, plan, partial(self._register, increment), inputs.cache, inputs.background
         )
-        if found is None:
+        if update is None:
             inputs.learn(RunSummary(no_aggregate_state=hash_state(plan)))
             return replace(self.follow(drop_aggregate_state(increment)), as_decided=False)
         summary = RunSummary(aggregate_state=hash_state(plan))
-        now = increments.as_query(found.now, increment, inputs.query)
-        if found.before is None:
+        now = increments.as_query(update.now, increment, inputs.query)
+        if update.before is None:
             changes = self._diff(now, inputs.read_all_rows())
             return replace(changes, summary=changes.summary.with_entries_from(summary), as_decided=False)
-        before = increments.as_query(found.before, increment, inputs.query)
+        before = increments.as_query(update.before, increment, inputs.query)
         if self._needs_old or inputs.model.config.has_history:
             looked_up = self._look_up(now, inputs.cache(now.unionAll(before)))
             return replace(looked_up, summary=looked_up.summary.with_entries_from(summary))

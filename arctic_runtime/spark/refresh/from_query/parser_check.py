@@ -42,7 +42,7 @@ _CHECKED = "arctic_checked"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a query and what is written back of it are the same to Spark, and if not, where they differ."""
+    """Whether Spark parses a query and its regenerated text to the same plan, and their difference if not."""
 
     is_same: bool
     because: str = ""

@@ -69,7 +69,7 @@ def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:
         if not check.ok:
             raise DbtRuntimeError(
                 f"{check.path} is not the JAR that dbt-arctic was tested with.\n"
-                f"  expected: SHA-256 {check.expected}\n  found: {check.found or 'no file'}\n"
+                f"  expected: SHA-256 {check.expected}\n  found: {check.actual or 'no file'}\n"
                 "  what to do: delete the file and run `dbt debug` again"
             )
         yield f"jar: {check.path.name} has the recorded hash"

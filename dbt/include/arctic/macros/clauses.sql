@@ -40,7 +40,7 @@
 {%- endmacro %}
 
 {% macro arctic__partition_cols(label, required=false) -%}
-  {%- set parts = adapter.named_columns('partitions', config.get('partition_by')) -%}
+  {%- set parts = adapter.list_named_columns('partitions', config.get('partition_by')) -%}
   {%- if parts %}
   {{ label }} ({{ parts | join(', ') }})
   {%- endif %}

@@ -38,7 +38,7 @@
   {#- rendering the constraints tells of those that nothing enforces -#}
   {%- do adapter.render_raw_columns_constraints(raw_columns=model['columns']) -%}
   {%- do adapter.render_raw_model_constraints(raw_constraints=model['constraints']) -%}
-  select {{ adapter.checked_columns(model) }}
+  select {{ adapter.select_checked_columns(model) }}
   from (
     {{ sql }}
   ) as model_subq

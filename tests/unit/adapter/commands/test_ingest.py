@@ -28,8 +28,12 @@ SOURCES = (
 
 def asked(*arguments: str) -> tuple[list[str], bool, dict[str, set[str]]]:
     options = build_parser().parse_args(["ingest", *arguments])
-    found = parse_resync(SOURCES, options.sources, options.resync or ())
-    return [of.name for of in found.sources], found.is_full, {name: set(of) for name, of in found.tables.items()}
+    resync = parse_resync(SOURCES, options.sources, options.resync or ())
+    return (
+        [source.name for source in resync.sources],
+        resync.is_full,
+        {name: set(table) for name, table in resync.tables.items()},
+    )
 
 
 ALL = ["shop", "crm", "people"]

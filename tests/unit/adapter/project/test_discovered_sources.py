@@ -24,19 +24,21 @@ TABLES = [
 
 def read(lines: list[str]) -> dict[str, Any]:
     (source,) = yaml.safe_load("\n".join(lines))["sources"]
-    found: dict[str, Any] = source
-    return found
+    values: dict[str, Any] = source
+    return values
 
 
 def test_all_tables_of_a_database_are_listed_by_names_that_lead_to_them() -> None:
     declared = [DeclaredTable("orders", "orders", "ods", "lake", {"sort_key": ["day"]}, ())]
     source = read_source("shop", {**CONNECTION, "port": 5433, "password_env": "SHOP"}, declared)
     lines = write_source_yaml(source, TABLES)
-    found = read(lines)
-    assert (found["name"], found["schema"]) == ("shop", "ods")
-    assert found["config"]["meta"]["arctic"]["ingest"] == {**CONNECTION, "port": 5433, "password_env": "SHOP"}
-    tables = [DeclaredTable(of["name"], of["name"], "ods", "lake", _arctic(of), ()) for of in found["tables"]]
-    again = read_source("shop", found["config"]["meta"]["arctic"]["ingest"], tables)
+    document = read(lines)
+    assert (document["name"], document["schema"]) == ("shop", "ods")
+    assert document["config"]["meta"]["arctic"]["ingest"] == {**CONNECTION, "port": 5433, "password_env": "SHOP"}
+    tables = [
+        DeclaredTable(table["name"], table["name"], "ods", "lake", _arctic(table), ()) for table in document["tables"]
+    ]
+    again = read_source("shop", document["config"]["meta"]["arctic"]["ingest"], tables)
     names = {table.name: table.source_name for table in again.tables}
     assert names == {
         "orders": "public.orders",
@@ -50,14 +52,14 @@ def test_all_tables_of_a_database_are_listed_by_names_that_lead_to_them() -> Non
 
 
 def _arctic(table: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = table.get("config", {}).get("meta", {}).get("arctic", {})
-    return found
+    arctic: dict[str, Any] = table.get("config", {}).get("meta", {}).get("arctic", {})
+    return arctic
 
 
 def test_a_table_without_a_primary_key_is_listed_with_what_that_means() -> None:
     source = build_source_at("postgresql://arctic@db/shop", None)
     lines = write_source_yaml(source, [CatalogTable("public", "log"), CatalogTable("public", "orders", ("id",))])
-    assert [of["name"] for of in read(lines)["tables"]] == ["log", "orders"]
+    assert [table["name"] for table in read(lines)["tables"]] == ["log", "orders"]
     assert "      - name: log  # no primary key: its events are appended" in lines
     chosen = [DeclaredTable("log", "log", "ods", "lake", {"primary_key": ["at"]}, ())]
     lines = write_source_yaml(read_source("shop", CONNECTION, chosen), [CatalogTable("public", "log")])
@@ -70,8 +72,8 @@ def test_secrets_are_not_shown() -> None:
     source = read_source("web shop", ingest, [DeclaredTable("a", "a", "ods", "lake", {}, ())])
     lines = write_source_yaml(source, TABLES)
     assert "hush" not in "\n".join(lines)
-    found = read(lines)["config"]["meta"]["arctic"]["ingest"]
-    assert (found["password_env"], found["properties"]) == ("WEB_SHOP_PASSWORD", {"snapshot.fetch.size": "5"})
+    settings = read(lines)["config"]["meta"]["arctic"]["ingest"]
+    assert (settings["password_env"], settings["properties"]) == ("WEB_SHOP_PASSWORD", {"snapshot.fetch.size": "5"})
 
 
 @pytest.mark.parametrize(
@@ -108,5 +110,5 @@ def test_an_address_that_can_not_be_used_is_told_without_its_password(url: str, 
 
 def test_a_source_of_mysql_has_its_database_as_schema() -> None:
     source = build_source_at("mysql://me@db/shop", None)
-    found = read(write_source_yaml(source, [CatalogTable("shop", "a", ("id",))]))
-    assert found["tables"] == [{"name": "a"}]
+    document = read(write_source_yaml(source, [CatalogTable("shop", "a", ("id",))]))
+    assert document["tables"] == [{"name": "a"}]

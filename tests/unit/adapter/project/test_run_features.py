@@ -48,7 +48,7 @@ MANIFEST = SimpleNamespace(
 
 
 @pytest.mark.parametrize(
-    ("of", "expected"),
+    ("value", "expected"),
     [
         (node("select * from {{ ref('a') }} {{ var('x') }} {{ target.schema }}"), False),
         (node("{{ changes(ref('a')) }}", ("macro.dbt_arctic.changes", "macro.dbt.type_string")), False),
@@ -60,12 +60,12 @@ MANIFEST = SimpleNamespace(
         (node(parents=("model.table", "source.gone")), False),
     ],
 )
-def test_a_query_is_volatile_where_its_jinja_asks_the_warehouse_or_the_clock(of: Any, expected: bool) -> None:
-    assert is_volatile(of, MANIFEST) is expected
+def test_a_query_is_volatile_where_its_jinja_asks_the_warehouse_or_the_clock(value: Any, expected: bool) -> None:
+    assert is_volatile(value, MANIFEST) is expected
 
 
 @pytest.mark.parametrize(
-    ("of", "expected"),
+    ("value", "expected"),
     [
         (node(), False),
         (node(full_refresh=False, grants={}), False),
@@ -76,8 +76,8 @@ def test_a_query_is_volatile_where_its_jinja_asks_the_warehouse_or_the_clock(of:
         (node(language="python"), True),
     ],
 )
-def test_dbt_runs_what_has_more_to_it_than_rows(of: Any, expected: bool) -> None:
-    assert needs_dbt(of) is expected
+def test_dbt_runs_what_has_more_to_it_than_rows(value: Any, expected: bool) -> None:
+    assert needs_dbt(value) is expected
 
 
 @pytest.mark.parametrize(

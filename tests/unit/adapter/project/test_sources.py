@@ -27,9 +27,9 @@ def a_manifest(table: dict[str, Any], source: dict[str, Any] | None = None) -> A
 
 
 def test_a_table_with_a_retention_that_is_not_ingested_is_a_landing_table() -> None:
-    (found,) = list_landing_tables(a_manifest({"retention": {"changes": "7d", "versions": "1d"}}))
-    assert (str(found.table), found.is_landing) == ("lake.raw.orders_v2", True)
-    assert found.config.retention == Retention(86_400, None, 7 * 86_400)
+    (table,) = list_landing_tables(a_manifest({"retention": {"changes": "7d", "versions": "1d"}}))
+    assert (str(table.table), table.is_landing) == ("lake.raw.orders_v2", True)
+    assert table.config.retention == Retention(86_400, None, 7 * 86_400)
     assert list_landing_tables(a_manifest({})) == ()
     assert list_landing_tables(a_manifest({"retention": {"changes": "7d"}}, {"ingest": {"connector": "kafka"}})) == ()
 

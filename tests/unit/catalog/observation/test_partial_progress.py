@@ -25,11 +25,11 @@ def reader(
 ) -> CatalogReader:
     """A catalog whose one table has these snapshots, each with its parent and what it says of nodes."""
     kept = {
-        of: SimpleNamespace(
+        name: SimpleNamespace(
             parent_snapshot_id=parent,
             summary=SimpleNamespace(additional_properties={REWRITTEN: told} if told is not None else {}),
         )
-        for of, (parent, told) in snapshots.items()
+        for name, (parent, told) in snapshots.items()
     }
     refs = {branch: SimpleNamespace(snapshot_id=tip, snapshot_ref_type=kind) for branch, tip in tips.items()}
     metadata = SimpleNamespace(refs=refs, current_snapshot_id=head)
@@ -37,8 +37,8 @@ def reader(
     return cast("CatalogReader", SimpleNamespace(load_table=lambda *_: table))
 
 
-def found(of: CatalogReader) -> tuple[PartialProgress, ...]:
-    return observe_partial_progress(of, TableName("lake", "dwd", "m"))
+def found(reader: CatalogReader) -> tuple[PartialProgress, ...]:
+    return observe_partial_progress(reader, TableName("lake", "dwd", "m"))
 
 
 def test_what_is_done_is_what_the_snapshots_from_the_head_on_say() -> None:
@@ -53,7 +53,7 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "of",
+    "reader",
     [
         reader({HEAD: (None, None), 8: (None, "0-3")}, {MINE: 8}),
         reader({HEAD: (None, None), 8: (5, "0-3")}, {MINE: 8}),
@@ -63,8 +63,8 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
     ],
     ids=["no parent", "lost parent", "other branches", "a tag", "an empty table"],
 )
-def test_what_does_not_lead_to_the_head_is_none_to_go_on_with(of: CatalogReader) -> None:
-    assert found(of) == ()
+def test_what_does_not_lead_to_the_head_is_none_to_go_on_with(reader: CatalogReader) -> None:
+    assert found(reader) == ()
 
 
 def test_a_commit_of_somebody_else_on_the_branch_is_no_part() -> None:

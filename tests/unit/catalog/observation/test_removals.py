@@ -20,8 +20,8 @@ def test_deleted_files_are_told_by_the_commit_that_brought_them(writing, tmp_pat
     made.load("events").delete("id < 3")
     source = observe_source(made.reader, EVENTS)
     assert source is not None
-    assert [of.operation for of in source.commits] == ["append", "append", "append", "delete"]
-    assert all(of.removed is None for of in source.commits)
+    assert [commit.operation for commit in source.commits] == ["append", "append", "append", "delete"]
+    assert all(commit.removed is None for commit in source.commits)
     known = with_removals(made.reader, source, first)
     assert known.commits[-1].removed == (Removed(1, 2), Removed(2, 1))
     assert known.commits[-1].count_removed_after(first) == 1

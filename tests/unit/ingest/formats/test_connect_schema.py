@@ -27,7 +27,7 @@ def envelope(*fields: dict[str, Any]) -> dict[str, Any]:
         "type": "struct",
         "optional": True,
         "name": "shop.public.t.Value",
-        "fields": [{"optional": True, "field": f"c{i}", **of} for i, of in enumerate(fields)],
+        "fields": [{"optional": True, "field": f"c{i}", **field} for i, field in enumerate(fields)],
     }
     source = {"type": "struct", "fields": [], "name": "io.debezium.connector.postgresql.Source", "field": "source"}
     operation = {"type": "string", "optional": False, "field": "op"}
@@ -35,8 +35,8 @@ def envelope(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "name": "shop.public.t.Envelope", "version": 2, "fields": parts}
 
 
-def column(of: dict[str, Any], **options: Any) -> SourceColumn:
-    return build_source_schema("public.t", envelope(of), None, **options).columns[0]
+def column(schema: dict[str, Any], **options: Any) -> SourceColumn:
+    return build_source_schema("public.t", envelope(schema), None, **options).columns[0]
 
 
 def logical(kind: str, name: str, **parameters: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "encoding"),
+    ("schema", "kind", "encoding"),
     [
         ({"type": "int8"}, "int", "plain"),
         ({"type": "int16"}, "int", "plain"),
@@ -111,8 +111,8 @@ def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str
         (text_decimal("VARCHAR", 12, 0), "string", "plain"),
     ],
 )
-def test_a_type_keeps_its_values_exactly(found: dict[str, Any], kind: str, encoding: Encoding) -> None:
-    assert column(found) == SourceColumn("c0", kind, encoding)
+def test_a_type_keeps_its_values_exactly(schema: dict[str, Any], kind: str, encoding: Encoding) -> None:
+    assert column(schema) == SourceColumn("c0", kind, encoding)
 
 
 @pytest.mark.parametrize(
@@ -130,23 +130,23 @@ def test_a_list_tells_how_its_elements_are_written(items: dict[str, Any], kind: 
 
 
 def test_a_list_of_decimals_as_texts_has_the_digits_of_its_column() -> None:
-    found = {"type": "array", "items": {"type": "string"}, "parameters": text_decimal("_NUMERIC", 10, 2)["parameters"]}
-    assert column(found) == SourceColumn("c0", "array<decimal(10,2)>", "array", element="plain")
-    free = {**found, "parameters": text_decimal("_NUMERIC", 131089, 0)["parameters"]}
+    schema = {"type": "array", "items": {"type": "string"}, "parameters": text_decimal("_NUMERIC", 10, 2)["parameters"]}
+    assert column(schema) == SourceColumn("c0", "array<decimal(10,2)>", "array", element="plain")
+    free = {**schema, "parameters": text_decimal("_NUMERIC", 131089, 0)["parameters"]}
     assert column(free) == SourceColumn("c0", "array<string>", "array", element="decimal_text")
 
 
 @pytest.mark.parametrize(("length", "width"), [(2, 1), (8, 1), (9, 2), (64, 8)])
 def test_bits_have_the_bytes_of_their_column(length: int, width: int) -> None:
-    found = logical("bytes", f"{DEBEZIUM}.data.Bits", length=str(length))
-    assert column(found) == SourceColumn("c0", "binary", "base64", padded_to=width)
+    schema = logical("bytes", f"{DEBEZIUM}.data.Bits", length=str(length))
+    assert column(schema) == SourceColumn("c0", "binary", "base64", padded_to=width)
 
 
 @pytest.mark.parametrize("source", ["VARBIT", "_BIT", "_VARBIT"])
 def test_bits_that_lose_their_length_are_refused(source: str) -> None:
-    found = logical("bytes", f"{DEBEZIUM}.data.Bits", **{"length": "12", SOURCE_TYPE: source})
+    schema = logical("bytes", f"{DEBEZIUM}.data.Bits", **{"length": "12", SOURCE_TYPE: source})
     with pytest.raises(ConfigError, match=r"column c0: values of (var)?bit lose their length"):
-        column(found)
+        column(schema)
 
 
 def test_the_key_names_its_columns_in_order() -> None:
@@ -174,10 +174,10 @@ def test_all_columns_that_cannot_be_kept_are_named_at_once() -> None:
     assert "exclude" in text
 
 
-@pytest.mark.parametrize("found", [decimal(2), decimal(2, 39)])
-def test_decimals_as_bytes_without_a_decimal_that_holds_them_are_refused(found: dict[str, Any]) -> None:
+@pytest.mark.parametrize("schema", [decimal(2), decimal(2, 39)])
+def test_decimals_as_bytes_without_a_decimal_that_holds_them_are_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"(?s)column c0: bytes .*Decimal .*decimal.format: NUMERIC"):
-        column(found, decimals="base64_decimal")
+        column(schema, decimals="base64_decimal")
 
 
 def test_an_unwrapped_event_is_refused() -> None:
@@ -197,7 +197,7 @@ LEAVES = st.fixed_dictionaries(
         ),
     },
 )
-ANY = LEAVES | LEAVES.map(lambda of: {"type": "array", "items": of})
+ANY = LEAVES | LEAVES.map(lambda items: {"type": "array", "items": items})
 
 
 @given(st.lists(ANY, max_size=5), st.sampled_from(["plain", "base64_decimal"]))
@@ -212,9 +212,9 @@ def test_any_schema_gives_types_that_spark_has_or_an_error_with_the_column(
     if refused:
         assert any(f"column c{i}:" in refused for i in range(len(fields)))
         return
-    assert [of.name for of in columns] == [f"c{i}" for i in range(len(fields))]
-    for of in columns:
-        assert {of.encoding, of.element} <= set(get_args(Encoding))
-        if "decimal" in of.type:
-            digits = of.type.removeprefix("array<").removeprefix("decimal(").split(",")[0]
+    assert [column.name for column in columns] == [f"c{i}" for i in range(len(fields))]
+    for column in columns:
+        assert {column.encoding, column.element} <= set(get_args(Encoding))
+        if "decimal" in column.type:
+            digits = column.type.removeprefix("array<").removeprefix("decimal(").split(",")[0]
             assert int(digits) <= MOST_DIGITS

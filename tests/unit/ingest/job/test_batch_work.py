@@ -18,7 +18,7 @@ def batch(table: str, count: int, is_snapshot: bool, **more: bool) -> Batch:
 def test_pieces_of_a_load_are_counted_to_its_end() -> None:
     pieces = LoadPieces()
     load = [batch("a", 100, True), batch("a", 50, True), batch("b", 7, False)]
-    described = [piece.describe_piece() for of in load if (piece := pieces.count_batch(of, 8))]
+    described = [piece.describe_piece() for batch in load if (piece := pieces.count_batch(batch, 8))]
     assert described == [
         "load, piece 1: table 1 of 8, 100 rows so far",
         "load, piece 2: table 1 of 8, 150 rows so far",

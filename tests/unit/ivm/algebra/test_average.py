@@ -29,9 +29,9 @@ class Number:
 
     @classmethod
     def make(cls, value: Decimal, precision: int, scale: int) -> Number:
-        found = value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
-        assert found.copy_abs() < Decimal(10) ** (precision - scale), f"{value} is no decimal({precision}, {scale})"
-        return cls(found, precision, scale)
+        rounded = value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
+        assert rounded.copy_abs() < Decimal(10) ** (precision - scale), f"{value} is no decimal({precision}, {scale})"
+        return cls(rounded, precision, scale)
 
     @classmethod
     def adjusted(cls, value: Decimal, precision: int, scale: int) -> Number:
@@ -52,8 +52,8 @@ def evaluate(node: exp.Expr, row: dict[str, Number]) -> Number:
             digits = len(node.name.replace(".", ""))
             return Number.make(Decimal(node.name), digits, len(node.name.partition(".")[2]))
         case exp.Neg():
-            found = evaluate(node.this, row)
-            return Number(found.value.copy_negate(), found.precision, found.scale)
+            average = evaluate(node.this, row)
+            return Number(average.value.copy_negate(), average.precision, average.scale)
         case exp.Cast():
             precision, scale = (int(part.name) for part in node.to.expressions)
             return Number.make(evaluate(node.this, row).value, precision, scale)
@@ -101,9 +101,9 @@ def expression(precision: int, scale: int) -> exp.Expr:
 def averaged(unscaled: int, count: int, precision: int, scale: int) -> Decimal:
     total = Number.make(Decimal(unscaled).scaleb(-scale, context=WIDE), precision + 10, scale)
     row = {"total": total, "count": Number.make(Decimal(count), 20, 0)}
-    found = evaluate(expression(precision, scale), row)
-    assert (found.precision, found.scale) == (precision + 4, scale + 4)
-    return found.value
+    average = evaluate(expression(precision, scale), row)
+    assert (average.precision, average.scale) == (precision + 4, scale + 4)
+    return average.value
 
 
 def exactly(unscaled: int, count: int, scale: int) -> Decimal:
@@ -142,9 +142,9 @@ def test_an_average_of_any_type_is_the_quotient_rounded_once(size: tuple[int, in
 HALVES = {"half": (1, 20_000, "0.0001"), "below zero": (-1, 20_000, "-0.0001"), "less": (1, 20_001, "0.0000")}
 
 
-@pytest.mark.parametrize(("total", "count", "found"), HALVES.values(), ids=HALVES)
-def test_a_half_is_rounded_away_from_zero(total: int, count: int, found: str) -> None:
-    assert averaged(total, count, 12, 0) == Decimal(found)
+@pytest.mark.parametrize(("total", "count", "name"), HALVES.values(), ids=HALVES)
+def test_a_half_is_rounded_away_from_zero(total: int, count: int, name: str) -> None:
+    assert averaged(total, count, 12, 0) == Decimal(name)
 
 
 AVERAGED = ["decimal(12,0)", "decimal(15, 2)", "DECIMAL(23,12)", "numeric(18,6)"]

@@ -26,16 +26,22 @@ RENAMED = Project(L, (("k", build_column("l.id")), ("v", condition("`l.a` + 1"))
 
 
 def test_equalities_are_found_either_way_round_and_under_parentheses() -> None:
-    found = list_equalities(
+    equalities = list_equalities(
         condition("(`r.id` = `l.a` and (`l.b`) <=> `r.b`) and `l.a` < `r.b`"), ("l.a", "l.b"), ("r.id", "r.b")
     )
-    assert [(pair.left, pair.right, pair.null_safe) for pair in found] == [("l.a", "r.id", False), ("l.b", "r.b", True)]
+    assert [(pair.left, pair.right, pair.null_safe) for pair in equalities] == [
+        ("l.a", "r.id", False),
+        ("l.b", "r.b", True),
+    ]
 
 
 def test_an_equality_of_unlike_columns_is_told_from_one_of_the_same_values() -> None:
     names = ("l.a", "l.b"), ("r.id", "r.a")
-    found = list_equalities(condition("coalesce(`l.a`) = `r.id` and `l.b` <=> coalesce(`r.a`)"), *names)
-    assert [(pair.left, pair.right, pair.same) for pair in found] == [("l.a", "r.id", False), ("l.b", "r.a", False)]
+    equalities = list_equalities(condition("coalesce(`l.a`) = `r.id` and `l.b` <=> coalesce(`r.a`)"), *names)
+    assert [(pair.left, pair.right, pair.same) for pair in equalities] == [
+        ("l.a", "r.id", False),
+        ("l.b", "r.a", False),
+    ]
     assert list_equalities(condition("coalesce(`l.a`) = coalesce(`r.id`)"), *names) == ()
     assert list_equalities(condition("coalesce(`l.a`, `l.b`) = `r.id`"), *names) == ()
 
@@ -66,8 +72,8 @@ def test_conditions_of_a_join_go_where_they_keep_its_rows() -> None:
 
 def test_what_the_branches_of_an_or_have_in_common_is_a_condition_of_its_own() -> None:
     on = condition("(`l.a` = `r.id` and `l.b` < `r.b`) or (`l.b` > `r.b` and (`l.a` = `r.id`))")
-    found = push_down_filters(Filter(Join("inner", L, R, None), on))
-    assert found == Join("inner", L, R, condition("`l.a` = `r.id` and (`l.b` < `r.b` or `l.b` > `r.b`)"))
+    filters = push_down_filters(Filter(Join("inner", L, R, None), on))
+    assert filters == Join("inner", L, R, condition("`l.a` = `r.id` and (`l.b` < `r.b` or `l.b` > `r.b`)"))
     assert factor_conjuncts(condition("`l.a` = 1 and `l.b` = 2 or `l.a` = 1")) == (condition("`l.a` = 1"),)
     apart = condition("`l.a` = 1 or `l.b` = 2")
     assert factor_conjuncts(apart) == (apart,)
@@ -97,5 +103,5 @@ def test_a_condition_on_no_column_stays_where_it_is() -> None:
 
 
 def test_a_condition_goes_through_a_projection_as_what_it_is_computed_of() -> None:
-    found = push_down_filters(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
-    assert found == Project(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)
+    filters = push_down_filters(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
+    assert filters == Project(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)

@@ -53,39 +53,39 @@ def _spread(con: duckdb.DuckDBPyConnection, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with _loaded(1) as found:
-        yield found
+    with _loaded(1) as con:
+        yield con
 
 
 @contextmanager
 def _loaded(seed: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with random tables, and the views that queries read."""
-    with connect() as found:
+    with connect() as con:
         for name, content in random_rows(random.Random(seed)).items():
-            load(found, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, content)
-            _spread(found, name)
-        found.execute("create view paid as select id, customer, amount from orders where state = 'paid'")
-        found.execute("create view named(item, cost) as select id, price from items")
-        found.execute("create view over_views as select p.id, n.cost from paid p, named n where p.id = n.item")
-        yield found
+            load(con, TableName(CATALOG, SCHEMA, name), RELATIONS[f"lake.raw.{name}"].columns, content)
+            _spread(con, name)
+        con.execute("create view paid as select id, customer, amount from orders where state = 'paid'")
+        con.execute("create view named(item, cost) as select id, price from items")
+        con.execute("create view over_views as select p.id, n.cost from paid p, named n where p.id = n.item")
+        yield con
 
 
 def _analysed(sql: str) -> Analysed:
     return analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
 
 
-def _shown(found: Analysed) -> str:
+def _shown(analysis: Analysed) -> str:
     """The tree's rows as the user sees them: columns in their order, and those shown twice twice."""
-    picked = [exp.alias_(build_column(made), f"c{place}") for place, (_, made) in enumerate(found.outputs)]
-    return exp.select(*picked).from_(build_query(found.tree).subquery("t")).sql(dialect="spark")
+    picked = [exp.alias_(build_column(made), f"c{place}") for place, (_, made) in enumerate(analysis.outputs)]
+    return exp.select(*picked).from_(build_query(analysis.tree).subquery("t")).sql(dialect="spark")
 
 
 @pytest.mark.parametrize(
     "sql", [pytest.param(sql, marks=[pytest.mark.slow] * (place % 4 > 0)) for place, sql in enumerate(QUERIES)]
 )
 def test_a_tree_has_the_rows_of_its_query(sql: str, con: duckdb.DuckDBPyConnection) -> None:
-    found = _analysed(sql)
-    assert rows(con, _shown(found)) == rows(con, sql)
+    analysis = _analysed(sql)
+    assert rows(con, _shown(analysis)) == rows(con, sql)
 
 
 PIVOTS = (
@@ -127,9 +127,9 @@ def test_a_pivot_has_the_rows_of_the_query_that_writes_it_out(
 
 
 def test_a_row_is_known_by_its_key_and_the_name_of_its_column() -> None:
-    found = _analysed("select id, n, v from orders unpivot (v for n in (customer, amount))")
-    assert is_unique(found.tree, [made for name, made in found.outputs if name in ("id", "n")])
-    assert not is_unique(found.tree, [made for name, made in found.outputs if name == "id"])
+    analysis = _analysed("select id, n, v from orders unpivot (v for n in (customer, amount))")
+    assert is_unique(analysis.tree, [made for name, made in analysis.outputs if name in ("id", "n")])
+    assert not is_unique(analysis.tree, [made for name, made in analysis.outputs if name == "id"])
 
 
 @pytest.mark.slow
@@ -142,18 +142,20 @@ def test_trees_have_the_rows_of_their_queries_whatever_the_tables_hold(seed: int
 
 def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
     for sql in QUERIES:
-        found = _analysed(sql)
-        names = Names(dict(found.types), {scan.key[0] for scan in list_scans(found.tree) if scan.key}, count(10_000))
-        other = with_fresh_attributes(Derived(found.tree, found.outputs), names)
-        old, new = (build_query(tree).sql(dialect="spark") for tree in (found.tree, other.node))
+        analysis = _analysed(sql)
+        names = Names(
+            dict(analysis.types), {scan.key[0] for scan in list_scans(analysis.tree) if scan.key}, count(10_000)
+        )
+        other = with_fresh_attributes(Derived(analysis.tree, analysis.outputs), names)
+        old, new = (build_query(tree).sql(dialect="spark") for tree in (analysis.tree, other.node))
         assert _numbered(new) == _numbered(old), sql
         pairs = dict(zip(_NAMES.findall(old), _NAMES.findall(new), strict=True))
         assert not pairs.keys() & set(pairs.values()), sql
-        assert other.fields == tuple((name, pairs[made]) for name, made in found.outputs), sql
-        assert [names.types.get(new) for new in pairs.values()] == [found.types.get(old) for old in pairs], sql
+        assert other.fields == tuple((name, pairs[made]) for name, made in analysis.outputs), sql
+        assert [names.types.get(new) for new in pairs.values()] == [analysis.types.get(old) for old in pairs], sql
         assert [old in names.never_null for old in pairs] == [new in names.never_null for new in pairs.values()], sql
         assert [scan.key for scan in list_scans(other.node)] == [
-            scan.key and tuple(pairs[part] for part in scan.key) for scan in list_scans(found.tree)
+            scan.key and tuple(pairs[part] for part in scan.key) for scan in list_scans(analysis.tree)
         ], sql
 
 
@@ -162,8 +164,8 @@ _NAMES = re.compile(r"`([^`]*#\d+)`")
 
 def _numbered(text: str) -> str:
     """A text with its columns numbered as they come."""
-    found: dict[str, str] = {}
-    return _NAMES.sub(lambda name: found.setdefault(name[1], f"{name[1].rpartition('#')[0]}#{len(found)}"), text)
+    names: dict[str, str] = {}
+    return _NAMES.sub(lambda name: names.setdefault(name[1], f"{name[1].rpartition('#')[0]}#{len(names)}"), text)
 
 
 @pytest.mark.parametrize(("sql", "reason"), REFUSALS)
@@ -175,8 +177,8 @@ def test_what_no_rule_covers_is_refused(sql: str, reason: str) -> None:
 
 
 def test_columns_that_nobody_reads_are_left_out_and_keys_stay() -> None:
-    found = _analysed("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
-    read = {scan.source.name: [field for _, field in scan.fields] for scan in list_scans(found.tree)}
+    analysis = _analysed("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
+    read = {scan.source.name: [field for _, field in scan.fields] for scan in list_scans(analysis.tree)}
     assert read == {"orders": ["id", "customer", "amount"], "items": ["line"]}
 
 
@@ -219,32 +221,32 @@ def test_rows_without_columns_are_still_rows(node: Node, con: duckdb.DuckDBPyCon
 
 
 def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
-    found = _analysed("select * from values (1, 'a'), (2, null)")
-    assert [name for name, _ in found.outputs] == ["col1", "col2"]
+    analysis = _analysed("select * from values (1, 'a'), (2, null)")
+    assert [name for name, _ in analysis.outputs] == ["col1", "col2"]
 
 
 def test_no_name_stands_for_two_columns() -> None:
     sql = "with t as (select id, amount + 1 as b from orders) select x.b, y.b as c from t x join t y on x.id = y.id"
-    found = _analysed(sql)
-    names = [name for scan in list_scans(found.tree) for name, _ in scan.fields]
+    analysis = _analysed(sql)
+    names = [name for scan in list_scans(analysis.tree) for name, _ in scan.fields]
     assert len(names) == len(set(names))
-    assert [name for name, _ in found.outputs] == ["b", "c"]
+    assert [name for name, _ in analysis.outputs] == ["b", "c"]
 
 
 def test_a_view_completes_names_by_its_own_levels() -> None:
     relations = {"other.place.t": Relation((Column("a", "int"),)), "lake.raw.t": Relation((Column("b", "int"),))}
-    found = analyse_query(
+    query = analyse_query(
         "select * from other.place.v", relations, {"other.place.v": "select * from t"}, CATALOG, SCHEMA
     )
-    assert [str(scan.source) for scan in list_scans(found.tree)] == ["other.place.t"]
-    assert [name for name, _ in found.outputs] == ["a"]
+    assert [str(scan.source) for scan in list_scans(query.tree)] == ["other.place.t"]
+    assert [name for name, _ in query.outputs] == ["a"]
 
 
 def test_a_view_hides_no_named_query_and_sees_none() -> None:
-    found = analyse_query(
+    query = analyse_query(
         "with orders as (select id from items) select p.id from paid p", RELATIONS, VIEWS, CATALOG, SCHEMA
     )
-    assert [scan.source.name for scan in list_scans(found.tree)] == ["orders"]
+    assert [scan.source.name for scan in list_scans(query.tree)] == ["orders"]
 
 
 def test_names_are_found_in_any_case_and_keep_the_spelling_of_the_table() -> None:
@@ -254,9 +256,9 @@ def test_names_are_found_in_any_case_and_keep_the_spelling_of_the_table() -> Non
 
 def test_fields_of_structs_are_reached_through_their_column() -> None:
     relations = {"lake.raw.t": Relation((Column("s", "struct<a:struct<b:int>>"), Column("t", "int")))}
-    found = analyse_query("select s.a.b, t.s.a as c, t from t", relations, {}, CATALOG, SCHEMA)
-    assert [name for name, _ in found.outputs] == ["b", "c", "t"]
-    assert len(list_scans(found.tree)[0].fields) == 2
+    query = analyse_query("select s.a.b, t.s.a as c, t from t", relations, {}, CATALOG, SCHEMA)
+    assert [name for name, _ in query.outputs] == ["b", "c", "t"]
+    assert len(list_scans(query.tree)[0].fields) == 2
 
 
 def test_every_partition_is_a_window_of_its_own() -> None:
@@ -264,8 +266,8 @@ def test_every_partition_is_a_window_of_its_own() -> None:
         "select sum(amount) over (partition by customer, state) as a, max(id) over (partition by state, customer) as b,"
         " count(*) over () as c from orders"
     )
-    found = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Window)]
-    assert sorted(len(node.partition) for node in found) == [0, 2]
+    windows = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Window)]
+    assert sorted(len(node.partition) for node in windows) == [0, 2]
 
 
 def test_commas_become_joins_under_their_conditions() -> None:
@@ -275,8 +277,8 @@ def test_commas_become_joins_under_their_conditions() -> None:
 
 
 def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
-    found = _analysed("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
-    (aggregate,) = [node for node in walk_tree(found.tree) if isinstance(node, Aggregate)]
+    analysis = _analysed("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
+    (aggregate,) = [node for node in walk_tree(analysis.tree) if isinstance(node, Aggregate)]
     assert len(aggregate.aggregates) == 1
 
 
@@ -326,20 +328,20 @@ def test_a_tree_has_the_rows_of_its_query_in_tpch(
     con, queries = tpch
     parsed = sqlglot.parse_one(queries[number - 1], dialect="duckdb")
     parsed.set("limit", None)
-    found = analyse_query(parsed.sql(dialect="spark"), _tpch_relations(con), {}, CATALOG, SCHEMA)
+    query = analyse_query(parsed.sql(dialect="spark"), _tpch_relations(con), {}, CATALOG, SCHEMA)
     con.execute("pragma enable_optimizer")
     expected = fetch(con, parsed.sql(dialect="duckdb"))
     con.execute("pragma disable_optimizer")
-    assert rows(con, _shown(found)) == expected
+    assert rows(con, _shown(query)) == expected
 
 
 def _tpch_relations(con: duckdb.DuckDBPyConnection) -> dict[str, Relation]:
     """What the standard says of its tables: types, and that nothing is null."""
-    found: dict[str, list[Column]] = {}
+    columns: dict[str, list[Column]] = {}
     listed = con.execute("select table_name, column_name, data_type from information_schema.columns").fetchall()
     for table, name, of_type in listed:
-        found.setdefault(table, []).append(Column(name, exp.DataType.build(of_type, dialect="duckdb").sql("spark")))
+        columns.setdefault(table, []).append(Column(name, exp.DataType.build(of_type, dialect="duckdb").sql("spark")))
     return {
         f"{CATALOG}.{SCHEMA}.{table}": Relation(tuple(own), not_null=tuple(part.name for part in own))
-        for table, own in found.items()
+        for table, own in columns.items()
     }

@@ -117,8 +117,8 @@ QUERIES: dict[str, tuple[str, str]] = {
 
 @pytest.fixture(scope="module")
 def con() -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect() as found:
-        yield found
+    with connect() as con:
+        yield con
 
 
 def _analysed(sql: str) -> Analysed:
@@ -158,7 +158,7 @@ def test_a_result_follows_what_equals_it_by_a_cast(con: duckdb.DuckDBPyConnectio
     _load(con, new)
     for name, (sql, key) in QUERIES.items():
         analysed = _analysed(sql)
-        made = tuple(found for wanted in key.split() for own, found in analysed.outputs if own == wanted)
+        made = tuple(output for wanted in key.split() for own, output in analysed.outputs if own == wanted)
         changed = frozenset(TableName(CATALOG, SCHEMA, table) for table in BATCHES[batch])
         old, expected = _result(con, analysed, "old"), _result(con, analysed, "new")
         assert " in (" in sql or expected == rows(con, sql), name  # of unlike types DuckDB has no IN
@@ -212,8 +212,8 @@ def _conditions(node: Node) -> list[exp.Expr]:
 def test_no_unlike_columns_are_called_equal(sql: str) -> None:
     tree = _analysed(sql).tree
     below = [part for part in walk_tree(tree) if isinstance(part, Join | SemiJoin | Filter)]
-    found = [part.condition if isinstance(part, Filter) else part.on for part in below]
-    asked = [part for part in found if part is not None]
+    conditions = [part.condition if isinstance(part, Filter) else part.on for part in below]
+    asked = [part for part in conditions if part is not None]
     names = [name for scan in list_scans(tree) for name, _ in scan.fields]
     assert len(asked) == 1
     assert list_equalities(asked[0], names, names) == ()
@@ -249,7 +249,7 @@ def test_like_columns_stay_as_they_are() -> None:
 
 
 def test_a_constant_of_another_type_leaves_several_values() -> None:
-    found = {
+    types = {
         text: "COALESCE" in render_sql(_analysed(f"select 1 as one from {table} where {text}").tree)
         for table, text in (
             ("codes", "code = 7"),
@@ -260,7 +260,7 @@ def test_a_constant_of_another_type_leaves_several_values() -> None:
             ("numbers", "number = '7'"),
         )
     }
-    assert found == {
+    assert types == {
         "code = 7": True,
         "code = '7'": False,
         "7 <=> code": True,
@@ -333,10 +333,10 @@ def test_floats_are_not_taken_for_each_other() -> None:
         Filter(list_scans(_analysed("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
         (("z", build_column("x")),),
     )
-    found = [
+    types = [
         part for part in walk_tree(mark_unlike(tree, Names({"x": "double", "y": "double"}))) if isinstance(part, Filter)
     ]
-    assert found[0].condition == condition("coalesce(`x`) = `y`")
+    assert types[0].condition == condition("coalesce(`x`) = `y`")
 
 
 def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:

@@ -46,19 +46,19 @@ def test_rows_that_are_given_are_found_within_their_bounds(
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, ASKED, names, values)
         restricted = restrict_to_keys(case.tree, names, SpoolScan(ASKED, names))
-        found = narrow_sources(restricted, ASKED, [*bounds(names, values, is_range)])
-        assert case.rows(found) == case.rows(restricted), case.tree
+        sources = narrow_sources(restricted, ASKED, [*bounds(names, values, is_range)])
+        assert case.rows(sources) == case.rows(restricted), case.tree
 
 
 def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
     groups = Aggregate(HEAP.scan("h"), ("h.a",), COUNT)
     tree = Join("inner", groups, ONE.scan("l"), parsed("`h.a` = `l.b`"))
-    found = narrow_sources(
+    sources = narrow_sources(
         restrict_to_keys(tree, ("h.a",), SpoolScan(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
     )
     told = {
         scan.source: filtered.condition.sql("spark")
-        for filtered in walk_tree(found)
+        for filtered in walk_tree(sources)
         if isinstance(filtered, Filter)
         for scan in (filtered.child,)
         if isinstance(scan, Scan)

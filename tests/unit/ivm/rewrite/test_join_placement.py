@@ -17,7 +17,7 @@ PLACED = {A: Placement("id", (8,)), B: Placement("ID", (8,))}
 
 def described(sql: str, **placed: Placement) -> tuple[str, ...]:
     relations = {str(table): Relation(COLUMNS, ("id",), ()) for table in (A, B, C)}
-    where = {**PLACED, **{TableName("lake", "dwd", of): found for of, found in placed.items()}}
+    where = {**PLACED, **{TableName("lake", "dwd", name): value for name, value in placed.items()}}
     return describe_joins(analyse_query(sql, relations, {}, "lake", "dwd").tree, where)
 
 

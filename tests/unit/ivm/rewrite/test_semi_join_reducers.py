@@ -41,19 +41,19 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def over_least_parts(con: duckdb.DuckDBPyConnection, tree: Node) -> Node:
     """The tree over its parts, which are loaded."""
-    (found,), parts = add_reducers((tree,), [source.name for source in SOURCES])
+    (reducer,), parts = add_reducers((tree,), [source.name for source in SOURCES])
     for part in parts:
         for image, name in part.images.items():
             store(con, name, SOURCE[part.source].fields, _least(con, part, image))
-    return found
+    return reducer
 
 
 def _least(con: duckdb.DuckDBPyConnection, part: SemiJoinReducer, image: Image) -> Bag:
     source = SOURCE[part.source]
     whole = Scan(source.name, tuple((name, name) for name in source.fields), source.key, image)
     needed = whole if part.condition is None else Filter(whole, part.condition)
-    found = {row for one in part.lookups for row in rows(con, _matching_rows(needed, one))}
-    return Counter({row: copies for row, copies in rows(con, whole).items() if row in found})
+    matches = {row for one in part.lookups for row in rows(con, _matching_rows(needed, one))}
+    return Counter({row: copies for row, copies in rows(con, whole).items() if row in matches})
 
 
 def _matching_rows(whole: Scan, one: Lookup) -> Node:
@@ -68,8 +68,8 @@ def _matching_rows(whole: Scan, one: Lookup) -> Node:
 def test_parts_are_enough_for_what_came_and_went(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
     for case in cases(con, seed, linear):
         if case.changed:
-            found = over_least_parts(con, require_term(derive_delta(case.tree, case.changed)))
-            assert netted(case.rows(found)) == case.difference, case.tree
+            parts = over_least_parts(con, require_term(derive_delta(case.tree, case.changed)))
+            assert netted(case.rows(parts)) == case.difference, case.tree
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,15 +83,15 @@ def test_parts_are_enough_for_what_is_touched(con: duckdb.DuckDBPyConnection, se
 
 def read(tree: Node) -> list[str]:
     """The images and the parts that a tree reads, in order."""
-    found = (node for node in walk_tree(tree) if isinstance(node, Scan | SpoolScan))
-    return [node.name if isinstance(node, SpoolScan) else f"{node.source.name} {node.image}" for node in found]
+    scans = (node for node in walk_tree(tree) if isinstance(node, Scan | SpoolScan))
+    return [node.name if isinstance(node, SpoolScan) else f"{node.source.name} {node.image}" for node in scans]
 
 
 def test_a_source_is_wanted_for_the_partners_of_each_other_one_that_changed() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` = `h.a`"))
-    (found,), (part,) = add_reducers((require_term(derive_delta(tree, ALL)),), (TWO.name,))
+    (reducer,), (part,) = add_reducers((require_term(derive_delta(tree, ALL)),), (TWO.name,))
     assert {(one.fields, *read(one.values)) for one in part.lookups} == {(("a",), "one delta"), (("b",), "heap delta")}
-    assert [scan.image for scan in list_scans(found) if scan.source == TWO.name] == ["delta"]
+    assert [scan.image for scan in list_scans(reducer) if scan.source == TWO.name] == ["delta"]
     assert part.changes is None
     assert part.whole.fields == (("id", "id"), ("a", "a"), ("b", "b"))
 

@@ -156,7 +156,9 @@ def _queries(tree: Node, sources: frozenset[TableName]) -> Queries:
         *(derive_touched(tree, names, sources) for names in (list_columns(tree), list_columns(tree)[:1])),
     )
     return Queries(
-        sql(read_image(tree, "old", sources)), sql(tree), *(sql(found) for found in asked if found is not None)
+        sql(read_image(tree, "old", sources)),
+        sql(tree),
+        *(sql(rows_tree) for rows_tree in asked if rows_tree is not None),
     )
 
 
@@ -196,7 +198,7 @@ def test_each_batch_but_one_changes_what_operators_give_and_all_are_changed(
     for name, rows in BATCHES.items():
         load(con, Batch(OLD, {**OLD, **rows}))
         asked = queries.items()
-        changed[name] = {tree for tree, of in asked if duck.fetch(con, of.new) != duck.fetch(con, of.old)}
+        changed[name] = {tree for tree, image in asked if duck.fetch(con, image.new) != duck.fetch(con, image.old)}
     assert [name for name, trees in changed.items() if not trees] == ["nothing"]
     assert set().union(*changed.values()) == set(TREES)
 
@@ -211,9 +213,9 @@ def changed(*sources: Source) -> frozenset[TableName]:
 
 
 def test_what_did_not_change_adds_no_term() -> None:
-    found = derive_delta(Join("inner", L, Join("inner", R, H, condition("`r.b` = `h.b`")), ON), changed(ONE))
-    assert reads(found) == {"one delta", "two new", "heap new"}
-    assert [node for node in walk_tree(found) if isinstance(node, UnionAll)] == []
+    delta = derive_delta(Join("inner", L, Join("inner", R, H, condition("`r.b` = `h.b`")), ON), changed(ONE))
+    assert reads(delta) == {"one delta", "two new", "heap new"}
+    assert [node for node in walk_tree(delta) if isinstance(node, UnionAll)] == []
 
 
 def test_where_there_is_one_partner_at_most_what_changed_is_joined_to_all_rows_once() -> None:
@@ -239,8 +241,8 @@ def test_groups_and_windows_are_touched_without_being_computed() -> None:
     assert derive_touched(Filter(GROUPS, condition("`n` > 1")), ("h.a",), changed(HEAP)) == derive_touched(
         H, ("h.a",), changed(HEAP)
     )
-    found = derive_touched(Filter(RANKED, condition("`top` = `l.b`")), ("l.id",), changed(ONE))
-    assert not any(isinstance(node, Window) for node in walk_tree(found))
+    touched_keys = derive_touched(Filter(RANKED, condition("`top` = `l.b`")), ("l.id",), changed(ONE))
+    assert not any(isinstance(node, Window) for node in walk_tree(touched_keys))
 
 
 def test_groups_that_partners_have_values_of_are_not_computed_to_find_rows() -> None:
@@ -253,8 +255,8 @@ def test_groups_that_partners_have_values_of_are_not_computed_to_find_rows() -> 
 
 
 def test_rows_joined_by_more_or_less_are_found_by_that() -> None:
-    found = derive_touched(Join("inner", L, R, condition("`l.a` < `r.b`")), ("l.id",), changed(TWO))
-    assert [node.on for node in walk_tree(found) if isinstance(node, SemiJoin)] == [condition("`l.a` < `r.b`")]
+    touched_keys = derive_touched(Join("inner", L, R, condition("`l.a` < `r.b`")), ("l.id",), changed(TWO))
+    assert [node.on for node in walk_tree(touched_keys) if isinstance(node, SemiJoin)] == [condition("`l.a` < `r.b`")]
 
 
 def test_only_outer_joins_are_looked_for_rows_without_a_partner() -> None:
@@ -276,12 +278,12 @@ def test_only_the_groups_of_changed_rows_are_computed_to_join_them() -> None:
 
 def test_every_join_more_adds_the_same_to_what_is_read_again() -> None:
     tree: Node = TWO.scan("t0")
-    found: list[int] = []
+    numbers: list[int] = []
     for number in range(1, 16):
         on = condition(f"`t{number - 1}.b` = `t{number}.id`")
         tree = Join("left", tree, TWO.scan(f"t{number}"), on)
-        found.append(len(list_scans(derive_touched(tree, list_columns(tree), changed(TWO)))))
-    steps = [after - before for before, after in pairwise(found)]
+        numbers.append(len(list_scans(derive_touched(tree, list_columns(tree), changed(TWO)))))
+    steps = [after - before for before, after in pairwise(numbers)]
     assert {after - before for before, after in pairwise(steps)} == {1}
 
 
@@ -295,8 +297,8 @@ def test_a_plan_that_reads_hundreds_of_sources_is_refused() -> None:
 
 
 def test_a_union_of_unions_is_one() -> None:
-    found = derive_delta(UnionAll((TREES["union"], Project(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
-    unions = [node for node in walk_tree(found) if isinstance(node, UnionAll)]
+    delta = derive_delta(UnionAll((TREES["union"], Project(AGAIN, COPIES_AGAIN)), ("e", "f")), changed(*OLD))
+    unions = [node for node in walk_tree(delta) if isinstance(node, UnionAll)]
     assert [len(node.inputs) for node in unions] == [3]
 
 
@@ -307,8 +309,8 @@ def _unrestricted(node: Node) -> set[str]:
 
 
 def test_a_condition_is_kept_where_its_columns_are_at_hand() -> None:
-    found = derive_touched(Filter(L, condition("`l.b` > 0")), ("l.id",), changed(ONE))
-    assert any(isinstance(node, Filter) for node in walk_tree(found))
+    touched_keys = derive_touched(Filter(L, condition("`l.b` > 0")), ("l.id",), changed(ONE))
+    assert any(isinstance(node, Filter) for node in walk_tree(touched_keys))
 
 
 RESTRICTED = {
@@ -331,33 +333,33 @@ RESTRICTED = {
 
 @pytest.mark.parametrize(("tree", "names"), RESTRICTED.values(), ids=RESTRICTED)
 def test_a_restriction_reaches_all_that_is_read(tree: Node, names: tuple[str, ...]) -> None:
-    found = restrict_to_keys(tree, names, SpoolScan("asked", names))
-    restricted = [node.left for node in walk_tree(found) if isinstance(node, SemiJoin)]
-    assert [scan for scan in list_scans(found) if scan not in restricted] == []
+    keys = restrict_to_keys(tree, names, SpoolScan("asked", names))
+    restricted = [node.left for node in walk_tree(keys) if isinstance(node, SemiJoin)]
+    assert [scan for scan in list_scans(keys) if scan not in restricted] == []
 
 
 def test_a_restriction_by_what_an_operator_computes_stays_above_it() -> None:
-    found = restrict_to_keys(GROUPS, ("n",), SpoolScan("asked", ("n",)))
-    assert isinstance(found, SemiJoin)
-    assert found.left == GROUPS
+    keys = restrict_to_keys(GROUPS, ("n",), SpoolScan("asked", ("n",)))
+    assert isinstance(keys, SemiJoin)
+    assert keys.left == GROUPS
 
 
 def test_a_restriction_of_a_full_join_stays_above_it() -> None:
     tree = Join("full", L, R, ON)
-    found = restrict_to_keys(tree, ("l.a",), SpoolScan("asked", ("l.a",)))
-    assert isinstance(found, SemiJoin)
-    assert found.left == tree
+    keys = restrict_to_keys(tree, ("l.a",), SpoolScan("asked", ("l.a",)))
+    assert isinstance(keys, SemiJoin)
+    assert keys.left == tree
 
 
 def test_a_column_that_an_inner_join_equates_is_not_null_in_a_restriction() -> None:
-    found = restrict_to_keys(Join("inner", L, R, ON), ("l.a",), SpoolScan("asked", ("l.a",)))
-    conditions = {node.on for node in walk_tree(found) if isinstance(node, SemiJoin)}
+    keys = restrict_to_keys(Join("inner", L, R, ON), ("l.a",), SpoolScan("asked", ("l.a",)))
+    conditions = {node.on for node in walk_tree(keys) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` = `__arctic_given_0`") for name in ("l.a", "r.id")}
 
 
 def test_a_column_that_a_join_equates_with_nulls_may_be_null_in_a_restriction() -> None:
-    found = restrict_to_keys(TREES["inner join, nulls equal"], ("l.a",), SpoolScan("asked", ("l.a",)))
-    conditions = {node.on for node in walk_tree(found) if isinstance(node, SemiJoin)}
+    keys = restrict_to_keys(TREES["inner join, nulls equal"], ("l.a",), SpoolScan("asked", ("l.a",)))
+    conditions = {node.on for node in walk_tree(keys) if isinstance(node, SemiJoin)}
     assert conditions == {condition(f"`{name}` <=> `__arctic_given_0`") for name in ("l.a", "h.a")}
 
 

@@ -33,20 +33,22 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_weights_of_a_delta_add_up_to_new_minus_old(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
-        found = derive_delta(case.tree, case.changed, known=Known(dict.fromkeys(types(case.tree), NO_OVERFLOW)))
-        assert (found is None) == (not case.changed)
-        assert netted(case.rows(found) if found else Counter()) == case.difference, case.tree
-        assert found is None or list_columns(found) == (*list_columns(case.tree), MULTIPLICITY)
+        delta = derive_delta(case.tree, case.changed, known=Known(dict.fromkeys(types(case.tree), NO_OVERFLOW)))
+        assert (delta is None) == (not case.changed)
+        assert netted(case.rows(delta) if delta else Counter()) == case.difference, case.tree
+        assert delta is None or list_columns(delta) == (*list_columns(case.tree), MULTIPLICITY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_touched_has_the_values_of_all_rows_that_came_or_went(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
         names = case.names()
-        found = derive_touched(case.tree, names, case.changed)
-        assert (found is None) == (not case.changed)
-        assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
-        assert found is None or list_columns(found) == names
+        touched_keys = derive_touched(case.tree, names, case.changed)
+        assert (touched_keys is None) == (not case.changed)
+        assert set(case.rows(touched_keys) if touched_keys else ()) >= picked(case.difference, case.tree, names), (
+            case.tree
+        )
+        assert touched_keys is None or list_columns(touched_keys) == names
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -55,17 +57,19 @@ def test_touched_has_them_too_without_what_no_partner_has(con: duckdb.DuckDBPyCo
         names = case.names()
         tree = add_runtime_filters(push_down_filters(case.tree), ALL_WORTH)
         assert case.rows(tree) == case.new, case.tree
-        found = derive_touched(tree, names, case.changed, ALL_WORTH)
-        assert set(case.rows(found) if found else ()) >= picked(case.difference, case.tree, names), case.tree
+        touched_keys = derive_touched(tree, names, case.changed, ALL_WORTH)
+        assert set(case.rows(touched_keys) if touched_keys else ()) >= picked(case.difference, case.tree, names), (
+            case.tree
+        )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_either_has_the_values_of_old_and_new_rows(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
         names = case.names()
-        found = derive_either(case.tree, names, case.changed)
-        assert set(case.rows(found)) >= picked(case.new + case.old, case.tree, names), case.tree
-        assert list_columns(found) == names
+        either = derive_either(case.tree, names, case.changed)
+        assert set(case.rows(either)) >= picked(case.new + case.old, case.tree, names), case.tree
+        assert list_columns(either) == names
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -74,18 +78,18 @@ def test_a_restriction_is_the_semi_join_with_what_is_given(con: duckdb.DuckDBPyC
         names = case.names()
         values = {tuple(case.random.choice((None, 0, 1, 2)) for _ in names) for _ in range(2)}
         given(con, "asked", names, values)
-        found = restrict_to_keys(case.tree, names, SpoolScan("asked", names))
+        keys = restrict_to_keys(case.tree, names, SpoolScan("asked", names))
         kept = {row: copies for row, copies in case.new.items() if picked([row], case.tree, names) <= values}
-        assert case.rows(found) == kept, case.tree
-        assert list_columns(found) == list_columns(case.tree)
+        assert case.rows(keys) == kept, case.tree
+        assert list_columns(keys) == list_columns(case.tree)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_conditions_pushed_down_keep_the_same_rows(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     for case in cases(con, seed):
-        found = push_down_filters(case.tree)
-        assert case.rows(found) == case.new, case.tree
-        assert list_columns(found) == list_columns(case.tree)
+        filters = push_down_filters(case.tree)
+        assert case.rows(filters) == case.new, case.tree
+        assert list_columns(filters) == list_columns(case.tree)
 
 
 @pytest.mark.parametrize("linear", [False, True])

@@ -92,8 +92,8 @@ def test_changes_are_left_out_that_have_no_partner(tree: Node) -> None:
 
 def test_a_changed_runtime_filter_also_keeps_partners_of_its_old_rows() -> None:
     changed = frozenset({ONE.name, TWO.name})
-    found = require_term(derive_touched(Join("inner", L, SOME, TO_SOME), ("l.a",), changed, FILTER_SOURCES))
-    assert reads(found) == ["one delta", "two delta", "two either"]
+    term = require_term(derive_touched(Join("inner", L, SOME, TO_SOME), ("l.a",), changed, FILTER_SOURCES))
+    assert reads(term) == ["one delta", "two delta", "two either"]
 
 
 @pytest.mark.parametrize("tree", [Join("left", L, SOME, TO_SOME), SemiJoin("anti", L, SOME, TO_SOME)])
@@ -103,9 +103,9 @@ def test_rows_that_are_there_without_a_partner_are_not_left_out(tree: Node) -> N
 
 def test_groups_read_only_rows_that_pass_the_runtime_filter() -> None:
     tree = Join("left", Join("inner", L, SOME, TO_SOME), GROUPS, BY_GROUP)
-    found = add_runtime_filters(tree, FILTER_SOURCES)
-    assert isinstance(found, Join)
-    groups = found.right
+    filtered = add_runtime_filters(tree, FILTER_SOURCES)
+    assert isinstance(filtered, Join)
+    groups = filtered.right
     assert isinstance(groups, Aggregate)
     assert [_without_names(part) for part in walk_tree(groups)] == [
         "Aggregate",
@@ -115,7 +115,7 @@ def test_groups_read_only_rows_that_pass_the_runtime_filter() -> None:
         "Filter",
         "r",
     ]
-    assert found.left == tree.left
+    assert filtered.left == tree.left
     assert add_runtime_filters(tree, {}) == tree
 
 
@@ -130,10 +130,10 @@ def test_a_runtime_filter_of_several_terms_becomes_one_spool() -> None:
     plan = require_term(derive_delta(groups, frozenset({ONE.name}), FILTER_SOURCES))
     times = reads(plan).count("one delta")
     assert times > 1
-    found, spools = with_spools(plan)
+    spool, spools = with_spools(plan)
     assert [reads(one.rows) for one in spools] == [["one delta", "two new"]]
-    assert [node.name for node in walk_tree(found) if isinstance(node, SpoolScan)] == [spools[0].name] * times
-    assert "one delta" not in reads(found)
+    assert [node.name for node in walk_tree(spool) if isinstance(node, SpoolScan)] == [spools[0].name] * times
+    assert "one delta" not in reads(spool)
 
 
 def test_a_filter_that_is_read_once_or_reads_more_than_changes_is_no_spool() -> None:

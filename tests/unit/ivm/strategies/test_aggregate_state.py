@@ -123,16 +123,16 @@ class Kept:
             given(self.con, LOST, plan.keys, keys_of(plan, lost))
         return added - lost + rows(self.con, plan.recomputed)
 
-    def _shown(self, plan: AggregateState, result: Node, found: Bag, touched: set[Row]) -> Bag:
+    def _shown(self, plan: AggregateState, result: Node, bag: Bag, touched: set[Row]) -> Bag:
         """The rows of the touched groups; of all groups where there is one, or where one matters to others."""
         takes_all = not plan.keys or not plan.by_group
-        kept = [row for row in found.elements() if takes_all or row[: len(plan.keys)] in touched]
+        kept = [row for row in bag.elements() if takes_all or row[: len(plan.keys)] in touched]
         given(self.con, TOTALS, (*plan.keys, *plan.names), kept)
         return rows(self.con, result)
 
 
-def keys_of(plan: AggregateState, found: Iterable[Row]) -> set[Row]:
-    return {row[: len(plan.keys)] for row in found}
+def keys_of(plan: AggregateState, rows: Iterable[Row]) -> set[Row]:
+    return {row[: len(plan.keys)] for row in rows}
 
 
 def added_up(plan: AggregateState, before: Bag, moved: Bag) -> tuple[Bag, Bag]:
@@ -140,20 +140,20 @@ def added_up(plan: AggregateState, before: Bag, moved: Bag) -> tuple[Bag, Bag]:
     groups: dict[Row, list[Row]] = {}
     for row in (*before.elements(), *moved.elements()):
         groups.setdefault(row[: len(plan.keys)], []).append(row[len(plan.keys) :])
-    together = [(key, *_together(plan, found)) for key, found in groups.items()]
+    together = [(key, *_together(plan, group)) for key, group in groups.items()]
     is_there = [((*key, *values), is_lost) for key, values, is_lost in together if not plan.keys or values[0]]
     return Counter(row for row, _ in is_there), Counter(row for row, is_lost in is_there if is_lost)
 
 
-def _together(plan: AggregateState, found: Sequence[Row]) -> tuple[Row, bool]:
+def _together(plan: AggregateState, rows: Sequence[Row]) -> tuple[Row, bool]:
     """Sums and extremes of a group's rows, and whether one of these is lost; rows that are kept tell of none gone."""
     width, gone_at = len(plan.sums), len(plan.names)
-    values: list[Any] = [sum(row[place] for row in found) for place in range(width)]
+    values: list[Any] = [sum(row[place] for row in rows) for place in range(width)]
     is_lost = False
     for place, extreme in enumerate(plan.extremes):
         pick = min if extreme.kind == "min" else max
-        now = pick((row[width + place] for row in found if row[width + place] is not None), default=None)
-        gone = [row[gone_at + place] for row in found if row[gone_at:] and row[gone_at + place] is not None]
+        now = pick((row[width + place] for row in rows if row[width + place] is not None), default=None)
+        gone = [row[gone_at + place] for row in rows if row[gone_at:] and row[gone_at + place] is not None]
         is_lost |= any(now is None or now == value or pick(now, value) == value for value in gone)
         values.append(now)
     return tuple(values), is_lost
@@ -352,7 +352,7 @@ TELLING = ("extremes", "groups of groups", "one group under a condition")
 
 @pytest.mark.parametrize(
     ("tree", "key"),
-    [pytest.param(*found, id=name, marks=() if name in TELLING else pytest.mark.slow) for name, found in TREES.items()],
+    [pytest.param(*tree, id=name, marks=() if name in TELLING else pytest.mark.slow) for name, tree in TREES.items()],
 )
 def test_every_batch_of_a_history_is_added_to_the_totals(con: duckdb.DuckDBPyConnection, tree: Node, key: Key) -> None:
     followed, _ = keep(con, tree, key, history([*STATES.values()]))
@@ -454,7 +454,7 @@ def test_totals_can_be_told_without_knowing_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
-    assert [found.state for found in list_aggregate_states(tree, types(tree))] == [plan.state]
+    assert [state.state for state in list_aggregate_states(tree, types(tree))] == [plan.state]
     assert not list(list_aggregate_states(grouped("first(`h.b`)"), {}))
 
 

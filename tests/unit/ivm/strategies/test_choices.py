@@ -23,9 +23,9 @@ AVERAGED = "(select *, avg(x) over (partition by g) as m from keyed)"
 
 
 def plan(sql: str, key: str, *changed: str) -> AffectedKeys:
-    found = analyse_query(sql, RELATIONS, {}, "lake", "raw")
+    query = analyse_query(sql, RELATIONS, {}, "lake", "raw")
     names = frozenset(TableName("lake", "raw", name) for name in changed)
-    made = plan_maintenance(found.tree, (dict(found.outputs)[key],), names, Facts(types=found.types))
+    made = plan_maintenance(query.tree, (dict(query.outputs)[key],), names, Facts(types=query.types))
     assert isinstance(made, AffectedKeys)
     return made
 

@@ -99,11 +99,11 @@ def load_changed(con: duckdb.DuckDBPyConnection, random: Random) -> Source:
     return source
 
 
-def by_key(found: Bag, tree: Node, key: Names) -> dict[Row, Row]:
+def by_key(bag: Bag, tree: Node, key: Names) -> dict[Row, Row]:
     places = [list_columns(tree).index(name) for name in key]
-    assert set(found.values()) <= {1}
-    keyed = {tuple(row[place] for place in places): row for row in found}
-    assert len(keyed) == len(found)
+    assert set(bag.values()) <= {1}
+    keyed = {tuple(row[place] for place in places): row for row in bag}
+    assert len(keyed) == len(bag)
     return keyed
 
 
@@ -116,7 +116,7 @@ def check(con: duckdb.DuckDBPyConnection, tree: Node, key: Names, plan: Pairs, c
         HAS_AFTER,
         HAS_BEFORE,
     )
-    old, new = (by_key(rows(con, found), tree, key) for found in (read_image(tree, "old", changed), tree))
+    old, new = (by_key(rows(con, image), tree, key) for image in (read_image(tree, "old", changed), tree))
     after, was = {}, {}
     for (*values, has_after, has_before), copies in rows(con, plan.rows).items():
         (one, now), (other, then) = (
@@ -127,8 +127,8 @@ def check(con: duckdb.DuckDBPyConnection, tree: Node, key: Names, plan: Pairs, c
         assert one not in after
         after[one] = now if has_after else None
         was[one] = then if has_before else None
-    assert was == {found: old.get(found) for found in was}, tree
-    assert {found: row for found, row in {**old, **after}.items() if row is not None} == new, tree
+    assert was == {key: old.get(key) for key in was}, tree
+    assert {name: row for name, row in {**old, **after}.items() if row is not None} == new, tree
 
 
 @pytest.mark.parametrize("seed", MOST_SEEDS)
@@ -261,9 +261,9 @@ def test_a_source_whose_log_does_not_tell_old_rows_is_not_followed() -> None:
 def test_only_partners_that_can_change_are_read_twice(tree: Node, reads: int) -> None:
     plan = planned(tree, ("l.id",), of(ONE))
     assert plan is not None
-    found = [scan for scan in walk_tree(plan.rows) if isinstance(scan, Scan)]
-    assert [scan.image for scan in found if scan.source == ONE.name] == ["pair"]
-    assert len(found) - 1 == reads
+    scans = [scan for scan in walk_tree(plan.rows) if isinstance(scan, Scan)]
+    assert [scan.image for scan in scans if scan.source == ONE.name] == ["pair"]
+    assert len(scans) - 1 == reads
 
 
 @pytest.mark.parametrize(
@@ -296,10 +296,10 @@ def followed(con: duckdb.DuckDBPyConnection, tree: Node, was: Row | None, now: R
     plan = planned(tree, ("l.id",), of(ONE))
     assert plan is not None
     check(con, tree, ("l.id",), plan, of(ONE))
-    found = list(rows(con, plan.rows))
-    assert len(found) <= 1
+    rows_now = list(rows(con, plan.rows))
+    assert len(rows_now) <= 1
     width = len(list_columns(tree))
-    ends = [(row[width : 2 * width] if row[-1] else None, row[:width] if row[-2] else None) for row in found]
+    ends = [(row[width : 2 * width] if row[-1] else None, row[:width] if row[-2] else None) for row in rows_now]
     return ends[0] if ends else None
 
 
@@ -355,7 +355,7 @@ def test_a_row_finds_a_partner_for_what_it_is_and_one_for_what_it_was(
 
 @pytest.mark.parametrize("kind", ["semi", "anti"])
 @pytest.mark.parametrize(
-    ("on", "was", "now", "found"),
+    ("on", "was", "now", "flags"),
     [
         (BY_VALUE, (5, 1, 1), (5, 2, 1), (True, True)),
         (BY_VALUE, (5, 1, 1), (5, 3, 1), (True, False)),
@@ -366,9 +366,9 @@ def test_a_row_finds_a_partner_for_what_it_is_and_one_for_what_it_was(
     ],
 )
 def test_a_row_is_asked_for_once_however_many_partners_it_has(
-    con: duckdb.DuckDBPyConnection, kind: Any, on: Any, was: Row, now: Row, found: tuple[bool, bool]
+    con: duckdb.DuckDBPyConnection, kind: Any, on: Any, was: Row, now: Row, flags: tuple[bool, bool]
 ) -> None:
-    ends = tuple(row if is_found == (kind == "semi") else None for row, is_found in zip((was, now), found, strict=True))
+    ends = tuple(row if is_found == (kind == "semi") else None for row, is_found in zip((was, now), flags, strict=True))
     assert followed(con, SemiJoin(kind, L, H, on), was, now) == (ends if any(ends) else None)
 
 

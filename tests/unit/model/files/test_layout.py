@@ -92,6 +92,6 @@ def test_the_format_of_a_base_is_known_from_its_layout(version: FormatVersion) -
 def test_row_groups_are_a_small_part_of_a_table_and_neither_crumbs_nor_blocks(size: int) -> None:
     limits = LayoutThresholds()
     least, most = limits.least_row_group_bytes, limits.most_row_group_bytes
-    found = compute_row_group_bytes(size, limits)
-    assert least <= found <= most
-    assert found == least or found * limits.row_group_share <= size
+    row_group_bytes = compute_row_group_bytes(size, limits)
+    assert least <= row_group_bytes <= most
+    assert row_group_bytes == least or row_group_bytes * limits.row_group_share <= size

@@ -43,8 +43,8 @@ def commits(*positions: str | None, partial: tuple[int, ...] = ()) -> list[Commi
     return made
 
 
-def version(found: Commit | None) -> int | None:
-    return None if found is None else found.version.snapshot
+def version(commit: Commit | None) -> int | None:
+    return None if commit is None else commit.version.snapshot
 
 
 @pytest.mark.parametrize(

@@ -156,13 +156,13 @@ def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
-    found = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "every"})
-    assert len(found) == 5
-    assert "did you mean `primary_key`?" in found[0]
-    assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in found[1]
-    assert "`keep` must be one of net, all; found 'every'" in found[2]
-    assert "`nodes` must be auto or a power of two; found 3" in found[3]
-    assert "`primary_key` is missing" in found[4]
+    messages = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "every"})
+    assert len(messages) == 5
+    assert "did you mean `primary_key`?" in messages[0]
+    assert "`merge` must be one of on_write, on_read; found 'on_rite'; did you mean `on_write`?" in messages[1]
+    assert "`keep` must be one of net, all; found 'every'" in messages[2]
+    assert "`nodes` must be auto or a power of two; found 3" in messages[3]
+    assert "`primary_key` is missing" in messages[4]
 
 
 @pytest.mark.parametrize(
@@ -481,6 +481,6 @@ def test_a_null_that_dbt_has_dropped_says_that_there_is_no_key_and_nothing_says_
 
 
 def test_without_a_key_nothing_can_be_said_of_rows_by_their_key() -> None:
-    found = errors({"primary_key": "none", "merge": "on_read", "sequence_by": "lsn", "nodes": 4, "input": "changes"})
-    assert [text.split("`")[1] for text in found] == ["merge", "sequence_by", "nodes"]
+    messages = errors({"primary_key": "none", "merge": "on_read", "sequence_by": "lsn", "nodes": 4, "input": "changes"})
+    assert [text.split("`")[1] for text in messages] == ["merge", "sequence_by", "nodes"]
     assert "needs `input: changes`" in errors({"primary_key": "none"})[0]

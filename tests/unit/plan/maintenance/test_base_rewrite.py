@@ -54,7 +54,7 @@ def table_state(*rows: int, size: int = MIB, base_rows: int = 1000) -> TableStat
 
 def lying(*sizes: int, transforms: tuple[Transform, ...] = (BUCKET,), spec: int = 0) -> TableFiles:
     """A file of each size in a bucket of its own, from the first on; other transforms give the same for all rows."""
-    above = tuple(PartitionValue(of, "2024-01-01", "date") for of in transforms[:-1])
+    above = tuple(PartitionValue(transform, "2024-01-01", "date") for transform in transforms[:-1])
     nodes = tuple(
         FileGroup(spec, (*above, PartitionValue(transforms[-1], str(place), "int")), (DataFile(size, 100),))
         for place, size in enumerate(sizes)
@@ -140,10 +140,11 @@ def test_changes_that_a_task_could_not_hold_are_sorted() -> None:
 def test_rows_are_sorted_by_the_sort_key_and_else_only_where_files_of_a_node_are_cut() -> None:
     sorted_model = replace(MODEL, config=replace(MODEL.config, sort_key=("at", "n")))
     few, many = lying(MIB), replace(lying(MIB), target_bytes=MIB - 1)
-    found = [
-        planned(table_state(500), *of[:1], model=of[1]) for of in ((few, MODEL), (many, MODEL), (few, sorted_model))
+    plans = [
+        planned(table_state(500), *states[:1], model=states[1])
+        for states in ((few, MODEL), (many, MODEL), (few, sorted_model))
     ]
-    assert [step.order for step in found if step] == [(), ("id", "n"), ("at", "n", "id")]
+    assert [step.order for step in plans if step] == [(), ("id", "n"), ("at", "n", "id")]
 
 
 @given(st.lists(st.sampled_from([0, MIB, PART_BYTES // 3, PART_BYTES - 1, PART_BYTES]), min_size=1, max_size=8))

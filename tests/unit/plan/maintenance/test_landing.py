@@ -51,7 +51,7 @@ def test_files_go_that_are_old_and_read_by_all(
 def test_snapshots_go_up_to_the_one_that_a_reader_goes_on_from() -> None:
     plan = plan_landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, {"a": v(3)}, 10_500, LIMITS)
     assert plan.expire == ExpireSnapshots(TABLE, (101, 102))
-    assert [(of.snapshot, of.reason) for of in plan.kept] == [(103, "a has read up to it")]
+    assert [(reason.snapshot, reason.reason) for reason in plan.kept] == [(103, "a has read up to it")]
     assert describe_landing(plan, "gone") == [
         "gone: 30 rows of lake.raw.events that were appended up to 1970-01-01 00:00 UTC, in 3 file(s)",
         "gone: 2 snapshot(s) of lake.raw.events",

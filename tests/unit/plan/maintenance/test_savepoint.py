@@ -75,12 +75,12 @@ def test_the_change_table_loses_its_tag_last() -> None:
 
 def test_tags_of_the_change_table_are_savepoints_and_shown(shop) -> None:
     warehouse, made = shop
-    (found,) = observe_savepoints(warehouse.reader, DWD)
-    assert (found.name, found.commit.version) == ("keep", made["dwd"][0])
+    (savepoint,) = observe_savepoints(warehouse.reader, DWD)
+    assert (savepoint.name, savepoint.commit.version) == ("keep", made["dwd"][0])
     assert read_status(warehouse.reader, DWD, []).savepoints == {"keep": str(made["dwd"][0].snapshot)}
     entries = read_history(warehouse.reader, DWD)
     assert [entry.savepoints for entry in entries] == [(), (), (), ("keep",)]
-    (line,), (without,) = (describe_history(of) for of in (entries[3], replace(entries[3], savepoints=())))
+    (line,), (without,) = (describe_history(version) for version in (entries[3], replace(entries[3], savepoints=())))
     assert line.endswith("3 rows  (keep)")
     assert without.endswith("3 rows")
     assert observe_savepoints(warehouse.reader, replace(DWD, table=TABLE)) == ()

@@ -61,13 +61,13 @@ def level(depth: int, size: float, **sizes: float) -> list[FileGroup]:
 
 def moved(table: TableFiles, model: Model = MODEL) -> list[tuple[str, list[str], int, int]]:
     """Direction, nodes, their new depth and that of what is written next."""
-    found = []
+    groups = []
     for step in plan_split(model, table, LIMITS).steps:
         assert isinstance(step, ResizeBuckets)
-        found.append(
-            (step.direction, [of.partition[-1].value or "" for of in step.nodes], step.depth, step.default_depth)
+        groups.append(
+            (step.direction, [node.partition[-1].value or "" for node in step.nodes], step.depth, step.default_depth)
         )
-    return found
+    return groups
 
 
 def with_config(**config: Any) -> Model:
@@ -78,7 +78,7 @@ def test_a_node_over_its_limit_splits_into_its_two_children_alone() -> None:
     (step,) = plan_split(MODEL, lying(*level(4, 100, n3=300)), LIMITS).steps
     assert isinstance(step, ResizeBuckets)
     assert (step.direction, step.depth, step.default_depth, step.bytes) == ("split", 5, 4, 300 * MIB)
-    assert [str(of) for of in step.nodes] == ["bucket(16, id) = 3"]
+    assert [str(node) for node in step.nodes] == ["bucket(16, id) = 3"]
     assert not step.whole
     assert step.buckets == (16,)
 
@@ -112,7 +112,7 @@ def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it
     assert all(step.bytes <= LIMITS.compaction.group_bytes for step in plan.steps if isinstance(step, ResizeBuckets))
     first = plan.steps[0]
     assert isinstance(first, ResizeBuckets)
-    rest = [of for of in table.nodes if of not in first.nodes]
+    rest = [node for node in table.nodes if node not in first.nodes]
     children = [node(5, i, 125) for i in (0, 1, 2, 3, 16, 17, 18, 19)]
     again = [
         step.nodes
@@ -156,14 +156,14 @@ def test_there_are_no_more_nodes_than_can_be() -> None:
 
 def test_files_of_several_depths_are_one_unit_that_lies_where_most_of_it_is() -> None:
     table = lying(node(1, 0, 10), node(2, 0, 100), node(2, 2, 60), node(1, 1, 50), depth=1)
-    found = list_units(table, "id")
-    assert found is not None
-    assert [(unit.top, unit.depth, unit.spec, len(unit.nodes), unit.is_mixed) for unit in found] == [
+    units = list_units(table, "id")
+    assert units is not None
+    assert [(unit.top, unit.depth, unit.spec, len(unit.nodes), unit.is_mixed) for unit in units] == [
         (HashNode(1, 0), 2, 2, 3, True),
         (HashNode(1, 1), 1, 1, 1, False),
     ]
-    assert found[0].largest == 105 * MIB
-    assert list_bucket_counts(found) == (2, 4)
+    assert units[0].largest == 105 * MIB
+    assert list_bucket_counts(units) == (2, 4)
     assert compute_main_depth([(1, 5), (2, 5)]) == 2
 
 
@@ -202,7 +202,7 @@ def test_nodes_that_files_of_another_depth_came_to_are_looked_at_once_more_and_t
 def test_nodes_that_were_written_under_their_own_spec_are_not_looked_at_again() -> None:
     table = lying(*[node(1, i, *[1] * 20) for i in range(2)])
     performed = plan_file_compaction(MODEL, TableState(), [table], "minor", LIMITS).steps
-    assert list_rewritten_groups(performed) == {table.locate_group(of) for of in table.nodes}
+    assert list_rewritten_groups(performed) == {table.locate_group(node) for node in table.nodes}
 
 
 # Putting nodes together
@@ -262,7 +262,7 @@ def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(m
     table = lying(node(1, 0, *[10] * 30), node(1, 1, *[1] * 60))
     steps = plan_file_compaction(MODEL, TableState(), [table], mode, LIMITS).steps
     assert [type(step) for step in steps] == [ResizeBuckets, RewriteFiles]
-    assert [of for step in steps for of in getattr(step, "nodes", ())] == list(table.nodes)
+    assert [group for step in steps for group in getattr(step, "nodes", ())] == list(table.nodes)
 
 
 def test_a_minor_compaction_splits_nothing() -> None:
@@ -338,19 +338,21 @@ def performed(table: TableFiles) -> TableFiles:
     step = plan_split(MODEL, table, LIMITS).steps[0]
     assert isinstance(step, ResizeBuckets)
     sizes: dict[tuple[str, int], float] = {}
-    for of in step.nodes:
-        place = HashNode(of.spec, int(of.partition[-1].value or 0))
+    for group in step.nodes:
+        place = HashNode(group.spec, int(group.partition[-1].value or 0))
         goals = place.list_descendants(step.depth) if place.depth <= step.depth else (place.get_ancestor(step.depth),)
         for goal in goals:
-            at = (of.partition[0].value or "", goal.index)
-            sizes[at] = sizes.get(at, 0) + of.bytes / MIB / len(goals)
+            at = (group.partition[0].value or "", goal.index)
+            sizes[at] = sizes.get(at, 0) + group.bytes / MIB / len(goals)
     kept = {
-        (of.partition[0].value, of.spec, int(of.partition[-1].value or 0)): of
-        for of in table.nodes
-        if of not in step.nodes
+        (node.partition[0].value, node.spec, int(node.partition[-1].value or 0)): node
+        for node in table.nodes
+        if node not in step.nodes
     }
     made = [node(step.depth, index, size, day=day) for (day, index), size in sizes.items()]
-    assert not [of for of in made if (of.partition[0].value, of.spec, int(of.partition[-1].value or 0)) in kept]
+    assert not [
+        group for group in made if (group.partition[0].value, group.spec, int(group.partition[-1].value or 0)) in kept
+    ]
     return lying(*kept.values(), *made, depth=step.default_depth)
 
 
@@ -364,12 +366,12 @@ def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_
         table = performed(table)
     plan = plan_split(MODEL, table, LIMITS)
     assert plan.steps == ()
-    found = list_units(table, "id")
-    assert found is not None
+    units = list_units(table, "id")
+    assert units is not None
     reasons = {id(left.node): left.reason for left in plan.left}
-    for unit in found:
+    for unit in units:
         if unit.largest > LIMIT:
-            assert all("few values" in reasons[id(of)] or "no more than" in reasons[id(of)] for of in unit.nodes)
+            assert all("few values" in reasons[id(node)] or "no more than" in reasons[id(node)] for node in unit.nodes)
 
 
 @settings(max_examples=40)
@@ -377,9 +379,9 @@ def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_
 def test_no_two_steps_have_a_row_in_common(tree: Any) -> None:
     steps = plan_file_compaction(MODEL, TableState(), [table_of(tree)], "full", LIMITS).steps
     taken = [
-        (of.partition[0], HashNode(of.spec, int(of.partition[-1].value or 0)), place)
+        (group.partition[0], HashNode(group.spec, int(group.partition[-1].value or 0)), place)
         for place, step in enumerate(steps)
-        for of in getattr(step, "nodes", ())
+        for group in getattr(step, "nodes", ())
     ]
     for day, one, step in taken:
         for other_day, other, other_step in taken:

@@ -29,12 +29,19 @@ def due(name: str, waste: int = 0, size: int = 0, since: float = 0.0, schema: st
     return DueUpkeep(TableName("lake", schema, name), "compact", since, size, waste)
 
 
-def begun(found: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> list[str]:
-    return [of.table.name for of, waits in schedule_upkeep(found, state, budget or UpkeepBudget(), LIMITS) if not waits]
+def begun(candidates: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> list[str]:
+    return [
+        upkeep.table.name
+        for upkeep, waits in schedule_upkeep(candidates, state, budget or UpkeepBudget(), LIMITS)
+        if not waits
+    ]
 
 
-def reasons(found: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> dict[str, str]:
-    return {of.table.name: waits for of, waits in schedule_upkeep(found, state, budget or UpkeepBudget(), LIMITS)}
+def reasons(candidates: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> dict[str, str]:
+    return {
+        upkeep.table.name: waits
+        for upkeep, waits in schedule_upkeep(candidates, state, budget or UpkeepBudget(), LIMITS)
+    }
 
 
 def at(now: float, **given: object) -> UpkeepState:
@@ -46,8 +53,8 @@ def test_the_table_whose_readers_pay_most_comes_first() -> None:
 
 
 def test_what_waits_for_an_hour_comes_before_what_hurts_more() -> None:
-    found = [due("hurt", 10**12, since=4000), due("old", 1, since=300), due("older", 1, since=100)]
-    assert begun(found, at(4000), UpkeepBudget(jobs=2)) == ["older", "old"]
+    candidates = [due("hurt", 10**12, since=4000), due("old", 1, since=300), due("older", 1, since=100)]
+    assert begun(candidates, at(4000), UpkeepBudget(jobs=2)) == ["older", "old"]
 
 
 def test_jobs_that_run_take_their_places() -> None:
@@ -61,13 +68,13 @@ def test_writers_go_first_and_others_do_not_wait_for_them() -> None:
 
 
 def test_a_paused_table_waits_until_it_is_resumed() -> None:
-    found = [due("a", 9), due("b", 1)]
-    assert begun(found, at(1, paused=[TableName("lake", "dwd", "a")])) == ["b"]
+    candidates = [due("a", 9), due("b", 1)]
+    assert begun(candidates, at(1, paused=[TableName("lake", "dwd", "a")])) == ["b"]
 
 
 def test_one_job_of_a_table_at_a_time() -> None:
-    found = [due("a", 9), replace(due("a", 1), operation="expire")]
-    assert begun(found, at(1), UpkeepBudget(jobs=4)) == ["a"]
+    candidates = [due("a", 9), replace(due("a", 1), operation="expire")]
+    assert begun(candidates, at(1), UpkeepBudget(jobs=4)) == ["a"]
 
 
 def test_a_table_whose_upkeep_failed_is_tried_again_after_its_pause() -> None:
@@ -99,10 +106,10 @@ def test_hours_over_midnight_belong_to_the_day_on_which_they_begin(moment: datet
 
 def test_bytes_a_minute_are_not_exceeded_and_what_is_missing_is_told() -> None:
     allowance = Allowance(GIB, 10, left=2 * GIB, at=0)
-    found = [due("a", 9, 2 * GIB), due("b", 5, GIB)]
+    candidates = [due("a", 9, 2 * GIB), due("b", 5, GIB)]
     state = at(0, allowances={None: allowance})
-    assert reasons(found, state, UpkeepBudget(jobs=4)) == {"a": "", "b": "60 s for its bytes a minute"}
-    assert begun(found[1:], at(0, allowances={None: allowance.spend_bytes(2 * GIB).accrue_until(60)})) == ["b"]
+    assert reasons(candidates, state, UpkeepBudget(jobs=4)) == {"a": "", "b": "60 s for its bytes a minute"}
+    assert begun(candidates[1:], at(0, allowances={None: allowance.spend_bytes(2 * GIB).accrue_until(60)})) == ["b"]
 
 
 def test_a_job_that_waits_for_bytes_is_not_overtaken_by_small_ones() -> None:
@@ -118,8 +125,8 @@ def test_a_job_larger_than_all_that_can_be_kept_begins_when_nothing_is_missing()
 
 def test_a_group_has_bytes_of_its_own() -> None:
     allowances = {None: Allowance.build_full(GIB, 10, 0), "dws": Allowance(GIB // 10, 10, left=0, at=0)}
-    found = [due("a", 9, GIB, schema="dws"), due("b", 1, GIB)]
-    assert begun(found, at(0, allowances=allowances), UpkeepBudget(jobs=4)) == ["b"]
+    candidates = [due("a", 9, GIB, schema="dws"), due("b", 1, GIB)]
+    assert begun(candidates, at(0, allowances=allowances), UpkeepBudget(jobs=4)) == ["b"]
 
 
 @given(
@@ -132,15 +139,15 @@ def test_whatever_is_due_all_of_it_is_done_in_the_end(
 ) -> None:
     """Each job takes a minute; new ones that hurt more come all the time."""
     budget = UpkeepBudget(jobs, bytes_per_minute)
-    waiting = {of.table: of for of in (due(f"t{at}", waste, size) for at, (waste, size, _) in enumerate(tables))}
+    waiting = {due.table: due for due in (due(f"t{at}", waste, size) for at, (waste, size, _) in enumerate(tables))}
     first = set(waiting)
     allowance, spent, now = Allowance.build_full(bytes_per_minute, LIMITS.kept_minutes, 0.0), 0, 0.0
     while first & waiting.keys():
         state = at(now, allowances={None: allowance})
-        for of, waits in list(schedule_upkeep(waiting.values(), state, budget, LIMITS)):
+        for upkeep, waits in list(schedule_upkeep(waiting.values(), state, budget, LIMITS)):
             if not waits:
-                del waiting[of.table]
-                allowance, spent = allowance.accrue_until(now).spend_bytes(of.bytes), spent + of.bytes
+                del waiting[upkeep.table]
+                allowance, spent = allowance.accrue_until(now).spend_bytes(upkeep.bytes), spent + upkeep.bytes
                 assert spent <= bytes_per_minute * (LIMITS.kept_minutes + now / 60) + 3 * GIB
         now += 60
         newer = due(f"new{now}", 10**15, GIB // 100, since=now)

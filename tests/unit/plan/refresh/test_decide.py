@@ -176,7 +176,9 @@ def test_a_plan_that_fails_is_a_reason_to_compute_in_full(
 
     monkeypatch.setattr(f"arctic_runtime.plan.refresh.increment.{step}", fail)
     upstreams = reading(a_source(1, 2))
-    model, strict = (replace(of, sql=f"{of.sql} -- {type(error).__name__}") for of in (STATE, STRICT))
+    model, strict = (
+        replace(model_kind, sql=f"{model_kind.sql} -- {type(error).__name__}") for model_kind in (STATE, STRICT)
+    )
     decision = decide_refresh(model, built(model, READ_ONE), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "INCREMENT_FAILED")
     assert decision.because == f"{type(error).__name__}: {str(error).splitlines()[0]}"

@@ -56,6 +56,6 @@ def test_a_query_without_the_column_is_refused() -> None:
 
 
 def test_key_and_order_are_columns_of_every_event() -> None:
-    assert [of.name for of in select_optional_columns(a_model(), STORED)] == ["Name", "email"]
+    assert [column.name for column in select_optional_columns(a_model(), STORED)] == ["Name", "email"]
     flows = a_model(sequence_by={"LSN": ["name", "email"]})
-    assert [of.name for of in select_optional_columns(flows, STORED)] == ["Name", "email"]
+    assert [column.name for column in select_optional_columns(flows, STORED)] == ["Name", "email"]

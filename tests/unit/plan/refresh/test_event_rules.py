@@ -46,9 +46,9 @@ def test_just_the_keys_whose_value_differs_are_told(before: dict[str, Any], afte
     then, now = (of_events(**config).config for config in (before, after))
     expected = {key for key in RULES if key != "merge_columns" and before[key] != after[key]}
     expected |= {
-        f"merge_columns: {of}"
-        for of in {*before["merge_columns"], *after["merge_columns"]}
-        if before["merge_columns"].get(of) != after["merge_columns"].get(of)
+        f"merge_columns: {column}"
+        for column in {*before["merge_columns"], *after["merge_columns"]}
+        if before["merge_columns"].get(column) != after["merge_columns"].get(column)
     }
     assert set(find_changed_rules(now, hash_event_rules(then))) == expected
 
@@ -108,7 +108,7 @@ LOSES = replace(a_source(1, 2, 3), trimmed=1)
 
 
 @pytest.mark.parametrize(
-    ("source", "summary", "found"),
+    ("source", "summary", "message"),
     [
         (LOSES, {}, "lake.ods.up may no longer have all events"),
         (a_source(1, 2, 3, operations={2: "delete"}), {}, "lake.ods.up may no longer have all events"),
@@ -118,12 +118,12 @@ LOSES = replace(a_source(1, 2, 3), trimmed=1)
     ],
 )
 def test_rows_that_can_not_be_computed_again_refuse_other_rules(
-    source: SourceState, summary: dict[str, str], found: str
+    source: SourceState, summary: dict[str, str], message: str
 ) -> None:
     state = built(SUMS, {str(UP): v(2)}, **summary)
     with pytest.raises(ConfigError) as raised:
         decide_refresh(HIGHEST, state, reading(source), RUN_AGAIN)
-    assert f"found: {found}" in str(raised.value)
+    assert f"found: {message}" in str(raised.value)
     assert "`merge_columns: total` changed" in str(raised.value)
     assert "set `on_configuration_change: continue`" in str(raised.value)
     later = replace(HIGHEST, config=replace(HIGHEST.config, on_configuration_change="continue"))

@@ -72,14 +72,20 @@ def moved(*columns: str) -> Upstreams:
 @pytest.mark.parametrize(
     ("texts", "part"),
     [
-        ([Upstreams(views=of) for of in ({}, {"a.v": "select 1"}, {"a.v": "select 2"}, {"a.w": "select 2"})], "view"),
+        (
+            [Upstreams(views=views) for views in ({}, {"a.v": "select 1"}, {"a.v": "select 2"}, {"a.w": "select 2"})],
+            "view",
+        ),
         ([moved(), moved("v=3"), moved("v=4"), moved("v:long"), moved("v=3", "v:long")], "columns of its upstreams"),
-        ([Upstreams(settings=of) for of in ({}, {"spark.sql.ansi.enabled": "false"})], "settings of the profile"),
+        (
+            [Upstreams(settings=settings) for settings in ({}, {"spark.sql.ansi.enabled": "false"})],
+            "settings of the profile",
+        ),
     ],
     ids=["views", "columns", "settings"],
 )
 def test_the_fingerprint_changes_with_what_the_query_reads_and_how(texts: list[Upstreams], part: str) -> None:
-    first, *others = (compute_fingerprint(STATE, of) for of in texts)
+    first, *others = (compute_fingerprint(STATE, text) for text in texts)
     assert len({first, *others}) == len(texts)
     assert all(part in describe_fingerprint_change(first, other) for other in others)
 
@@ -145,8 +151,8 @@ def plan_text(query: str) -> str:
     try:
         analysed = analyse_query(query, SHOP, {}, "lake", "shop")
         key = (analysed.outputs[0][1],)
-        found = plan_maintenance(analysed.tree, key, CHANGED, Facts(types=analysed.types, few_rows=True))
+        maintenance = plan_maintenance(analysed.tree, key, CHANGED, Facts(types=analysed.types, few_rows=True))
     except NotMaintained as refused:
         return refused.reason
-    increment = Increment(found, analysed.outputs, key, analysed.tree, CHANGED)
+    increment = Increment(maintenance, analysed.outputs, key, analysed.tree, CHANGED)
     return "\n".join(map(render_sql, increment.trees))

@@ -87,7 +87,9 @@ def telling(source: SourceState) -> SourceState:
 
 def saying(source: SourceState, summary: Mapping[str, str], sequence: int = 2) -> SourceState:
     """The same source with a commit whose summary says this."""
-    commits = (replace(found, summary=summary) if found.version == v(sequence) else found for found in source.commits)
+    commits = (
+        replace(commit, summary=summary) if commit.version == v(sequence) else commit for commit in source.commits
+    )
     return replace(source, commits=tuple(commits))
 
 
@@ -105,9 +107,9 @@ def windows(*sources: SourceState, start: Version | None = READ) -> dict[str, Wi
 
 
 def planned(model: Model, *sources: SourceState, views: Mapping[str, str] = {}) -> Increment:
-    found = plan_increment(model, upstreams(*sources, views=views), windows(*sources))
-    assert found is not None
-    return found
+    increment = plan_increment(model, upstreams(*sources, views=views), windows(*sources))
+    assert increment is not None
+    return increment
 
 
 def refused(model: Model, source: SourceState, start: Version | None = READ) -> tuple[str, str]:
@@ -141,10 +143,10 @@ EXPIRED = {"sequences": (3, 4), "first_parent": 102}
 def test_what_came_between_two_versions_that_do_not_follow_one_another_is_never_guessed(
     source: SourceState, start: Version | None, reason: str, because: str
 ) -> None:
-    found = refused(a_model(), source, start)
-    assert found[0] == reason
-    assert "lake.ods.up" in found[1]
-    assert because in found[1]
+    message = refused(a_model(), source, start)
+    assert message[0] == reason
+    assert "lake.ods.up" in message[1]
+    assert because in message[1]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +170,9 @@ def test_only_sources_that_changed_are_asked_what_came_between() -> None:
     still = a_source((1,), OTHER)
     gone = {str(OTHER): Window(str(OTHER), still.version, still.version)}
     up = a_source()
-    found = plan_increment(a_model(JOINED), upstreams(up, still), {**windows(up), **gone})
-    assert found is not None
-    assert {scan.image for scan in found.scans if scan.source == OTHER} <= {"new"}
+    increment = plan_increment(a_model(JOINED), upstreams(up, still), {**windows(up), **gone})
+    assert increment is not None
+    assert {scan.image for scan in increment.scans if scan.source == OTHER} <= {"new"}
 
 
 # What it costs.
@@ -262,16 +264,16 @@ def test_a_large_table_is_not_read_twice(rows: int, way: type) -> None:
     assert LIMITS.paired_table_rows == 1_000_000
     other = replace(keyed(a_source((1,), OTHER)), key=("place",), rows=rows)
     sql = "select u.id, o.id as found from ods.up as u left join ods.other as o on o.place = u.place"
-    found = planned(a_model(sql), telling(a_source()), other)
-    assert isinstance(found.maintenance, way)
-    assert {scan.image for scan in found.scans if scan.source == UP} == {"pair" if way is Pairs else "delta"}
+    plan = planned(a_model(sql), telling(a_source()), other)
+    assert isinstance(plan.maintenance, way)
+    assert {scan.image for scan in plan.scans if scan.source == UP} == {"pair" if way is Pairs else "delta"}
 
 
 def test_outputs_are_the_names_that_the_query_gives_in_its_order() -> None:
-    found = planned(a_model("select place, id as Nr, id from ods.up", ("nr",)), keyed(a_source()))
-    assert [name for name, _ in found.outputs] == ["place", "Nr", "id"]
-    made = dict(found.outputs)
-    assert found.key == (made["Nr"],)
+    plan = planned(a_model("select place, id as Nr, id from ods.up", ("nr",)), keyed(a_source()))
+    assert [name for name, _ in plan.outputs] == ["place", "Nr", "id"]
+    made = dict(plan.outputs)
+    assert plan.key == (made["Nr"],)
 
 
 @pytest.mark.parametrize(
@@ -309,9 +311,9 @@ def test_a_plan_is_described_by_its_strategy_and_the_operators_of_the_query() ->
         "select u.place, count(*) as n from ods.up u left join ods.other o on o.id = u.id "
         "where u.place > 'a' group by u.place having count(*) > 1"
     )
-    found = planned(a_model(sql, ("place",)), keyed(a_source()), keyed(a_source(name=OTHER)))
-    assert found is not None
-    assert found.describe_plan()[1:] == (
+    plan = planned(a_model(sql, ("place",)), keyed(a_source()), keyed(a_source(name=OTHER)))
+    assert plan is not None
+    assert plan.describe_plan()[1:] == (
         "  where count > 1",
         "    group by place",
         "      where place > 'a'",
@@ -349,11 +351,11 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     """An estimate counts that reading, and none of what was found."""
     twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
     up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
-    found = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
-    assert [part.source for part in found.reducers] == ([UP] if is_sliced else [])
-    assert [scan.image for scan in found.change_scans if scan.source == UP].count("new") == (1 if is_sliced else 2)
-    assert {scan.source for scan in found.change_scans} == {UP, OTHER}
-    assert found.describe_plan()[1].endswith("lake.ods.up is read once") == is_sliced
+    plan = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
+    assert [part.source for part in plan.reducers] == ([UP] if is_sliced else [])
+    assert [scan.image for scan in plan.change_scans if scan.source == UP].count("new") == (1 if is_sliced else 2)
+    assert {scan.source for scan in plan.change_scans} == {UP, OTHER}
+    assert plan.describe_plan()[1].endswith("lake.ods.up is read once") == is_sliced
 
 
 @pytest.mark.parametrize(
@@ -371,9 +373,9 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
     source = a_source()
     up = keyed(replace(source, commits=tuple(replace(commit, bytes=size) for commit in source.commits)))
     other = keyed(a_source((1,), OTHER, rows=rows))
-    found = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
-    assert [node.broadcast for tree in found.trees for node in walk_tree(tree) if isinstance(node, Join)] == [broadcast]
-    doubted = remove_join_hints(found)
+    plan = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
+    assert [node.broadcast for tree in plan.trees for node in walk_tree(tree) if isinstance(node, Join)] == [broadcast]
+    doubted = remove_join_hints(plan)
     assert [node.broadcast for tree in doubted.trees for node in walk_tree(tree) if isinstance(node, Join)] == [None]
 
 
@@ -398,9 +400,9 @@ def test_a_far_smaller_filtered_table_is_a_runtime_filter_of_many_changes(
     up = keyed(replace(source, commits=(source.commits[0], replace(source.commits[1], rows=changed))))
     other = keyed(a_source((1,), OTHER, rows=rows))
     sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
-    found = planned(a_model(sql, ("place",)), up, other)
-    assert isinstance(found.maintenance, AffectedKeys)
-    asked = [scan.source for scan in list_scans(found.maintenance.affected)]
+    plan = planned(a_model(sql, ("place",)), up, other)
+    assert isinstance(plan.maintenance, AffectedKeys)
+    asked = [scan.source for scan in list_scans(plan.maintenance.affected)]
     assert asked == ([UP, OTHER] if is_asked else [UP])
 
 
@@ -417,8 +419,8 @@ def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
 ) -> None:
     source = keyed(a_source(rows=rows))
     up = replace(source, base=source.name, bases=((7, v(merged)),))
-    found = planned(a_model(JOINED), up, keyed(a_source(name=OTHER)))
-    assert [part.source for part in found.reducers] == ([UP] if is_sliced else [])
+    plan = planned(a_model(JOINED), up, keyed(a_source(name=OTHER)))
+    assert [part.source for part in plan.reducers] == ([UP] if is_sliced else [])
 
 
 def test_what_waits_to_be_merged_is_counted_from_the_newest_base_that_is_not_merged_further() -> None:
@@ -515,8 +517,8 @@ TWO_KEYS = a_model("select u.id, o.id as other from ods.up u join ods.other o on
     ],
 )
 def test_a_query_is_keyed_where_what_it_reads_and_how_proves_it(model: Model, both_keyed: bool) -> None:
-    found = upstreams(keyed(a_source()), keyed(a_source(name=OTHER)))
-    assert is_keyed(model, found) == both_keyed
+    sources = upstreams(keyed(a_source()), keyed(a_source(name=OTHER)))
+    assert is_keyed(model, sources) == both_keyed
 
 
 def test_a_plain_table_proves_no_key() -> None:
@@ -525,7 +527,7 @@ def test_a_plain_table_proves_no_key() -> None:
 
 
 def test_an_increment_tells_it_of_its_own_query() -> None:
-    found = upstreams(keyed(a_source()))
-    known = plan_increment(a_model(), found, {str(UP): Window(str(UP), READ, v(2))})
+    sources = upstreams(keyed(a_source()))
+    known = plan_increment(a_model(), sources, {str(UP): Window(str(UP), READ, v(2))})
     assert known is not None
-    assert is_keyed(a_model("select place as id from ods.up"), found, known)
+    assert is_keyed(a_model("select place as id from ods.up"), sources, known)

@@ -36,7 +36,7 @@ def v(number: int, table: str = "source") -> Version:
 
 
 def a_run(number: int, reads: Reads, mode: str = "incremental", query: str = "the query", **other: Any) -> Commit:
-    offsets = encode_versions({of: v(at) for of, at in reads.items()})
+    offsets = encode_versions({name: v(at) for name, at in reads.items()})
     summary = {RUN: f"run {number}", MODE: mode, QUERY: query, OFFSETS: offsets}
     return replace(Commit(v(number, "log"), 99 + number, "append", 1, 10, summary, 0), **other)
 
@@ -46,7 +46,7 @@ def a_log(*commits: Commit) -> ChangeTableState:
 
 
 def windows(start: Reads, end: Reads) -> dict[str, Window]:
-    return {of: Window(of, v(start[of]), v(end[of])) for of in start}
+    return {table: Window(table, v(start[table]), v(end[table])) for table in start}
 
 
 def found(then: Reads, theirs: Reads, own: Reads, model: Model | None = None, **run: Any) -> Rebase | None:
@@ -156,23 +156,25 @@ def test_kept_and_recomputed_rows_are_those_of_all_events_in_their_order(
     made: list[tuple[str, int, int, int]], places: list[int], versions: tuple[int, ...]
 ) -> None:
     """Of each event its source, the version that has it, its key and value; of the runs the versions that they read."""
-    events = [(of, at, (key, place, value)) for (of, at, key, value), place in zip(made, places, strict=False)]
+    events = [(table, at, (key, place, value)) for (table, at, key, value), place in zip(made, places, strict=False)]
     then, theirs, own = {A: 1, B: 1}, {A: versions[0], B: versions[1]}, {A: versions[2], B: versions[3]}
 
     def read(parts: Mapping[str, Window]) -> list[Event]:
-        inside = {of: range(part.start.sequence + 1, part.end.sequence + 1) for of, part in parts.items() if part.start}
-        return [event for of, at, event in events if at in inside[of]]
+        inside = {
+            name: range(part.start.sequence + 1, part.end.sequence + 1) for name, part in parts.items() if part.start
+        }
+        return [event for table, at, event in events if at in inside[table]]
 
     zero = {A: 0, B: 0}
     before = Table().applied(read(windows(zero, then)))
     after = before.applied(read(windows(then, theirs)))
     rebased = found(then, theirs, own)
     if rebased is None:
-        assert all(own[of] <= theirs[of] for of in (A, B))
+        assert all(own[table] <= theirs[table] for table in (A, B))
         return
     changed = before.applied(read(windows(then, own))).rows
     keys = {key for key, _, _ in read(rebased.theirs)}
     kept = {key: value for key, value in changed.items() if key not in keys and before.rows.get(key) != value}
     again = after.applied([event for event in read(rebased.left) if event[0] in keys]).rows
-    ends = {of: version.sequence for of, version in rebased.offsets.items()}
+    ends = {name: version.sequence for name, version in rebased.offsets.items()}
     assert {**again, **kept} == Table().applied(read(windows(zero, ends))).rows

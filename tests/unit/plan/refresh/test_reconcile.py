@@ -79,10 +79,10 @@ def every(seconds: float, count: int = 10) -> list[Commit]:
 def test_more_may_wait_where_commits_come_faster_than_merges_could_keep_up_with() -> None:
     """The base is one that a merge takes 20 seconds for."""
     rows = 20 * MERGE.merged_rows_per_second
-    found = [compute_merge_relaxation(rows, every(seconds), MERGE) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
-    assert found[:2] == [1.0, 1.0]
-    assert 1.0 < found[2] < 1.05
-    assert found[3:] == [2.0, 4.0, MERGE.longest_wait_factor]
+    relaxations = [compute_merge_relaxation(rows, every(seconds), MERGE) for seconds in (60, 20, 19, 5, 1.25, 0.1)]
+    assert relaxations[:2] == [1.0, 1.0]
+    assert 1.0 < relaxations[2] < 1.05
+    assert relaxations[3:] == [2.0, 4.0, MERGE.longest_wait_factor]
 
 
 @pytest.mark.parametrize("pending", [[], every(1, 1), every(0), list(reversed(every(1)))])
@@ -367,9 +367,9 @@ def test_a_base_is_replaced_by_one_of_a_newer_format_and_dropped_for_one_of_an_o
     older = replace(model, config=replace(model.config, format_version=2))
     for now, then, steps in ((model, older, ["CreateBase"]), (older, model, ["DropTable", "CreateBase"])):
         base = replace(a_base(v(1)), properties={LAYOUT: format_layout(then.config)})
-        found = plan_reconciliation(now, TableState(a_log(5), base), MERGE)
-        assert [type(step).__name__ for step in found] == steps
-        assert found[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
+        reconciliation = plan_reconciliation(now, TableState(a_log(5), base), MERGE)
+        assert [type(step).__name__ for step in reconciliation] == steps
+        assert reconciliation[-1] == CreateBase(model.base, v(1), 50, replaces=steps == ["CreateBase"])
 
 
 def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_made() -> None:
@@ -445,7 +445,7 @@ def marked(name: str) -> NoteCurrentView:
 
 
 @pytest.mark.parametrize(
-    ("view", "noted", "found", "steps"),
+    ("view", "noted", "states", "steps"),
     [
         (True, "", (), (marked(CURRENT.name), CREATE)),
         (True, CURRENT.name, (), (CREATE,)),
@@ -461,10 +461,10 @@ def marked(name: str) -> NoteCurrentView:
     ],
 )
 def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_should_have(
-    view: bool | str, noted: str, found: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
+    view: bool | str, noted: str, states: tuple[CurrentViewState, ...], steps: tuple[Step, ...]
 ) -> None:
     """Nothing of another's is dropped or replaced."""
     model = replace(VIEWED, config=replace(VIEWED.config, current_view=view))
     log = replace(a_log(5), properties={CURRENT_VIEW: noted} if noted else {})
     base = replace(a_base(v(1)), properties={LAYOUT: format_layout(model.config)})
-    assert plan_reconciliation(model, TableState(log, base, current_views=found), MERGE) == steps
+    assert plan_reconciliation(model, TableState(log, base, current_views=states), MERGE) == steps

@@ -94,7 +94,7 @@ def test_policy_fail_names_the_columns_that_differ(query: tuple[Column, ...], li
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
-    ("kept", "found"),
+    ("kept", "wanted_type"),
     [
         ("string", "int"),
         ("int", "string"),
@@ -104,20 +104,20 @@ def test_policy_fail_names_the_columns_that_differ(query: tuple[Column, ...], li
         ("struct<a:int>", "struct<a:int,b:int>"),
     ],
 )
-def test_a_type_that_cannot_be_widened_is_an_error_under_every_policy(policy: Any, kept: str, found: str) -> None:
+def test_a_type_that_cannot_be_widened_is_an_error_under_every_policy(policy: Any, kept: str, wanted_type: str) -> None:
     with pytest.raises(ConfigError, match="column `v` changed") as raised:
-        plan_schema(a_model(on_schema_change=policy), (ID, Column("v", kept)), (ID, Column("v", found)))
-    assert f"in the table: {kept}\n  in the query: {found}" in str(raised.value)
+        plan_schema(a_model(on_schema_change=policy), (ID, Column("v", kept)), (ID, Column("v", wanted_type)))
+    assert f"in the table: {kept}\n  in the query: {wanted_type}" in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("kept", "found"),
+    ("kept", "wanted_type"),
     [("int", "bigint"), ("float", "double"), ("decimal(10,2)", "decimal(38,2)")],
 )
-def test_a_widening_goes_one_way_and_narrower_rows_still_fit(kept: str, found: str) -> None:
-    wide = plan_schema(a_model(), (ID, Column("v", kept)), (ID, Column("V", found)))
-    assert wide == SchemaChange(widen=(Column("v", found),))
-    assert plan_schema(a_model(), (ID, Column("v", found)), (ID, Column("v", kept))).is_empty
+def test_a_widening_goes_one_way_and_narrower_rows_still_fit(kept: str, wanted_type: str) -> None:
+    wide = plan_schema(a_model(), (ID, Column("v", kept)), (ID, Column("V", wanted_type)))
+    assert wide == SchemaChange(widen=(Column("v", wanted_type),))
+    assert plan_schema(a_model(), (ID, Column("v", wanted_type)), (ID, Column("v", kept))).is_empty
 
 
 def test_a_partition_column_is_never_widened() -> None:
@@ -254,7 +254,7 @@ def test_a_map_inside_another_type_is_refused_since_it_cannot_be_compared(kind: 
 
 
 @pytest.mark.parametrize(
-    ("declared", "found"),
+    ("declared", "actual"),
     [
         ("integer", "int"),
         ("INT", "int"),
@@ -276,8 +276,8 @@ def test_a_map_inside_another_type_is_refused_since_it_cannot_be_compared(kind: 
         ("struct<Total int>", "struct<Total:int>"),
     ],
 )
-def test_a_contract_may_spell_a_type_as_spark_users_do(declared: str, found: str) -> None:
-    query = (ID, Column("v", found))
+def test_a_contract_may_spell_a_type_as_spark_users_do(declared: str, actual: str) -> None:
+    query = (ID, Column("v", actual))
     check_query(a_model(contract=(Column("ID", "long"), Column("V", declared))), query, query)
 
 
@@ -307,8 +307,8 @@ def test_a_broken_contract_names_the_column_and_both_types(contract: tuple[Colum
     ],
 )
 def test_the_column_of_the_order_grows_with_the_places_of_events(kept: str, wanted: str, widened: str | None) -> None:
-    found = plan_sequence(a_model(input="changes", sequence_by="lsn"), kept, wanted)
-    assert found == SchemaChange(widen=(Column("_seq", widened),) if widened else ())
+    sequence = plan_sequence(a_model(input="changes", sequence_by="lsn"), kept, wanted)
+    assert sequence == SchemaChange(widen=(Column("_seq", widened),) if widened else ())
 
 
 @pytest.mark.parametrize(("sequence", "wanted"), [("at", "timestamp"), (None, "bigint")])

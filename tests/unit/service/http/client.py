@@ -36,8 +36,8 @@ class Client:
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answered:
         """Headers are written with `_` for `-`; a body that is no text or bytes is sent as JSON."""
         with self.opened(method, path, body, **headers) as response:
-            found = {name.lower(): value for name, value in response.getheaders()}
-            return Answered(response.status, found, response.read())
+            getheaders = {name.lower(): value for name, value in response.getheaders()}
+            return Answered(response.status, getheaders, response.read())
 
     def get(self, path: str, **headers: str) -> Answered:
         return self.ask("GET", path, **headers)

@@ -27,10 +27,10 @@ Serve = Callable[..., Client]
 
 
 def test_tables_are_told_with_the_number_of_the_newest_event(client: Client, fake: FakeService) -> None:
-    found = client.get("/api/tables").json
-    assert found["event"] == fake.events.last
-    assert [of["table"] for of in found["tables"]] == [str(of.table) for of in fake.list_tables()]
-    first = found["tables"][0]
+    answer = client.get("/api/tables").json
+    assert answer["event"] == fake.events.last
+    assert [table["table"] for table in answer["tables"]] == [str(table.table) for table in fake.list_tables()]
+    first = answer["tables"][0]
     assert first["ingestion"]["source"] == "shop"
     assert first["changed_at"].endswith("Z")
 
@@ -50,7 +50,7 @@ def test_each_table_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
 
 
 def test_a_table_is_told_by_its_name_however_it_is_called(client: Client, fake: FakeService) -> None:
-    hostile = [str(of.table) for of in fake.list_tables()][-len(HOSTILE) :]
+    hostile = [str(table.table) for table in fake.list_tables()][-len(HOSTILE) :]
     for name in hostile:
         assert client.get(f"/api/tables/{quote(name, safe='')}").json["table"]["table"] == name
     assert client.get("/api/tables/ods_flights").json["table"]["table"] == "lake.ods.ods_flights"
@@ -91,8 +91,8 @@ def test_tables_that_did_not_move_are_encoded_once(fake: FakeService, monkeypatc
 def test_the_graph_tells_who_reads_whom(client: Client, fake: FakeService) -> None:
     graph = client.get("/api/graph").json
     assert len(graph["nodes"]) == len(fake.list_tables())
-    assert {(of["source"], of["target"]) for of in graph["edges"]} == {
-        (str(above), str(of.table)) for of in fake.list_tables() for above in of.reads
+    assert {(edge["source"], edge["target"]) for edge in graph["edges"]} == {
+        (str(above), str(table.table)) for table in fake.list_tables() for above in table.reads
     }
 
 
@@ -123,32 +123,32 @@ def test_every_operation_has_a_route_with_its_description(client: Client) -> Non
         at_once = not operation.needs_spark and not operation.changes
         assert list(described[f"/api/operations/{operation.name}"]) == ["get" if at_once else "post"]
         assert (f"/api/operations/{operation.name}/plan" in described) == (operation.plan is not None)
-    listed = {of["name"]: of for of in client.get("/api/operations").json}
+    listed = {operation["name"]: operation for operation in client.get("/api/operations").json}
     assert list(listed) == [operation.name for operation in OPERATIONS]
-    assert [of["name"] for of in listed["compact"]["arguments"]] == ["all", "mode", "most"]
+    assert [argument["name"] for argument in listed["compact"]["arguments"]] == ["all", "mode", "most"]
 
 
 def test_a_question_is_answered_at_once(client: Client, fake: FakeService) -> None:
-    found = client.get("/api/operations/status?table=ods_flights&table=ods_planes&tree=true").json
-    assert [of["model"] for of in found["data"]] == ["lake.ods.ods_flights", "lake.ods.ods_planes"]
+    answer = client.get("/api/operations/status?table=ods_flights&table=ods_planes&tree=true").json
+    assert [status["model"] for status in answer["data"]] == ["lake.ods.ods_flights", "lake.ods.ods_planes"]
     assert fake.asked == [("ask", "status", ("ods_flights", "ods_planes"), {"tree": True}, False)]
     client.get("/api/operations/lookup?table=ods_flights&key=a&key=b%26c")
     assert fake.asked[-1] == ("ask", "lookup", ("ods_flights",), {"key": ["a", "b&c"]}, False)
 
 
 def test_a_plan_is_asked_for_and_nothing_is_done(client: Client, fake: FakeService) -> None:
-    found = client.get("/api/operations/compact/plan?table=ods_flights&mode=full").json
-    assert "would compact" in found["lines"][0]
+    answer = client.get("/api/operations/compact/plan?table=ods_flights&mode=full").json
+    assert "would compact" in answer["lines"][0]
     assert fake.asked == [("ask", "compact", ("ods_flights",), {"mode": "full"}, True)]
 
 
 def test_an_operation_becomes_a_job(client: Client, fake: FakeService) -> None:
     body = {"tables": ["ods_flights"], "arguments": {"mode": "full"}}
-    found = client.post("/api/operations/compact", body)
-    assert found.status == 202
-    assert found.json["state"] == "waiting"
-    assert client.get(found.headers["location"]).json == found.json
-    assert client.ask("DELETE", found.headers["location"]).json["state"] == "cancelled"
+    answer = client.post("/api/operations/compact", body)
+    assert answer.status == 202
+    assert answer.json["state"] == "waiting"
+    assert client.get(answer.headers["location"]).json == answer.json
+    assert client.ask("DELETE", answer.headers["location"]).json["state"] == "cancelled"
     assert fake.asked[0] == ("submit", "compact", ("ods_flights",), {"mode": "full"})
 
 
@@ -181,9 +181,9 @@ NAMED = {"tables": ["ods_flights"]}
     ],
 )
 def test_a_request_that_can_not_be_meant_says_what_is_wrong(client: Client, path: str, body: Any, part: str) -> None:
-    found = client.post(f"/api/operations/{path}", json.dumps(body))
-    assert found.status == 422
-    assert part in found.json["detail"]
+    answer = client.post(f"/api/operations/{path}", json.dumps(body))
+    assert answer.status == 422
+    assert part in answer.json["detail"]
 
 
 def test_a_body_that_is_no_json_is_refused(client: Client) -> None:
@@ -213,8 +213,8 @@ def test_models_are_refreshed_paused_and_resumed(client: Client, fake: FakeServi
 
 def test_prometheus_reads_in_the_format_that_it_asks_for(serve: Serve) -> None:
     client = serve(metrics=lambda accept: (accept.encode(), "text/plain; version=0.0.4"))
-    found = client.get("/metrics", Accept="text/plain; x=1")
-    assert (found.body, found.headers["content-type"]) == (b"text/plain; x=1", "text/plain; version=0.0.4")
+    answer = client.get("/metrics", Accept="text/plain; x=1")
+    assert (answer.body, answer.headers["content-type"]) == (b"text/plain; x=1", "text/plain; version=0.0.4")
 
 
 # Events
@@ -274,9 +274,9 @@ def test_a_quiet_stream_says_that_it_is_alive(fake: FakeService) -> None:
         async with app.router.lifespan_context(app):
             stream = app.state.feed.follow_events(fake.events.last)
             await stream.__anext__()
-            found: bytes = await stream.__anext__()
+            message: bytes = await stream.__anext__()
             await stream.aclose()
-            return found
+            return message
 
     assert anyio.run(second).startswith(b":")
 

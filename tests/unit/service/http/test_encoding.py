@@ -72,15 +72,15 @@ def test_json_is_ascii_and_holds_any_text() -> None:
 
 
 def test_a_schema_names_every_field_and_where_null_can_be() -> None:
-    found = build_schemas([Outer])
-    assert found["Outer"]["required"] == ["inner", "counts", "any_value"]
-    assert found["Outer"]["description"] == "Something outside. It has more."
-    assert found["Outer"]["properties"]["inner"] == {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
-    assert found["Outer"]["properties"]["counts"] == {"type": "object", "additionalProperties": {"type": "integer"}}
-    assert found["Inner"]["properties"]["at"]["anyOf"][1] == {"type": "null"}
+    schemas = build_schemas([Outer])
+    assert schemas["Outer"]["required"] == ["inner", "counts", "any_value"]
+    assert schemas["Outer"]["description"] == "Something outside. It has more."
+    assert schemas["Outer"]["properties"]["inner"] == {"type": "array", "items": {"$ref": "#/components/schemas/Inner"}}
+    assert schemas["Outer"]["properties"]["counts"] == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert schemas["Inner"]["properties"]["at"]["anyOf"][1] == {"type": "null"}
 
 
 def test_everything_that_a_service_shows_has_a_schema() -> None:
-    found = build_schemas([Job, ServiceState, TableOverview, Upkeep])
-    assert {"IngestionState", "Lag"} < found.keys()
-    assert found["TableOverview"]["properties"]["state"]["enum"][0] == "fresh"
+    schemas = build_schemas([Job, ServiceState, TableOverview, Upkeep])
+    assert {"IngestionState", "Lag"} < schemas.keys()
+    assert schemas["TableOverview"]["properties"]["state"]["enum"][0] == "fresh"

@@ -27,7 +27,7 @@ def fuzz(client: Client, examples: int, paths: tuple[str, ...] = ()) -> int:
     """Sends so many requests to each route, and as many broken ones; how many routes were asked."""
     schema = schemathesis.openapi.from_dict(client.get("/api/openapi.json").json)
     chosen = schema.include(path=list(paths)) if paths else schema.exclude(path=ENDLESS)
-    operations = [found.ok() for found in chosen.get_all_operations()]
+    operations = [operation.ok() for operation in chosen.get_all_operations()]
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with Session() as session:
 

@@ -13,7 +13,7 @@ from arctic_runtime.service.http.page_files import FOLDER, list_page_paths
 from tests.unit.service.http.client import Client
 
 VENDOR = FOLDER / "vendor"
-OWN = sorted(of for of in FOLDER.glob("*") if of.suffix in (".js", ".css", ".html", ".svg"))
+OWN = sorted(path for path in FOLDER.glob("*") if path.suffix in (".js", ".css", ".html", ".svg"))
 FOREIGN = re.compile(r"https?://(?!www\.w3\.org/2000/svg)")
 UNSAFE = re.compile(r"innerHTML|dangerouslySetInnerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function")
 

@@ -232,11 +232,11 @@ def test_our_errors_are_problems_with_their_whole_text(
     client: Client, fake: FakeService, failure: Exception, status: int
 ) -> None:
     fake.failure = failure
-    found = client.get("/api/operations/history?table=ods_flights")
-    assert (found.status, found.headers["content-type"]) == (status, "application/problem+json")
-    assert found.json["type"] == f"urn:dbt-arctic:problem:{type(failure).__name__}"
-    assert found.json["status"] == status
-    assert found.json["detail"] == str(failure)
+    answer = client.get("/api/operations/history?table=ods_flights")
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert answer.json["type"] == f"urn:dbt-arctic:problem:{type(failure).__name__}"
+    assert answer.json["status"] == status
+    assert answer.json["detail"] == str(failure)
 
 
 def test_a_problem_has_the_parts_of_its_error_that_are_known(client: Client, fake: FakeService) -> None:
@@ -266,18 +266,18 @@ def test_an_error_that_nobody_expects_shows_nothing_of_itself(
     client: Client, fake: FakeService, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.failure = RuntimeError("password=hunter2")
-    found = client.get("/api/operations/history?table=ods_flights")
-    assert found.status == 500
-    assert "hunter2" not in found.body.decode()
-    assert "Traceback" not in found.body.decode()
-    number = found.json["detail"].split("look for ")[1].split(" ")[0]
+    answer = client.get("/api/operations/history?table=ods_flights")
+    assert answer.status == 500
+    assert "hunter2" not in answer.body.decode()
+    assert "Traceback" not in answer.body.decode()
+    number = answer.json["detail"].split("look for ")[1].split(" ")[0]
     assert number in caplog.text
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/page/none.js", "/page/../app.py", "/api/tables/none", "/api/jobs/none"])
 def test_what_is_not_there_is_a_problem_too(client: Client, path: str) -> None:
-    found = client.get(path)
-    assert (found.status, found.headers["content-type"]) == (404, "application/problem+json")
+    answer = client.get(path)
+    assert (answer.status, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
 def test_every_answer_carries_the_headers_of_security(client: Client) -> None:

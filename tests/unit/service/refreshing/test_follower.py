@@ -97,9 +97,9 @@ class Shop:
 
     def asked(self) -> list[tuple[str, bool]]:
         """Who was refreshed since this was last asked, and whether there were news."""
-        found = [(task.followed.table.name, task.has_news) for task in self.tasks]
+        tasks = [(task.followed.table.name, task.has_news) for task in self.tasks]
         self.tasks.clear()
-        return sorted(found)
+        return sorted(tasks)
 
 
 @pytest.fixture
@@ -119,12 +119,12 @@ BOTH = model("both", "select l.id, r.note from `left` l join `right` r on l.id =
 
 def test_a_look_tells_of_all_relations_at_once_which_exist_and_what_they_are(shop: Shop) -> None:
     shop.warehouse.create_view("v", "select 1 as id")
-    found = observe_heads(shop.warehouse.reader, [t("a"), t("v"), t("nothing")])
-    assert set(found.heads) == {t("a"), t("v")}
-    assert found.views == {t("v")}
+    heads = observe_heads(shop.warehouse.reader, [t("a"), t("v"), t("nothing")])
+    assert set(heads.heads) == {t("a"), t("v")}
+    assert heads.views == {t("v")}
     shop.move("a")
     after = observe_heads(shop.warehouse.reader, [t("a"), t("v")])
-    assert [of for of in after.heads if after.heads[of] != found.heads[of]] == [t("a")]
+    assert [head for head in after.heads if after.heads[head] != heads.heads[head]] == [t("a")]
 
 
 def test_models_are_refreshed_until_nothing_is_new(shop: Shop) -> None:
@@ -154,7 +154,7 @@ def test_a_pass_reads_one_version_of_a_source_although_it_moves_on(shop: Shop) -
         raise AssertionError("the source was read again")
 
     versions = [task.pins.get_first(t("a"), refuse) for task in shop.tasks]
-    assert [of.version for of in versions if of is not None] == [before] * 3
+    assert [version.version for version in versions if version is not None] == [before] * 3
 
 
 def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop: Shop) -> None:

@@ -14,19 +14,19 @@ def t(name: str) -> TableName:
 
 
 def graph(**reads: str) -> ModelGraph:
-    return ModelGraph({t(model): {t(name) for name in of.split()} for model, of in reads.items()})
+    return ModelGraph({t(model): {t(name) for name in value.split()} for model, value in reads.items()})
 
 
 def names(tables: object) -> set[str]:
     assert isinstance(tables, frozenset | set)
-    return {of.name for of in tables}
+    return {table.name for table in tables}
 
 
 DIAMOND = graph(left="a", right="a b", both="left right", other="c")
 
 
 def test_models_come_after_those_that_they_read() -> None:
-    order = [of.name for of in DIAMOND.order]
+    order = [model.name for model in DIAMOND.order]
     assert order.index("both") > max(order.index("left"), order.index("right"))
     assert names(DIAMOND.list_downstream([t("left")])) == {"both"}
     assert names(DIAMOND.origins[t("both")]) == {"a", "b", "left", "right"}
@@ -34,12 +34,12 @@ def test_models_come_after_those_that_they_read() -> None:
 
 def test_models_that_share_no_model_are_groups_of_their_own() -> None:
     """Two models over one source never meet, so one need not wait for the other."""
-    found = graph(left="a", right="a", both="left x", third="both")
-    assert [{of.name for of in group} for group in found.list_groups()] == [{"left", "both", "third"}, {"right"}]
+    models = graph(left="a", right="a", both="left x", third="both")
+    assert [{model.name for model in group} for group in models.list_groups()] == [{"left", "both", "third"}, {"right"}]
 
 
 def test_a_model_that_reads_its_own_table_has_an_order() -> None:
-    assert [of.name for of in graph(m="m a").order] == ["m"]
+    assert [model.name for model in graph(m="m a").order] == ["m"]
 
 
 def test_models_that_read_each_other_are_refused_by_name() -> None:

@@ -14,58 +14,58 @@ THRESHOLDS = ServiceThresholds()
 
 
 def world(lags: dict[str, float] | None = None, **reads: str) -> World:
-    of = {t(model): frozenset(map(t, tables.split())) for model, tables in reads.items()}
-    return World(of, {model: (lags or {}).get(model.name, 0.0) for model in of})
+    reads_by_model = {t(model): frozenset(map(t, tables.split())) for model, tables in reads.items()}
+    return World(reads_by_model, {model: (lags or {}).get(model.name, 0.0) for model in reads_by_model})
 
 
 def diamond(**lags: float) -> World:
-    found = world(lags, left="a", right="a b", both="left right", alone="left c")
-    found.run_pass()
-    found.run_pass()
-    found.started.clear()
-    return found
+    result = world(lags, left="a", right="a b", both="left right", alone="left c")
+    result.run_pass()
+    result.run_pass()
+    result.started.clear()
+    return result
 
 
-def started(of: World) -> list[str]:
-    names = [model.name for model in of.started]
-    of.started.clear()
+def started(world: World) -> list[str]:
+    names = [model.name for model in world.started]
+    world.started.clear()
     return names
 
 
-def settle(of: World, passes: int = 3) -> None:
+def settle(world: World, passes: int = 3) -> None:
     for _ in range(passes):
-        of.run_pass()
+        world.run_pass()
 
 
 def test_nothing_starts_where_nothing_moved() -> None:
-    found = diamond()
-    found.run_pass()
-    assert started(found) == []
+    result = diamond()
+    result.run_pass()
+    assert started(result) == []
 
 
 def test_what_moved_and_what_lies_below_it_starts_and_nothing_else() -> None:
-    found = diamond()
-    found.move(t("b"))
-    found.run_pass()
-    assert started(found) == ["right", "both"]
-    found.move(t("c"))
-    found.run_pass()
-    assert started(found) == ["alone"]
+    result = diamond()
+    result.move(t("b"))
+    result.run_pass()
+    assert started(result) == ["right", "both"]
+    result.move(t("c"))
+    result.run_pass()
+    assert started(result) == ["alone"]
 
 
 def test_models_that_do_not_depend_on_each_other_start_side_by_side() -> None:
-    found = diamond()
-    found.move(t("a"))
-    progress, _ = found.begin(found.graph.list_groups()[0])
+    result = diamond()
+    result.move(t("a"))
+    progress, _ = result.begin(result.graph.list_groups()[0])
     assert [start.model.name for start in progress.take_ready()] == ["left", "right"]
     progress.end_model(t("left"), "changed")
     assert [start.model.name for start in progress.take_ready()] == ["alone"]
 
 
 def test_a_model_below_one_without_new_rows_is_left_alone() -> None:
-    found = diamond()
-    found.move(t("a"))
-    progress, _ = found.begin(found.graph.list_groups()[0])
+    world_ = diamond()
+    world_.move(t("a"))
+    progress, _ = world_.begin(world_.graph.list_groups()[0])
     for start in progress.take_ready():
         progress.end_model(start.model, "unchanged")
     assert progress.take_ready() == []
@@ -73,20 +73,20 @@ def test_a_model_below_one_without_new_rows_is_left_alone() -> None:
 
 
 def test_a_failed_model_holds_back_what_is_below_it_and_nothing_else() -> None:
-    found = diamond()
-    found.fails = {t("right")}
-    found.move(t("a"))
-    found.run_pass()
-    assert started(found) == ["left", "right", "alone"]
-    found.run_pass()
-    assert "right" not in started(found)
-    found.now += THRESHOLDS.retry_seconds
-    found.run_pass()
-    assert "right" in started(found)
-    found.fails = set()
-    found.now += 2 * THRESHOLDS.retry_seconds
-    settle(found)
-    assert found.behind() == []
+    result = diamond()
+    result.fails = {t("right")}
+    result.move(t("a"))
+    result.run_pass()
+    assert started(result) == ["left", "right", "alone"]
+    result.run_pass()
+    assert "right" not in started(result)
+    result.now += THRESHOLDS.retry_seconds
+    result.run_pass()
+    assert "right" in started(result)
+    result.fails = set()
+    result.now += 2 * THRESHOLDS.retry_seconds
+    settle(result)
+    assert result.behind() == []
 
 
 def test_pauses_grow_up_to_a_limit() -> None:
@@ -100,45 +100,45 @@ def test_pauses_grow_up_to_a_limit() -> None:
 
 
 def test_a_lost_race_is_tried_again_at_once() -> None:
-    found = diamond()
-    found.loses = {t("left")}
-    found.move(t("a"))
-    found.run_pass()
-    assert set(started(found)) == {"left", "right"}
-    found.loses = set()
-    found.run_pass()
-    assert set(started(found)) == {"left", "both", "alone"}
-    assert found.behind() == []
+    result = diamond()
+    result.loses = {t("left")}
+    result.move(t("a"))
+    result.run_pass()
+    assert set(started(result)) == {"left", "right"}
+    result.loses = set()
+    result.run_pass()
+    assert set(started(result)) == {"left", "both", "alone"}
+    assert result.behind() == []
 
 
 def test_a_lag_delays_a_model_and_what_would_mix_with_it() -> None:
-    found = diamond(left=30)
-    found.now = 10
-    found.move(t("a"))
-    found.move(t("c"))
-    found.run_pass()
-    assert set(started(found)) == {"right", "alone"}
-    found.now = 40
-    found.run_pass()
-    assert {"left", "both"} <= set(started(found))
-    assert found.behind() == []
+    result = diamond(left=30)
+    result.now = 10
+    result.move(t("a"))
+    result.move(t("c"))
+    result.run_pass()
+    assert set(started(result)) == {"right", "alone"}
+    result.now = 40
+    result.run_pass()
+    assert {"left", "both"} <= set(started(result))
+    assert result.behind() == []
 
 
 def test_two_lags_that_never_fall_together_do_not_hold_a_model_back_for_ever() -> None:
-    found = diamond(left=30, right=31)
+    result = diamond(left=30, right=31)
     ages = []
     for second in range(1, 200):
-        found.now = float(second)
-        found.move(t("a"))
-        found.run_pass()
-        (version,) = found.shows[t("both")][t("a")]
-        ages.append(found.heads[t("a")] - version)
+        result.now = float(second)
+        result.move(t("a"))
+        result.run_pass()
+        (version,) = result.shows[t("both")][t("a")]
+        ages.append(result.heads[t("a")] - version)
     assert max(ages) <= 32
 
 
 def test_the_clock_is_news_for_a_model_that_is_recomputed_as_often_as_its_lag_says() -> None:
-    found = diamond()
-    tables, heads = found.tables[t("left")], found.texts()
+    result = diamond()
+    tables, heads = result.tables[t("left")], result.texts()
     record = Record(heads, refreshed_at=100.0, is_recomputed=True)
     assert record.find_news(tables, heads, 129.0, 30.0) == "none"
     assert record.find_news(tables, heads, 130.0, 30.0) == "reads"
@@ -158,29 +158,29 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 @given(worlds(), st.data())
-def test_no_model_ever_shows_two_states_of_a_source_and_all_catch_up(found: World, data: st.DataObject) -> None:
-    models, sources = list(found.reads), found.sources
+def test_no_model_ever_shows_two_states_of_a_source_and_all_catch_up(world: World, data: st.DataObject) -> None:
+    models, sources = list(world.reads), world.sources
 
     def pick(count: int) -> int:
         return data.draw(st.integers(0, count - 1))
 
     def between() -> None:
         for source in data.draw(st.sets(st.sampled_from(sources), max_size=2)):
-            found.move(source)
+            world.move(source)
 
     for _ in range(data.draw(st.integers(1, 8))):
         between()
-        found.fails = data.draw(st.sets(st.sampled_from(models), max_size=2))
-        found.loses = data.draw(st.sets(st.sampled_from(models), max_size=1)) - found.fails
-        found.now += data.draw(st.sampled_from([0.5, 1.0, 4.0, 40.0]))
-        found.run_pass(pick, between)
-        assert found.mixed() == []
-    found.fails = found.loses = set()
+        world.fails = data.draw(st.sets(st.sampled_from(models), max_size=2))
+        world.loses = data.draw(st.sets(st.sampled_from(models), max_size=1)) - world.fails
+        world.now += data.draw(st.sampled_from([0.5, 1.0, 4.0, 40.0]))
+        world.run_pass(pick, between)
+        assert world.mixed() == []
+    world.fails = world.loses = set()
     for _ in range(len(models) + 1):
-        found.now += 1000.0
-        found.run_pass()
-    assert found.behind() == []
-    found.started.clear()
-    found.now += 1000.0
-    found.run_pass()
-    assert found.started == []
+        world.now += 1000.0
+        world.run_pass()
+    assert world.behind() == []
+    world.started.clear()
+    world.now += 1000.0
+    world.run_pass()
+    assert world.started == []

@@ -88,14 +88,14 @@ def test_a_line_has_the_time_at_which_its_job_ended_whenever_it_is_written(lines
 def test_a_batch_has_one_line_and_one_that_fails_has_that_of_its_job(lines: Lines) -> None:
     job = replace(refresh("7", "running"), kind="ingest", name="ingest shop", ended_at=None)
     batch = {"source": "shop", "events": 20, "tables": {"orders": {"insert": 20}}, "dead": 0, "seconds": 0.5}
-    found = logged(
+    records = logged(
         lines,
         ("job", job),
         ("batch", batch),
         ("job", replace(job, state="done")),
         ("job", replace(job, state="failed", error="no answer")),
     )
-    assert [line["event"] for line in found] == ["batch", "ingest.failed"]
+    assert [line["event"] for line in records] == ["batch", "ingest.failed"]
 
 
 def test_a_failed_job_is_an_error(lines: Lines) -> None:
@@ -128,9 +128,9 @@ def test_a_logged_error_has_its_known_parts(lines: Lines) -> None:
 def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines) -> None:
     leads, fails = StillService().get_state(), StillService(errors={"catalog": "no answer"}).get_state()
     again = replace(leads, looked_at=None)
-    found = logged(lines, ("service", leads), ("service", again), ("service", fails), ("service", fails))
+    records = logged(lines, ("service", leads), ("service", again), ("service", fails), ("service", fails))
 
-    assert [(line["level"], line["role"], line.get("errors")) for line in found] == [
+    assert [(line["level"], line["role"], line.get("errors")) for line in records] == [
         ("info", "leads", None),
         ("warning", "leads", {"catalog": "no answer"}),
     ]
@@ -138,9 +138,9 @@ def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines)
 
 def test_a_batch_has_its_source_and_its_rows(lines: Lines) -> None:
     batch = {"source": "shop", "events": 9, "seconds": 0.5, "tables": {"orders": {"insert": 8}}, "dead": 1}
-    (found,) = logged(lines, ("batch", batch))
+    (record,) = logged(lines, ("batch", batch))
 
-    assert (found["level"], found["source"], found["rows"], found["dead"]) == (
+    assert (record["level"], record["source"], record["rows"], record["dead"]) == (
         "warning",
         "shop",
         {"orders": {"insert": 8}},

@@ -34,18 +34,18 @@ def metrics_of(service: LiveService) -> Metrics:
 
 def samples(metrics: Metrics) -> dict[str, list[tuple[dict[str, str], float]]]:
     """Name of a sample → its labels and value, as Prometheus' own parser reads them."""
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    samples_by_name: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(metrics.format_metrics()[0].decode()):
         for sample in family.samples:
-            found.setdefault(sample.name, []).append((sample.labels, sample.value))
-    return found
+            samples_by_name.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples_by_name
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     """The value of the only sample that has these labels."""
-    found = [value for of, value in samples(metrics).get(name, []) if labels.items() <= of.items()]
-    assert len(found) <= 1
-    return found[0] if found else None
+    values = [value for own_labels, value in samples(metrics).get(name, []) if labels.items() <= own_labels.items()]
+    assert len(values) <= 1
+    return values[0] if values else None
 
 
 def test_a_table_tells_how_stale_it_is_and_how_large() -> None:
@@ -76,11 +76,17 @@ def test_nothing_is_told_of_what_is_not_known() -> None:
 
 def test_exactly_one_state_of_a_table_and_one_role_is_one() -> None:
     metrics = metrics_of(StillService(role="stands_by"))
-    states = [(of["state"], value) for of, value in samples(metrics)["arctic_table_state"] if of["table"] == str(SALES)]
+    states = [
+        (labels["state"], value)
+        for labels, value in samples(metrics)["arctic_table_state"]
+        if labels["table"] == str(SALES)
+    ]
 
     assert [state for state, value in states if value == 1.0] == ["failed"]
     assert len(states) == 9
-    assert [of["role"] for of, value in samples(metrics)["arctic_service_role"] if value == 1.0] == ["stands_by"]
+    assert [labels["role"] for labels, value in samples(metrics)["arctic_service_role"] if value == 1.0] == [
+        "stands_by"
+    ]
     assert value(metrics, "arctic_tables", layer="1", state="failed") == 1.0
 
 
@@ -95,7 +101,7 @@ def test_readers_and_sources_tell_how_far_they_are_behind() -> None:
 
 
 def test_dead_letters_of_a_source_count_once_for_all_its_tables() -> None:
-    orders = next(of for of in StillService().shown if of.table == ORDERS)
+    orders = next(table for table in StillService().shown if table.table == ORDERS)
     service = StillService(shown=[orders, replace(orders, table=TableName("lake", "ods", "lines"))])
 
     assert value(metrics_of(service), "arctic_ingestion_dead_letters", source="shop") == 3.0
@@ -206,7 +212,7 @@ def test_open_metrics_are_given_to_those_who_ask_for_them() -> None:
     families = {family.name for family in openmetrics_families(text.decode())}
 
     assert content_type.startswith("application/openmetrics-text")
-    assert {of.name.removesuffix("_total") for of in METRICS} <= families
+    assert {metric.name.removesuffix("_total") for metric in METRICS} <= families
 
 
 def test_every_metric_is_exported_with_its_labels() -> None:
@@ -217,16 +223,16 @@ def test_every_metric_is_exported_with_its_labels() -> None:
         "job", Job("2", "upkeep", "compact", (ORDERS,), "done", ago(9), ago(8), NOW, 8.0, bytes=900)
     )
     service.events.append_event("batch", BATCH)
-    found = samples(metrics)
+    values = samples(metrics)
 
-    for of in METRICS:
-        name = of.name if of.name in found else f"{of.name}_count"
-        assert {frozenset(labels) for labels, _ in found[name]} == {frozenset(of.labels)}, of.name
+    for metric in METRICS:
+        name = metric.name if metric.name in values else f"{metric.name}_count"
+        assert {frozenset(labels) for labels, _ in values[name]} == {frozenset(metric.labels)}, metric.name
 
 
 def test_names_of_counters_end_as_prometheus_asks() -> None:
-    assert [of.name for of in METRICS if isinstance(of, Counter) != of.name.endswith("_total")] == []
-    assert len({of.name for of in METRICS}) == len(METRICS)
+    assert [metric.name for metric in METRICS if isinstance(metric, Counter) != metric.name.endswith("_total")] == []
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
 
 
 @needs_promtool

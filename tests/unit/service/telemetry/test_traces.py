@@ -45,32 +45,37 @@ def spans(run: Callable[[Traces], None]) -> dict[str, ReadableSpan]:
     exporter = InMemorySpanExporter()
     with Traces("shop", SimpleSpanProcessor(exporter)) as made:
         run(made)
-        found = exporter.get_finished_spans()
-    return {of.name: of for of in (*found, *exporter.get_finished_spans())}
+        spans = exporter.get_finished_spans()
+    return {span.name: span for span in (*spans, *exporter.get_finished_spans())}
 
 
-def parent(found: dict[str, ReadableSpan], name: str) -> str | None:
-    above = found[name].parent
+def parent(spans_by_name: dict[str, ReadableSpan], name: str) -> str | None:
+    above = spans_by_name[name].parent
     return next(
-        (of.name for of in found.values() if above and of.context and of.context.span_id == above.span_id), None
+        (
+            span.name
+            for span in spans_by_name.values()
+            if above and span.context and span.context.span_id == above.span_id
+        ),
+        None,
     )
 
 
 def test_a_refresh_is_part_of_its_pass_and_has_its_steps_and_effects() -> None:
-    found = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
+    spans_by_name = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
 
-    assert set(found) == {"pass", "refresh sales", "MergeBase", "view.replace"}
-    assert parent(found, "view.replace") == "MergeBase"
-    assert parent(found, "MergeBase") == "refresh sales"
-    assert parent(found, "refresh sales") == "pass"
-    assert dict(found["refresh sales"].attributes or {}) == {
+    assert set(spans_by_name) == {"pass", "refresh sales", "MergeBase", "view.replace"}
+    assert parent(spans_by_name, "view.replace") == "MergeBase"
+    assert parent(spans_by_name, "MergeBase") == "refresh sales"
+    assert parent(spans_by_name, "refresh sales") == "pass"
+    assert dict(spans_by_name["refresh sales"].attributes or {}) == {
         "dbt_arctic.table": "lake.dws.sales",
         "dbt_arctic.has_news": True,
         "dbt_arctic.mode": "incremental",
         "dbt_arctic.reason": "CHANGES",
         "dbt_arctic.rows.insert": 3,
     }
-    assert found["pass"].resource.attributes["dbt_arctic.project"] == "shop"
+    assert spans_by_name["pass"].resource.attributes["dbt_arctic.project"] == "shop"
 
 
 def test_refreshes_of_a_pass_are_one_trace_whatever_thread_does_them() -> None:
@@ -79,15 +84,15 @@ def test_refreshes_of_a_pass_are_one_trace_whatever_thread_does_them() -> None:
         with ThreadPoolExecutor(2) as threads:
             list(threads.map(refresh, [task("a", pins), task("b", pins), task("c", other)]))
 
-    found = spans(run)
-    traced = {name: found[f"refresh {name}"].context.trace_id for name in "abc"}  # type: ignore[union-attr]
+    spans_by_name = spans(run)
+    traced = {name: spans_by_name[f"refresh {name}"].context.trace_id for name in "abc"}  # type: ignore[union-attr]
 
     assert traced["a"] == traced["b"] != traced["c"]
 
 
 def test_a_pass_lasts_until_its_last_refresh_has_ended() -> None:
-    found = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
-    whole, part = found["pass"], found["refresh sales"]
+    spans_by_name = spans(lambda made: void(made.trace_refresh(works)(task("sales", PinnedSnapshots()))))
+    whole, part = spans_by_name["pass"], spans_by_name["refresh sales"]
 
     assert whole.start_time is not None
     assert part.start_time is not None
@@ -117,9 +122,9 @@ def test_a_lost_race_is_no_error() -> None:
         with pytest.raises(CommitConflict):
             made.trace_refresh(loses)(task("sales", PinnedSnapshots()))
 
-    found = spans(run)["refresh sales"]
-    assert found.status.status_code == StatusCode.UNSET
-    assert (found.attributes or {})["dbt_arctic.conflict"] is True
+    span = spans(run)["refresh sales"]
+    assert span.status.status_code == StatusCode.UNSET
+    assert (span.attributes or {})["dbt_arctic.conflict"] is True
 
 
 def test_effects_outside_of_refreshes_are_left_out() -> None:
@@ -131,7 +136,7 @@ def test_nobody_watches_once_it_has_ended() -> None:
     with Traces("shop", SimpleSpanProcessor(exporter)) as made:
         refresh = made.trace_refresh(works)
     assert refresh(task("sales", PinnedSnapshots())) is DONE
-    assert "view.replace" not in {of.name for of in exporter.get_finished_spans()}
+    assert "view.replace" not in {span.name for span in exporter.get_finished_spans()}
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from arctic_runtime.service.view.event_log import EventLog
 
 
 def numbers(log: EventLog, after: int) -> tuple[list[int], int]:
-    found, missed = log.wait_after(after)
-    return [event.number for event in found], missed
+    events, missed = log.wait_after(after)
+    return [event.number for event in events], missed
 
 
 def test_a_reader_gets_what_happened_since_it_last_asked() -> None:
@@ -37,10 +37,10 @@ def test_the_number_of_an_earlier_service_starts_anew() -> None:
 
 def test_a_reader_that_waits_is_woken_by_the_next_event() -> None:
     log = EventLog(capacity=10)
-    found: list[object] = []
-    waiting = threading.Thread(target=lambda: found.extend(event.data for event in log.wait_after(0, 30)[0]))
+    values: list[object] = []
+    waiting = threading.Thread(target=lambda: values.extend(event.data for event in log.wait_after(0, 30)[0]))
     waiting.start()
     log.append_event("job", "compaction")
     waiting.join(60)
 
-    assert found == ["compaction"]
+    assert values == ["compaction"]

@@ -30,9 +30,9 @@ def test_a_job_ends_once() -> None:
     number = jobs.add_job("operation", "verify", [ORDERS]).number
     jobs.end_job(number, "failed", error="no")
     assert jobs.end_job(number, "done") is None
-    found = jobs.find_job(number)
-    assert found is not None
-    assert found.state == "failed"
+    job = jobs.find_job(number)
+    assert job is not None
+    assert job.state == "failed"
 
 
 def test_jobs_of_one_kind_push_out_none_of_another() -> None:
@@ -74,8 +74,8 @@ def test_a_job_whose_work_can_be_ended_begins_once() -> None:
     began = jobs.find_job(number)
     jobs.allow_cancel(number, lambda: None)
     assert jobs.find_job(number) == began
-    found, _ = events.wait_after(0)
-    assert [event.data.state for event in found] == ["waiting", "running"]
+    logged, _ = events.wait_after(0)
+    assert [event.data.state for event in logged] == ["waiting", "running"]
 
 
 def test_what_waits_or_runs_comes_before_what_has_ended_newest_first() -> None:
@@ -92,5 +92,5 @@ def test_followers_of_events_hear_of_a_job_that_is_forgotten() -> None:
     number = jobs.add_job("refresh", "orders", [ORDERS], state="running").number
     jobs.discard_job(number)
     assert jobs.list_jobs() == []
-    found, _ = events.wait_after(0)
-    assert [(event.kind, event.data) for event in found[1:]] == [("forgotten_job", {"number": number})]
+    logged, _ = events.wait_after(0)
+    assert [(event.kind, event.data) for event in logged[1:]] == [("forgotten_job", {"number": number})]

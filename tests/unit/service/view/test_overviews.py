@@ -45,7 +45,7 @@ def observed(
         )
         for at in range(commits)
     )
-    offsets = {str(t(of)): Version(of, 100 + at, at) for of, at in read.items()}
+    offsets = {str(t(key)): Version(key, 100 + at, at) for key, at in read.items()}
     facts = TableFacts(name, made, offsets or None, origin)
     return ObservedTable(facts, Status(str(t(name)), True, rows=10, ingestion=ingestion))
 
@@ -59,44 +59,49 @@ READS = {t("ods"): [], t("left"): [t("ods")], t("right"): [t("ods")], t("both"):
 
 def shown(**changed: Any) -> Shown:
     """A diamond that is up to date."""
-    found = {
+    result = {
         t("ods"): observed("ods", 5),
         t("left"): observed("left", 3, ods=4),
         t("right"): observed("right", 3, ods=4),
         t("both"): observed("both", 2, left=2, right=2),
     }
     names = ("left", "right", "both")
-    base = Shown(NOW, {of: READS[of] for of in map(t, names)}, {t(of): model(of) for of in names}, found)
+    base = Shown(NOW, {name: READS[name] for name in map(t, names)}, {t(name): model(name) for name in names}, result)
     return replace(base, **changed)
 
 
 def by_name(given: Shown) -> dict[str, Any]:
-    return {of.table.name: of for of in build_overviews(given)}
+    return {overview.table.name: overview for overview in build_overviews(given)}
 
 
 def test_layers_count_the_longest_way_from_a_source() -> None:
-    assert {name: of.layer for name, of in by_name(shown()).items()} == {"ods": 0, "left": 1, "right": 1, "both": 2}
+    assert {name: value.layer for name, value in by_name(shown()).items()} == {
+        "ods": 0,
+        "left": 1,
+        "right": 1,
+        "both": 2,
+    }
 
 
 def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
-    found = by_name(shown())
-    assert {name: of.state for name, of in found.items()} == {
+    tables = by_name(shown())
+    assert {name: value.state for name, value in tables.items()} == {
         "ods": "unknown", "left": "fresh", "right": "fresh", "both": "fresh",
     }  # fmt: skip
-    assert [found[name].freshness for name in ("ods", "left", "both")] == [None, *[Freshness("fresh", NOW)] * 2]
+    assert [tables[name].freshness for name in ("ods", "left", "both")] == [None, *[Freshness("fresh", NOW)] * 2]
 
 
 def test_a_table_is_as_stale_as_the_oldest_change_that_it_does_not_show_however_far_above() -> None:
     base = shown()
     behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
-    found = by_name(replace(base, observed=behind))
+    tables = by_name(replace(base, observed=behind))
     late = NOW - timedelta(minutes=2)
-    assert [(found[name].freshness.as_of, found[name].freshness.since) for name in ("left", "both")] == [
+    assert [(tables[name].freshness.as_of, tables[name].freshness.since) for name in ("left", "both")] == [
         (late, late)
     ] * 2
-    assert found["right"].freshness.as_of == NOW
-    assert found["both"].freshness.reason == "lake.shop.ods has 3 commits more: lake.shop.left has yet to read them"
-    assert (found["left"].state, found["both"].state) == ("behind", "behind")
+    assert tables["right"].freshness.as_of == NOW
+    assert tables["both"].freshness.reason == "lake.shop.ods has 3 commits more: lake.shop.left has yet to read them"
+    assert (tables["left"].state, tables["both"].state) == ("behind", "behind")
 
 
 def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
@@ -112,9 +117,9 @@ def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
     base = shown()
     ods = base.observed[t("ods")]
     renewed = {**base.observed, t("ods"): replace(ods, facts=replace(ods.facts, log="another"))}
-    found = by_name(replace(base, observed=renewed))
-    assert [lag.commits for lag in found["ods"].readers] == [0, 0]
-    assert (found["both"].state, found["both"].freshness.as_of) == ("behind", None)
+    name = by_name(replace(base, observed=renewed))
+    assert [lag.commits for lag in name["ods"].readers] == [0, 0]
+    assert (name["both"].state, name["both"].freshness.as_of) == ("behind", None)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +137,8 @@ def test_the_state_of_a_model_is_what_keeps_it_from_being_fresh(
     above = {t("left"): Refreshing(error="broken")} if refreshing.held_by else {}
     base = shown(refreshing={t("both"): refreshing, **above})
     stale = {**base.observed, t("both"): observed("both", 2, left=0, right=2)}
-    found = by_name(replace(base, observed=stale) if is_stale else base)
-    assert found["both"].state == state
+    name = by_name(replace(base, observed=stale) if is_stale else base)
+    assert name["both"].state == state
 
 
 def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
@@ -143,14 +148,14 @@ def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
 
 def test_a_paused_table_is_paused_whatever_else_holds() -> None:
     paused = Paused(tables=frozenset({str(t("left"))}))
-    found = by_name(shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
-    assert found["left"].state == "paused"
-    assert all(of.state == "paused" for of in by_name(shown(paused=Paused(everything=True))).values())
+    name = by_name(shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
+    assert name["left"].state == "paused"
+    assert all(table.state == "paused" for table in by_name(shown(paused=Paused(everything=True))).values())
 
 
 def test_a_model_without_a_table_is_missing_until_it_is_refreshed() -> None:
     base = shown()
-    without = {name: of for name, of in base.observed.items() if name != t("both")}
+    without = {name: value for name, value in base.observed.items() if name != t("both")}
     assert by_name(replace(base, observed=without))["both"].state == "missing"
     running = {t("both"): Refreshing(is_running=True)}
     assert by_name(replace(base, observed=without, refreshing=running))["both"].state == "refreshing"
@@ -164,9 +169,9 @@ LONG_AGO = NOW - timedelta(seconds=1500)
 
 def below_source(origin: OriginStatus, run: IngestionRun | None = None, **changed: Any) -> dict[str, TableOverview]:
     """The diamond, below a table that is ingested."""
-    of = Ingestion("shop", "public.orders", dead_letters=2)
+    ingestion = Ingestion("shop", "public.orders", dead_letters=2)
     base = shown(**changed)
-    ods = observed("ods", 5, of, origin)
+    ods = observed("ods", 5, ingestion, origin)
     return by_name(
         replace(
             base,
@@ -198,16 +203,16 @@ def below_source(origin: OriginStatus, run: IngestionRun | None = None, **change
 def test_tables_below_a_source_are_as_its_ingestion_through_all_layers(
     origin: OriginStatus, run: IngestionRun | None, states: tuple[str, str], reason: str
 ) -> None:
-    found = below_source(origin, run)
-    assert found["ods"].kind == "ingested"
-    assert [found[name].state for name in ("ods", "left", "both")] == [states[0], states[1], states[1]]
+    source = below_source(origin, run)
+    assert source["ods"].kind == "ingested"
+    assert [source[name].state for name in ("ods", "left", "both")] == [states[0], states[1], states[1]]
     for name in ("ods", "left", "both"):
-        freshness = found[name].freshness
+        freshness = source[name].freshness
         assert freshness is not None
         assert (freshness.as_of, freshness.reason) == (origin.as_of, reason)
-    assert found["ods"].ingestion is not None
-    assert found["ods"].ingestion.dead_letters == 2
-    assert found["ods"].error == (DOWN.message if states[0] == "failed" else "")
+    assert source["ods"].ingestion is not None
+    assert source["ods"].ingestion.dead_letters == 2
+    assert source["ods"].error == (DOWN.message if states[0] == "failed" else "")
 
 
 @pytest.mark.parametrize(
@@ -232,16 +237,16 @@ def test_a_change_that_may_wait_delays_a_model_and_those_below_it() -> None:
     base = shown()
     left = observed("left", 3, ods=3)
     behind = {**base.observed, t("left"): replace(left, facts=replace(left.facts, target_lag_seconds=300.0))}
-    found = by_name(replace(base, observed=behind))
-    assert [found[name].state for name in ("left", "both", "right")] == ["delayed", "delayed", "fresh"]
+    tables = by_name(replace(base, observed=behind))
+    assert [tables[name].state for name in ("left", "both", "right")] == ["delayed", "delayed", "fresh"]
 
 
 @pytest.mark.parametrize("name", TROUBLES)
 def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
     trouble = TROUBLES[name]
-    found = trouble.overviews(NOW)
-    assert tuple(of.state for of in found) == trouble.states
-    last = found[-1].freshness
+    overviews = trouble.overviews(NOW)
+    assert tuple(table.state for table in overviews) == trouble.states
+    last = overviews[-1].freshness
     assert last is not None
     assert last.reason == trouble.reason
     late = timedelta(minutes=30 if trouble.commits > 1 else trouble.as_of_minutes or 0)
@@ -250,7 +255,7 @@ def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
 
 
 def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> None:
-    (first,) = (of for of in build_overviews(shown()) if of.table.name == "both")
+    (first,) = (overview for overview in build_overviews(shown()) if overview.table.name == "both")
     assert first.freshness is not None
 
     def later(seconds: float, **changed: Any) -> TableOverview:
@@ -291,11 +296,11 @@ def test_a_model_that_dbt_runs_at_its_times_is_no_source_and_lies_below_what_it_
         refreshing={t("mart"): refreshing},
         readable={t("mart")} if is_there else (),
     )
-    found = by_name(given)
-    assert (found["mart"].kind, found["mart"].state, found["mart"].schedule) == ("scheduled", state, "0 6 * * *")
-    assert found["mart"].reads == (t("both"), t("raw"))
-    assert found["mart"].error == refreshing.error
-    assert {name: found[name].layer for name in ("raw", "both", "mart", "above")} == {
+    tables = by_name(given)
+    assert (tables["mart"].kind, tables["mart"].state, tables["mart"].schedule) == ("scheduled", state, "0 6 * * *")
+    assert tables["mart"].reads == (t("both"), t("raw"))
+    assert tables["mart"].error == refreshing.error
+    assert {name: tables[name].layer for name in ("raw", "both", "mart", "above")} == {
         "raw": 0, "both": 2, "mart": 3, "above": 4,
     }  # fmt: skip
-    assert found["raw"].kind == "source"
+    assert tables["raw"].kind == "source"

@@ -104,8 +104,8 @@ def d(seq: int) -> Event:
 def test_versions_are_what_events_leave_behind(
     con: duckdb.DuckDBPyConnection, kind: str, batches: list[list[Event]], rows: Rows
 ) -> None:
-    found = run_batches(con, KINDS[kind], batches)
-    assert [(row[1], *row[4:]) for row in found] == rows
+    versions = run_batches(con, KINDS[kind], batches)
+    assert [(row[1], *row[4:]) for row in versions] == rows
 
 
 @pytest.mark.parametrize(("kind", "runs"), [*((kind, 1) for kind in VERSIONS), ("history", 4)])

@@ -11,7 +11,7 @@ from arctic_runtime.errors import SourceError
 from arctic_runtime.ingest.formats.event_format import UNKNOWN_IN_OLDER_ROWS, SourceColumn
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.jvm import load_java_class
-from arctic_runtime.ingest.transports.debezium.mariadb_support import let_debezium_read_mariadb
+from arctic_runtime.ingest.transports.debezium.mariadb_support import prepare_mariadb_classes
 from arctic_runtime.ingest.transports.debezium.position import Position, Source
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder, begin_of, parse_file_number
 from arctic_runtime.ingest.transports.debezium.servers.ddl_history import find_definition, list_definitions
@@ -86,7 +86,7 @@ class MySQL:
     def __init__(self, connection: DebeziumConnection, thresholds: DebeziumThresholds) -> None:
         self._connection = connection
         self._database = SourceDatabase(connection, thresholds.heap_bytes)
-        let_debezium_read_mariadb()
+        prepare_mariadb_classes()
 
     def check_server(self, position: Position | None) -> None:
         is_snapshot = position is None or position.is_snapshot

@@ -188,8 +188,9 @@ class PostgreSQL:
     ) -> tuple[SourceColumn, ...]:
         """Events have columns in the order of their numbers.
 
-        Where all are sent and none was dropped they are told by their places, since the events may be older than the
-        definition. Others are told by their names; one that the table does not have there stays without a number.
+        If all are sent and none was dropped they are identified by their positions, since the events may be older than
+        the definition. Otherwise they are identified by their names; one that the table does not have there stays
+        without a number.
         """
         rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
         self._check_generated(f"{schema}.{table}", rows)

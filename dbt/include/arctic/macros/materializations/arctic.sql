@@ -5,9 +5,9 @@
   {{ run_hooks(pre_hooks) }}
   {%- set response = adapter.maintain(this, model, arctic_model_query(compiled_code), should_full_refresh()) -%}
   {%- do store_result('main', response=response) -%}
-  {%- set target_relation = adapter.maintained_relation(this, model) -%}
+  {%- set target_relation = adapter.build_maintained_relation(this, model) -%}
   {%- do persist_docs(target_relation, model) -%}
   {{ run_hooks(post_hooks) }}
 
-  {{ return({'relations': adapter.maintained_relations(this, model)}) }}
+  {{ return({'relations': adapter.build_maintained_relations(this, model)}) }}
 {% endmaterialization %}

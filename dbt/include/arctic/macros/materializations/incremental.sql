@@ -91,7 +91,7 @@
 
 {# Keys with nulls are keys like others: compared by `=`, their rows would be inserted once more in every run. #}
 {% macro arctic_same_key(unique_key, dest_columns) -%}
-  {%- for key in adapter.named_columns('columns', 'unique_key', unique_key, dest_columns | map(attribute='name') | list) -%}
+  {%- for key in adapter.list_named_columns('columns', 'unique_key', unique_key, dest_columns | map(attribute='name') | list) -%}
     DBT_INTERNAL_SOURCE.{{ key }} <=> DBT_INTERNAL_DEST.{{ key }}{{ ' and ' if not loop.last }}
   {%- endfor -%}
 {%- endmacro %}
@@ -102,7 +102,7 @@
 {%- endmacro %}
 
 {% macro arctic__get_merge_update_columns(merge_update_columns, merge_exclude_columns, dest_columns) -%}
-  {{ return(adapter.named_columns('updated', merge_update_columns, merge_exclude_columns, dest_columns | map(attribute='name') | list)) }}
+  {{ return(adapter.list_named_columns('updated', merge_update_columns, merge_exclude_columns, dest_columns | map(attribute='name') | list)) }}
 {%- endmacro %}
 
 {% macro arctic__get_merge_sql(target, source, unique_key, dest_columns, incremental_predicates=none) -%}
@@ -135,7 +135,7 @@
   {%- set batch = model.batch -%}
   {%- set window -%}
   delete from {{ arg_dict['target_relation'].render() }}
-  where {{ adapter.event_window(config.get('event_time'), batch.event_time_start, batch.event_time_end) }};
+  where {{ adapter.write_event_filter(config.get('event_time'), batch.event_time_start, batch.event_time_end) }};
   {%- endset -%}
   {{ return(window ~ '\n' ~ arctic_insert(arg_dict)) }}
 {%- endmacro %}

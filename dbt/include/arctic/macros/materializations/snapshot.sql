@@ -14,8 +14,8 @@
 
 {# A strategy, whose key and time are quoted where they are columns and are expressions where they are not. #}
 {% macro arctic_snapshot_strategy(names, updated_at, row_changed) -%}
-  {%- set keys = adapter.named_columns('columns_or_expressions', config.get('unique_key'), names) -%}
-  {%- set time = adapter.named_columns('columns_or_expressions', updated_at, names) | first -%}
+  {%- set keys = adapter.list_named_columns('columns_or_expressions', config.get('unique_key'), names) -%}
+  {%- set time = adapter.list_named_columns('columns_or_expressions', updated_at, names) | first -%}
   {%- set hard_deletes = adapter.get_hard_deletes_behavior(config) -%}
   {{ return({
     'unique_key': keys,
@@ -29,7 +29,7 @@
 
 {% macro snapshot_timestamp_strategy(node, snapshotted_rel, current_rel, model_config, target_exists) -%}
   {%- set names = get_columns_in_query(node['compiled_code']) -%}
-  {%- set updated_at = adapter.named_columns('columns_or_expressions', config.get('updated_at'), names) | first -%}
+  {%- set updated_at = adapter.list_named_columns('columns_or_expressions', config.get('updated_at'), names) | first -%}
   {%- set row_changed = '(' ~ snapshotted_rel ~ '.' ~ arctic_snapshot_columns().dbt_valid_from ~ ' < ' ~ current_rel ~ '.' ~ updated_at ~ ')' -%}
   {{ return(arctic_snapshot_strategy(names, updated_at, row_changed)) }}
 {%- endmacro %}
@@ -38,7 +38,7 @@
 {% macro snapshot_check_strategy(node, snapshotted_rel, current_rel, model_config, target_exists) -%}
   {%- set names = get_columns_in_query(node['compiled_code']) -%}
   {%- set check_cols = config.get('check_cols') -%}
-  {%- set checked = adapter.named_columns('columns', 'check_cols', names if check_cols == 'all' else check_cols, names) -%}
+  {%- set checked = adapter.list_named_columns('columns', 'check_cols', names if check_cols == 'all' else check_cols, names) -%}
   {%- if not checked -%}
     {%- do exceptions.raise_compiler_error("Invalid value for 'check_cols': " ~ check_cols) -%}
   {%- endif -%}
@@ -75,12 +75,12 @@
 
 {# A key's columns, and one that is null only where an outer join has no row; a key may be null itself. #}
 {% macro arctic_snapshot_key(strategy, names) -%}
-  {%- for key in adapter.named_columns('columns_or_expressions', strategy.unique_key, names) %}{{ key }} as dbt_unique_key_{{ loop.index }}, {% endfor -%}
+  {%- for key in adapter.list_named_columns('columns_or_expressions', strategy.unique_key, names) %}{{ key }} as dbt_unique_key_{{ loop.index }}, {% endfor -%}
   true as arctic_is_there
 {%- endmacro %}
 
 {% macro arctic_same_snapshot_key(strategy, names) -%}
-  {%- for key in adapter.named_columns('columns_or_expressions', strategy.unique_key, names) -%}
+  {%- for key in adapter.list_named_columns('columns_or_expressions', strategy.unique_key, names) -%}
     snapshotted_data.dbt_unique_key_{{ loop.index }} <=> source_data.dbt_unique_key_{{ loop.index }}{{ ' and ' if not loop.last }}
   {%- endfor -%}
 {%- endmacro %}

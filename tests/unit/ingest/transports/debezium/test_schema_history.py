@@ -20,7 +20,7 @@ RECORDS = [
     record(10, 4, ("ALTER", '"shop"."b.c"')),
     record(10, 90, ("ALTER", '"shop"."a"'), ("CREATE", '"other"."a"')),
 ]
-HISTORY = "".join(f"{json.dumps(of)}\n" for of in RECORDS)
+HISTORY = "".join(f"{json.dumps(record)}\n" for record in RECORDS)
 
 
 def kept(history: str) -> list[int]:

@@ -30,7 +30,7 @@ class Broker:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={0: None})})
 
     def list_offsets(self, asked: Mapping[Any, Any], **_: object) -> dict[Any, Future[Any]]:
-        futures: dict[Any, Future[Any]] = {of: Future() for of in asked}
+        futures: dict[Any, Future[Any]] = {request: Future() for request in asked}
         error = next(self.answers)
         for future in futures.values():
             if error is None:

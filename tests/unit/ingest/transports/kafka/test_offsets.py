@@ -38,8 +38,8 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
     while ranges := next_ranges(offsets, ends, most):
         # A partition whose share is less than one event gives one all the same.
         assert sum(map(len, ranges)) <= most + len(counts)
-        assert all(offsets[of.partition] == of.start < of.end <= ends[of.partition] for of in ranges)
-        assert {of for _, own in group_by_topic(ranges) for of in own} == set(ranges)
+        assert all(offsets[span.partition] == span.start < span.end <= ends[span.partition] for span in ranges)
+        assert {span for _, own in group_by_topic(ranges) for span in own} == set(ranges)
         offsets, before = advance_offsets(offsets, ranges), count_events_left(offsets, ends)
         assert count_events_left(offsets, ends) == before - sum(map(len, ranges))
     assert offsets == ends
@@ -49,12 +49,12 @@ def test_batches_read_every_event_once_and_stay_within_their_limit(
 @given(_counts)
 def test_a_limit_that_is_not_reached_takes_everything(counts: dict[Partition, int]) -> None:
     ranges = next_ranges(dict.fromkeys(counts, 0), counts, sum(counts.values()) + 1)
-    assert {of.partition: of.end for of in ranges} == {one: count for one, count in counts.items() if count}
+    assert {span.partition: span.end for span in ranges} == {one: count for one, count in counts.items() if count}
 
 
 def test_a_partition_with_much_leaves_something_for_others() -> None:
     ranges = next_ranges({("t", 0): 0, ("t", 1): 0}, {("t", 0): 1_000_000, ("t", 1): 3}, 100)
-    assert [(of.partition[1], len(of)) for of in ranges] == [(0, 99), (1, 1)]
+    assert [(span.partition[1], len(span)) for span in ranges] == [(0, 99), (1, 1)]
 
 
 def test_topics_that_are_new_begin_with_what_is_there() -> None:
@@ -69,14 +69,14 @@ def test_partitions_that_are_new_begin_with_their_first_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "found"),
+    ("kept", "message"),
     [
         ({("t", 0): Kept(6, 9)}, "offsets from 6 on: Kafka's retention has deleted what was before"),
         ({("t", 0): Kept(0, 4)}, "offsets up to 4: the topic was deleted and created again"),
         ({("u", 0): Kept(0, 4)}, "no such partition"),
     ],
 )
-def test_events_that_are_lost_are_an_error_unless_that_is_wanted(kept: dict[Partition, Kept], found: str) -> None:
-    with pytest.raises(SourceError, match=rf"(?s)expected: offset 5.*{found}.*on_data_loss: skip"):
+def test_events_that_are_lost_are_an_error_unless_that_is_wanted(kept: dict[Partition, Kept], message: str) -> None:
+    with pytest.raises(SourceError, match=rf"(?s)expected: offset 5.*{message}.*on_data_loss: skip"):
         choose_start({("t", 0): 5}, kept)
     assert choose_start({("t", 0): 5}, kept, skips_lost=True) == {one: has.first for one, has in kept.items()}

@@ -24,7 +24,9 @@ NULL, FIVE = NULL_IN_OLDER_ROWS, OlderRows(True, "5")
 
 
 def schema(**columns: int | None) -> SourceSchema:
-    return SourceSchema(tuple(SourceColumn(name, "int", number=of, older_rows=NULL) for name, of in columns.items()))
+    return SourceSchema(
+        tuple(SourceColumn(name, "int", number=column, older_rows=NULL) for name, column in columns.items())
+    )
 
 
 def added(name: str, number: int | None, older: OlderRows, **others: int | None) -> SourceSchema:

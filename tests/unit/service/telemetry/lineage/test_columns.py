@@ -30,8 +30,8 @@ def lineage(sql: str) -> ColumnLineage:
 def told(uses: Uses) -> dict[str, list[str]]:
     """`table.column` → the kinds of its uses, those that mask with a star."""
     return {
-        f"{origin.table.name}.{origin.column}": [f"{use.kind}{'*' * use.is_masking}" for use in sorted(found)]
-        for origin, found in uses.items()
+        f"{origin.table.name}.{origin.column}": [f"{use.kind}{'*' * use.is_masking}" for use in sorted(value)]
+        for origin, value in uses.items()
     }
 
 
@@ -150,15 +150,15 @@ CASES = (
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.sql)
 def test_a_use_of_a_column_has_its_name(case: Case) -> None:
-    found = lineage(case.sql)
-    assert {name: told(uses) for name, uses in found.columns.items()} == case.columns
-    assert told(found.rows) == case.rows
+    columns = lineage(case.sql)
+    assert {name: told(uses) for name, uses in columns.columns.items()} == case.columns
+    assert told(columns.rows) == case.rows
 
 
 @pytest.mark.parametrize("sql", QUERIES)
 def test_every_origin_is_a_column_of_a_table(sql: str) -> None:
-    found = lineage(sql)
-    origins = set(found.rows).union(*found.columns.values())
+    columns = lineage(sql)
+    origins = set(columns.rows).union(*columns.columns.values())
     assert all(origin.column in {column.name for column in RELATIONS[str(origin.table)].columns} for origin in origins)
 
 
@@ -180,7 +180,11 @@ def content(draw: random.Random) -> dict[str, list[list[object]]]:
     }
 
 
-ORIGINS = [Origin(TableName(*name.split(".")), column.name) for name, of in RELATIONS.items() for column in of.columns]
+ORIGINS = [
+    Origin(TableName(*name.split(".")), column.name)
+    for name, relation in RELATIONS.items()
+    for column in relation.columns
+]
 
 
 @pytest.fixture(scope="module")
@@ -212,18 +216,18 @@ def world(stack: ExitStack, changed: Origin | None) -> duckdb.DuckDBPyConnection
 def test_values_change_only_where_lineage_says_so(
     sql: str, worlds: dict[Origin | None, duckdb.DuckDBPyConnection]
 ) -> None:
-    found = lineage(sql)
+    columns = lineage(sql)
     analysed = analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
     names = [name for name, _ in analysed.outputs]
     before = rows(worlds[None], sql)
     for origin in ORIGINS:
-        if origin not in found.rows:
-            kept = [place for place, name in enumerate(names) if name and origin not in found.columns.get(name, {})]
+        if origin not in columns.rows:
+            kept = [place for place, name in enumerate(names) if name and origin not in columns.columns.get(name, {})]
             assert picked(rows(worlds[origin], sql), kept) == picked(before, kept), origin
 
 
-def picked(found: Counter[tuple[object, ...]], places: list[int]) -> Counter[tuple[object, ...]]:
+def picked(bag: Counter[tuple[object, ...]], places: list[int]) -> Counter[tuple[object, ...]]:
     picked: Counter[tuple[object, ...]] = Counter()
-    for row, count in found.items():
+    for row, count in bag.items():
         picked[tuple(row[place] for place in places)] += count
     return picked

@@ -40,10 +40,10 @@ def followed(sql: str = SQL, name: str = "dwd", **config: Any) -> FollowedModel:
     return FollowedModel(Model(t(name), sql, ModelConfig(("id",), **config)), f"model.shop.{name}")
 
 
-def report(status: Any = "refreshed", error: str = "", of: FollowedModel | None = None, **rows: int) -> Report:
+def report(status: Any = "refreshed", error: str = "", model: FollowedModel | None = None, **rows: int) -> Report:
     outcome = Outcome("incremental", "CHANGES", rows=rows, version=77, consumed={"lake.dwd.ods": 55})
     done = Done(Refreshed(outcome)) if status == "refreshed" else None
-    return Report(of or followed(), status, BEGAN, 1.5, done, error)
+    return Report(model or followed(), status, BEGAN, 1.5, done, error)
 
 
 @dataclass
@@ -167,7 +167,7 @@ def test_datasets_tell_schema_versions_and_lineage_of_columns(shop: Any) -> None
         {"namespace": f"file:{folder}", "name": "dwd.ods", "type": "TABLE"}
     ]
     assert ods["facets"]["version"]["datasetVersion"] == "55"
-    assert [(of["name"], of["type"]) for of in ods["facets"]["schema"]["fields"]] == [
+    assert [(field["name"], field["type"]) for field in ods["facets"]["schema"]["fields"]] == [
         ("id", "bigint"),
         ("note", "string"),
     ]
@@ -187,45 +187,50 @@ def test_datasets_tell_schema_versions_and_lineage_of_columns(shop: Any) -> None
 
 def uses(inputs: list[dict[str, Any]]) -> dict[tuple[str, str], list[tuple[str, str, bool]]]:
     return {
-        (of["name"], of["field"]): [(use["type"], use["subtype"], use["masking"]) for use in of["transformations"]]
-        for of in inputs
+        (table["name"], table["field"]): [
+            (use["type"], use["subtype"], use["masking"]) for use in table["transformations"]
+        ]
+        for table in inputs
     }
 
 
 def test_a_model_of_events_has_lineage_of_the_columns_that_its_source_has(shop: Any) -> None:
     warehouse, _ = shop
     sql = "select id, note, _action as action from `changes(lake.dwd.ods)` where _action <> 'delete'"
-    found = observe_lineage(warehouse.reader, followed(sql, input="changes", sequence_by="id"))
+    lineage = observe_lineage(warehouse.reader, followed(sql, input="changes", sequence_by="id"))
 
-    assert list(found.inputs) == [t("ods")]
-    assert found.columns is not None
-    assert {name: {str(of.table) + "." + of.column for of in uses} for name, uses in found.columns.columns.items()} == {
+    assert list(lineage.inputs) == [t("ods")]
+    assert lineage.columns is not None
+    assert {
+        name: {str(source.table) + "." + source.column for source in uses}
+        for name, uses in lineage.columns.columns.items()
+    } == {
         "id": {"lake.dwd.ods.id"},
         "note": {"lake.dwd.ods.note"},
     }
-    assert found.columns.rows == {}
+    assert lineage.columns.rows == {}
 
 
 def test_a_query_that_is_not_understood_has_its_tables(shop: Any) -> None:
     warehouse, _ = shop
-    found = observe_lineage(warehouse.reader, followed("select id, rand() as note from ods"))
+    lineage = observe_lineage(warehouse.reader, followed("select id, rand() as note from ods"))
 
-    assert list(found.inputs) == [t("ods")]
-    assert found.columns is None
+    assert list(lineage.inputs) == [t("ods")]
+    assert lineage.columns is None
 
 
 def test_a_model_without_a_text_has_the_tables_that_dbt_knows(shop: Any) -> None:
     warehouse, _ = shop
-    of = FollowedModel(followed("").model, "model.shop.dwd", frozenset({t("ods"), t("nothing")}))
+    model = FollowedModel(followed("").model, "model.shop.dwd", frozenset({t("ods"), t("nothing")}))
 
-    assert list(observe_lineage(warehouse.reader, of).inputs) == [t("ods")]
+    assert list(observe_lineage(warehouse.reader, model).inputs) == [t("ods")]
 
 
 def test_a_table_that_does_not_exist_yet_has_no_output(shop: Any) -> None:
     warehouse, _ = shop
     receiver = Receiver()
     new = followed(name="new")
-    sent(receiver, report("failed", "no", of=new), observe=partial(observe_lineage, warehouse.reader))
+    sent(receiver, report("failed", "no", model=new), observe=partial(observe_lineage, warehouse.reader))
 
     assert receiver.events[1]["outputs"] == []
     assert len(receiver.events[1]["inputs"]) == 2
@@ -235,12 +240,12 @@ def test_a_model_is_looked_at_once_and_again_when_its_query_changes(shop: Any) -
     warehouse, _ = shop
     asked: list[str] = []
 
-    def observe(of: FollowedModel) -> ModelLineage:
-        asked.append(of.model.sql)
-        return observe_lineage(warehouse.reader, of)
+    def observe(model: FollowedModel) -> ModelLineage:
+        asked.append(model.model.sql)
+        return observe_lineage(warehouse.reader, model)
 
     changed = followed("select id, note from ods")
-    sent(Receiver(), report(), report(), report(of=changed), observe=observe)
+    sent(Receiver(), report(), report(), report(model=changed), observe=observe)
     assert asked == [SQL, changed.model.sql]
 
 

@@ -19,8 +19,14 @@ FIRST: Columns = {"id": {**INT, "optional": False}, "a": TEXT, "z": TEXT}
 
 def line(ddl: str, columns: Columns | None, table: str = '"h"."t"') -> str:
     defined = [
-        {"name": name, "position": place, "optional": True, "hasDefaultValue": "defaultValueExpression" in of, **of}
-        for place, (name, of) in enumerate((columns or {}).items(), 1)
+        {
+            "name": name,
+            "position": place,
+            "optional": True,
+            "hasDefaultValue": "defaultValueExpression" in column,
+            **column,
+        }
+        for place, (name, column) in enumerate((columns or {}).items(), 1)
     ]
     change = {"type": "DROP" if columns is None else "ALTER", "id": table, "table": {"columns": defined}}
     return json.dumps({"ddl": ddl, "tableChanges": [change]})
@@ -31,7 +37,7 @@ def after(ddl: str, columns: Columns) -> Definition:
 
 
 def numbers(definition: Definition) -> dict[str, int]:
-    return {name: of.number for name, of in definition.items()}
+    return {name: value.number for name, value in definition.items()}
 
 
 def default(value: str, kind: str) -> Mapping[str, Any]:
@@ -54,14 +60,18 @@ def default(value: str, kind: str) -> Mapping[str, Any]:
     ],
 )
 def test_a_column_keeps_its_number_through_renames(ddl: str, names: list[str], expected: dict[str, int]) -> None:
-    found = after(ddl, {name: FIRST.get(name, TEXT) for name in names})
-    assert numbers(found) == expected
+    columns = after(ddl, {name: FIRST.get(name, TEXT) for name in names})
+    assert numbers(columns) == expected
 
 
 def test_a_column_that_is_made_anew_gets_another_number() -> None:
     lines = [line("create table t", FIRST), line("drop table t", None), line("create table t", FIRST)]
-    found = list_definitions("\n".join(lines), "h", "t")
-    assert [numbers(of) for of in found] == [{"id": 1, "a": 2, "z": 3}, {}, {"id": 4, "a": 5, "z": 6}]
+    definitions = list_definitions("\n".join(lines), "h", "t")
+    assert [numbers(definition) for definition in definitions] == [
+        {"id": 1, "a": 2, "z": 3},
+        {},
+        {"id": 4, "a": 5, "z": 6},
+    ]
     assert list_definitions("\n".join(lines), "h", "other") == []
 
 
@@ -108,13 +118,13 @@ def test_a_default_that_changes_later_is_not_that_of_older_rows() -> None:
 
 
 def test_a_column_in_the_place_of_another_is_unknown_where_a_rename_is_not_understood() -> None:
-    found = after("alter table t change column if exists whatever", {"id": INT, "b": TEXT, "z": TEXT})
-    assert found["b"].older_rows == UNKNOWN
+    columns = after("alter table t change column if exists whatever", {"id": INT, "b": TEXT, "z": TEXT})
+    assert columns["b"].older_rows == UNKNOWN
 
 
 def test_events_have_the_newest_definition_with_their_columns_in_order() -> None:
     lines = [line("create table t", FIRST), line("alter table t drop a", {"id": INT, "z": TEXT})]
-    found = list_definitions("\n".join(lines), "h", "t")
-    assert find_definition(found, ["id", "a"]) == found[0]
-    assert find_definition(found, ["id", "z"]) == found[1]
-    assert find_definition(found, ["z", "id"]) == {}
+    definitions = list_definitions("\n".join(lines), "h", "t")
+    assert find_definition(definitions, ["id", "a"]) == definitions[0]
+    assert find_definition(definitions, ["id", "z"]) == definitions[1]
+    assert find_definition(definitions, ["z", "id"]) == {}
