@@ -277,7 +277,7 @@ class TestBadRows(Warehouse):
         assert rows(project, f"select * from {table(project, 'orders')}") == before
         project.run_sql(f"delete from {table(project, 'orders_landed')} where customer = 'x'")
 
-    def test_retry_goes_on_where_the_failed_run_stopped(self, project: Any) -> None:
+    def test_retry_continues_where_the_failed_run_stopped(self, project: Any) -> None:
         landed = table(project, "orders_landed")
         project.run_sql(f"insert into {landed} values (1,'x',1)")
         run_dbt(["run"], expect_pass=False)

@@ -95,7 +95,7 @@ class TestByDbt:
         with pytest.raises(Exception, match="nothing"):
             work.run_model(each.name)
 
-    def test_a_schedule_that_can_not_be_meant_is_refused_where_it_stands(self, project: Any) -> None:
+    def test_a_schedule_that_can_not_be_meant_is_refused_with_its_place(self, project: Any) -> None:
         write_file(EACH.replace("0 6 * * *", "daily"), project.project_root, "models", "each.sql")
         with pytest.raises(ConfigError, match=r"(?s)models/each\.sql.*cron expression"):
             self.work(project)

@@ -145,7 +145,7 @@ class TestOnce(Shop):
         assert (following.returncode, out) == (0, "")
         assert "SIGTERM: ends after the refreshes under way" in err
 
-    def test_a_failure_is_told_and_dbt_retry_goes_on_there(
+    def test_a_failure_is_reported_and_dbt_retry_continues_there(
         self, project: Any, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.run(project, "--once")

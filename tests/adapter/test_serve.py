@@ -98,7 +98,7 @@ class Serving:
 
 @pytest.mark.slow
 class TestServe(Serving):
-    def test_rows_of_files_reach_the_last_layer_and_a_killed_service_goes_on(
+    def test_rows_of_files_reach_the_last_layer_and_a_killed_service_continues(
         self, project: Any, landing: Path, serve: Callable[[], Served]
     ) -> None:
         feed(landing, 1, {1: "a", 2: "b"})
@@ -115,7 +115,7 @@ class TestServe(Serving):
 
 
 class TestSparkKilled(Serving):
-    def test_an_idle_service_ends_if_its_java_is_killed_and_goes_on_when_started_again(
+    def test_an_idle_service_ends_if_its_java_is_killed_and_continues_when_started_again(
         self, project: Any, landing: Path, serve: Callable[[], Served]
     ) -> None:
         feed(landing, 1, {1: "a", 2: "b"})
@@ -171,7 +171,7 @@ def freshness_of(service: Served, name: str) -> Any:
 class TestBeside(Serving):
     """What others do to the project and its catalog while a service works."""
 
-    def test_dbt_runs_and_edits_beside_a_service(
+    def test_dbt_runs_and_edits_alongside_a_service(
         self, project: Any, landing: Path, serve: Callable[[], Served]
     ) -> None:
         feed(landing, 1, {1: "a", 2: "b"})

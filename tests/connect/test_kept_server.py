@@ -65,7 +65,7 @@ def test_it_answers_only_those_who_know_its_token(running: Server) -> None:
     assert "Invalid authentication token" in conflicting.stderr
 
 
-def test_it_listens_on_no_other_address_than_the_loopbacks_first(running: Server) -> None:
+def test_it_listens_on_the_loopback_address_only(running: Server) -> None:
     assert listens("127.0.0.1", running.port)
     assert not listens("127.0.0.2", running.port)
 

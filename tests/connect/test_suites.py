@@ -28,7 +28,7 @@ MORE = (
     "tests/spark/engine/test_session.py::test_the_current_namespace_belongs_to_its_session",
     "tests/spark/engine/test_session.py::test_threads_get_sessions_of_their_own",
     "tests/spark/engine/test_session.py::test_versions_name_everything_that_does_the_work",
-    "tests/spark/engine/test_session.py::test_where_a_server_ended_its_address_is_told_and_its_token_is_not",
+    "tests/spark/engine/test_session.py::test_the_error_for_an_ended_server_has_its_address_and_not_its_token",
     # Errors of the engine and answers that get lost, two commits in parallel, counts that a server did not tell.
     "tests/spark/tables/test_commits.py::test_a_table_that_moved_on_is_not_overwritten",
     "tests/spark/tables/test_commits.py::test_a_write_that_met_a_lock_is_not_sent_twice_to_one_branch",
@@ -47,7 +47,7 @@ MORE = (
     "tests/spark/models/test_maintained_models.py::"
     "test_a_table_that_several_terms_read_is_read_once_for_all[sums of a join--1]",
     "tests/spark/refresh/test_joins.py::test_a_broadcast_side_that_turns_out_too_large_is_shuffled_instead",
-    "tests/spark/models/test_aggregate_state.py::test_totals_that_are_added_to_stay_those_of_the_query[extremes]",
+    "tests/spark/models/test_aggregate_state.py::test_aggregate_state_that_is_added_to_stays_that_of_the_query[extremes]",
     "tests/spark/models/test_change_models.py::test_older_events_that_arrive_late_lose[lookup]",
     # Procedures and statements of maintenance: rewrites, splits, expiry, orphans among listed files, deletes, tags.
     "tests/spark/maintenance/test_compaction.py::"
@@ -58,7 +58,7 @@ MORE = (
     "[{'sort_key': ['Sort'], 'partition_by': ['`re``gion`']}]",
     "tests/spark/maintenance/test_changelog_compaction.py::test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_gone",
     "tests/spark/maintenance/test_expiry.py::test_metadata_files_of_views_that_were_replaced_are_orphans_and_the_views_own_is_none",
-    "tests/spark/maintenance/test_savepoints.py::test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since[on_write]",
+    "tests/spark/maintenance/test_savepoints.py::test_a_table_is_restored_to_a_savepoint_after_later_versions_expired[on_write]",
     "tests/spark/models/test_overwrite.py::test_a_partition_is_declared_alone",
     "tests/spark/tables/test_restore.py::test_events_that_were_undone_do_not_come_again[on_read]",
     "tests/spark/refresh/test_verify.py::test_every_kind_of_corruption_is_found_and_named_with_examples",

@@ -134,7 +134,7 @@ def test_a_service_takes_over_from_one_that_loses_its_lease_while_it_works(world
 
 
 @pytest.mark.parametrize("full_refresh", [False, True])
-def test_runs_beside_a_service_win_or_lose_and_repeat_nothing(world: World, full_refresh: bool) -> None:
+def test_runs_alongside_a_service_win_or_lose_and_repeat_nothing(world: World, full_refresh: bool) -> None:
     session = world.lake.environment.new_session()
 
     def run() -> None:

@@ -30,7 +30,7 @@ ROUNDS: tuple[tuple[str, ...], ...] = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ROUNDS, ids=lambda names: names[0])
-def test_a_service_that_is_killed_at_an_effect_goes_on_exactly(
+def test_a_service_that_is_killed_at_an_effect_continues_exactly(
     environment: SparkEnvironment, reader: CatalogReader, spark: SparkSession, names: tuple[str, ...]
 ) -> None:
     warehouse = Path(environment.profile.catalog_properties["warehouse"].removeprefix("file:"))

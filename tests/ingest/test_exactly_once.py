@@ -241,7 +241,7 @@ def test_an_interrupted_and_a_requested_snapshot_delete_what_is_gone(
 
 @pytest.mark.slow
 @BOTH
-def test_a_table_is_loaded_beside_the_stream_exactly_wherever_the_process_dies(
+def test_a_table_is_loaded_alongside_the_stream_exactly_wherever_the_process_dies(
     lake: Warehouse, database: Database, source: IngestSource
 ) -> None:
     """One is declared later and was altered since; then one is loaded again that was restored to an old version."""

@@ -91,7 +91,9 @@ def publications(postgresql: PostgreSQLServer) -> str:
     return postgresql.sql("select * from pg_publication", "select * from pg_publication_rel")
 
 
-def test_rows_that_a_role_may_not_see_are_told(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+def test_rows_that_a_role_may_not_see_are_reported(
+    postgresql: PostgreSQLServer, connection: DebeziumConnection
+) -> None:
     at, user = connection.slot, f"u_{connection.slot}"
     postgresql.sql(
         PLAIN.format(s=at),

@@ -158,7 +158,7 @@ def test_events_that_retention_deleted_are_an_error(spark: SparkSession, kafka: 
     assert [value for _, value in events] == [b"12", b"13"]
 
 
-def test_a_topic_that_was_made_anew_is_an_error(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+def test_a_topic_that_was_recreated_is_an_error(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1"), ("k", "2")])
     source = transport(spark, kafka, topic)
@@ -183,7 +183,7 @@ def until_gone(source: Kafka) -> None:
     raise AssertionError("the topic is still there")
 
 
-def test_a_user_and_a_password_are_told_to_both_clients(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
+def test_a_user_and_a_password_are_sent_to_both_clients(spark: SparkSession, kafka: KafkaServer, topic: str) -> None:
     kafka.create(topic)
     kafka.send(topic, [("k", "1")])
     source = transport(spark, kafka, topic, connection=KafkaConnection(kafka.guarded, USER, PASSWORD))

@@ -155,7 +155,7 @@ ROWS = 2_000
 """Of 5000 bytes each: more than the buffers on the way hold, so that a connection is lost inside of a transaction."""
 
 
-def test_reading_goes_on_when_a_server_comes_back(
+def test_reading_continues_when_a_server_comes_back(
     mariadb: MariaDBServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     at = connection.slot
@@ -234,7 +234,7 @@ def test_a_purged_log_is_an_error_and_no_silent_snapshot(
         ({"tables": ("nowhere.a",)}, r"there is no table nowhere\.a"),
     ],
 )
-def test_what_hinders_is_told_before_anything_is_made(
+def test_obstacles_are_reported_before_anything_is_created(
     connection: DebeziumConnection, change: dict[str, object], expected: str
 ) -> None:
     broken = replace(connection, **change)  # type: ignore[arg-type]
@@ -254,7 +254,7 @@ def test_a_missing_right_is_named(mariadb: MariaDBServer, connection: DebeziumCo
     ("setting", "value", "expected"),
     [("binlog_row_image", "MINIMAL", "expected FULL"), ("binlog_format", "STATEMENT", "expected ROW")],
 )
-def test_a_setting_that_loses_values_is_told(
+def test_a_setting_that_loses_values_is_reported(
     mariadb: MariaDBServer, connection: DebeziumConnection, setting: str, value: str, expected: str
 ) -> None:
     before = mariadb.sql(f"select @@global.{setting}")

@@ -226,7 +226,7 @@ LONG = "n" * 5_000
 """More than the buffers on the way hold, so that a connection is lost inside of a transaction."""
 
 
-def test_reading_goes_on_when_a_server_comes_back(
+def test_reading_continues_when_a_server_comes_back(
     postgresql: PostgreSQLServer, connection: DebeziumConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     at = connection.slot
@@ -291,7 +291,7 @@ def reader(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> Debe
         ({}, r"user u_\w+ has no right to replicate[\s\S]*alter role u_\w+ replication"),
     ],
 )
-def test_what_hinders_is_told_before_anything_is_made(
+def test_obstacles_are_reported_before_anything_is_created(
     reader: DebeziumConnection, change: dict[str, object], expected: str
 ) -> None:
     broken = replace(reader, **change)  # type: ignore[arg-type]
@@ -330,7 +330,7 @@ def test_a_table_that_does_not_exist_is_named(connection: DebeziumConnection) ->
         DebeziumTransport(broken).check_source(None)
 
 
-def test_a_server_without_logical_log_is_told_what_to_set() -> None:
+def test_an_error_for_a_server_without_logical_log_names_the_setting() -> None:
     server = PostgreSQLServer(wal_level="replica")
     try:
         connection = DebeziumConnection("postgresql", "127.0.0.1", server.port, "shop", "postgres", "-", ("public.a",))
@@ -400,7 +400,7 @@ def test_a_lost_slot_is_an_error_and_no_silent_snapshot(
             attempt(position)
 
 
-def test_a_slot_that_was_made_anew_is_an_error(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
+def test_a_slot_that_was_recreated_is_an_error(postgresql: PostgreSQLServer, connection: DebeziumConnection) -> None:
     position = drain(connection).position
     postgresql.sql(
         f"select pg_drop_replication_slot('{connection.slot}')",
@@ -425,7 +425,7 @@ def test_a_snapshot_that_did_not_finish_is_made_again(
     assert drain(connection, batch.position).ids == list(range(1, 11))
 
 
-def test_a_second_reader_of_a_slot_is_told_of_the_first(connection: DebeziumConnection) -> None:
+def test_a_second_reader_of_a_slot_is_informed_of_the_first(connection: DebeziumConnection) -> None:
     impatient = replace(SHIPPED.debezium, release_seconds=0.3)
     with opened(connection) as transport:
         position = drained(transport).position

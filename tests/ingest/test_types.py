@@ -259,7 +259,9 @@ def long_table(postgresql: PostgreSQLServer, slot: str, kinds: list[str]) -> Non
     )
 
 
-def test_a_long_value_that_an_update_leaves_alone_is_told_from_others(postgresql: PostgreSQLServer, slot: str) -> None:
+def test_a_long_value_that_an_update_leaves_alone_is_distinguished_from_others(
+    postgresql: PostgreSQLServer, slot: str
+) -> None:
     kinds = [kind for kind in LONG if kind != "timestamp[]"]
     long_table(postgresql, slot, kinds)
     position = drain(connection_to(postgresql, slot)).position

@@ -82,7 +82,7 @@ def failing(times: int) -> tuple[Callable[[], str], list[int]]:
     return action, calls
 
 
-def test_an_effect_that_nobody_registered_is_refused() -> None:
+def test_an_unregistered_effect_is_refused() -> None:
     with pytest.raises(KeyError, match=r"commit\.pubish"):
         perform_effect("commit.pubish", lambda: None, "publish")
 

@@ -201,7 +201,7 @@ class TestChecks:
             assert check in said[name]
             assert ids(project, name) == [7]
 
-    def test_a_row_that_breaks_one_is_told_and_nothing_is_written(self, project: Any) -> None:
+    def test_a_row_that_breaks_one_is_reported_and_nothing_is_written(self, project: Any) -> None:
         self.run(7, "good")
         self.check_refused(project, self.NAMES, 1, "bad", "`a b` <> 'bad'")
         project.run_sql(f"delete from `lake`.{project.test_schema}.landed where id = 1")

@@ -35,5 +35,5 @@ class TestColumnTypes(BaseColumnTypes):
     def models(self) -> dict[str, str]:
         return {"model.sql": MODEL, "schema.yml": PROPERTIES}
 
-    def test_types_are_told_apart(self, project: Any) -> None:
+    def test_types_are_distinguished(self, project: Any) -> None:
         self.run_and_test()

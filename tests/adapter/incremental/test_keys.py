@@ -72,7 +72,7 @@ class TestKeysOfAnyName:
         assert self.rows(project, "single") == [(None, "a", 5, 5)]
 
     @pytest.mark.parametrize("name", ["chosen", "deleted"])
-    def test_a_predicate_is_one_condition_beside_the_key(self, project: Any, name: str) -> None:
+    def test_a_predicate_is_one_condition_in_addition_to_the_key(self, project: Any, name: str) -> None:
         """Rows that the predicate does not choose are not updated; their new versions are inserted, as dbt has it."""
         assert sorted(row[-1] for row in self.rows(project, name)) == [0, 0, 0, 5, 5, 5, 5]
 

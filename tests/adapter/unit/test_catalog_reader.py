@@ -121,7 +121,7 @@ def test_types_have_sparks_names(iceberg_type: IcebergType, expected: str) -> No
     assert to_spark_type(iceberg_type) == expected
 
 
-def test_a_type_that_spark_does_not_read_is_told() -> None:
+def test_a_type_that_spark_does_not_read_is_reported() -> None:
     with pytest.raises(UnsupportedType):
         to_spark_type(TimeType())
 

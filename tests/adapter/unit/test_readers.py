@@ -54,7 +54,7 @@ SOURCES = (Namespace(unique_id="source.orders", database="lake", schema="dwd", i
         ("of another project", []),
     ],
 )
-def test_readers_are_told_by_the_manifest(name: str, expected: list[str]) -> None:
+def test_readers_are_listed_from_the_manifest(name: str, expected: list[str]) -> None:
     assert [reader.name for reader in Readers(NODES, SOURCES).list_readers(table(name))] == expected
 
 

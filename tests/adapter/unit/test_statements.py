@@ -44,7 +44,7 @@ def test_only_semicolons_between_statements_split(text: str, expected: list[str]
         ("call lake.system.x()", False),
     ],
 )
-def test_queries_are_told_from_commands(statement: str, expected: bool) -> None:
+def test_queries_are_distinguished_from_commands(statement: str, expected: bool) -> None:
     assert statements.is_query(statement) is expected
 
 

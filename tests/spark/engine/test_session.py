@@ -235,7 +235,7 @@ def test_a_jvm_that_ends_at_once_is_reported_with_its_last_words() -> None:
 
 
 @pytest.mark.parametrize("killed", [True, False])
-def test_where_java_ended_its_end_and_its_log_are_told(
+def test_the_error_for_an_ended_java_has_its_exit_and_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
     log = tmp_path / "spark.log"
@@ -258,7 +258,7 @@ def test_where_java_ended_its_end_and_its_log_are_told(
     assert to_spark_ended(ValueError("no such column")) is None
 
 
-def test_where_a_server_ended_its_address_is_told_and_its_token_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_an_ended_server_has_its_address_and_not_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "sc://127.0.0.1:9/;token=hush"
     monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
     monkeypatch.setattr(PROCESS, "server", url)

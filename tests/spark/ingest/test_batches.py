@@ -139,7 +139,7 @@ def test_an_error_of_a_source_stays_until_a_batch_has_succeeded(lake: Warehouse)
     assert rows(lake, "orders") == {(1, "a", 1), (2, "a", 2)}
 
 
-def test_a_batch_is_told_of_before_it_is_published_and_after(lake: Warehouse) -> None:
+def test_a_batch_is_reported_before_it_is_published_and_after(lake: Warehouse) -> None:
     source = source_of(lake, "orders", "items")
     read = [event("r", None, {"id": n, "item": "a", "n": n}) for n in range(3)]
     item = Part("public.items", ITEMS, [event("r", None, {"name": "a", "price": 1.25})])

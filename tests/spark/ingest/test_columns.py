@@ -97,7 +97,7 @@ def test_older_rows_follow_a_renamed_an_added_and_a_dropped_column(lake: Warehou
 
 
 @pytest.mark.slow
-def test_a_column_that_was_made_anew_ends_ingestion_until_the_table_is_read_again(lake: Warehouse) -> None:
+def test_a_column_that_was_recreated_ends_ingestion_until_the_table_is_read_again(lake: Warehouse) -> None:
     made, (first, *_) = source(lake, "safe", keyed=True), log(keyed=True)
     anew = SourceSchema((ID, column("a", 9), column("gone", 3)), ("id",))
     ingest(lake, made, Replay([first]))
@@ -160,7 +160,7 @@ def test_a_table_that_can_not_be_followed_waits_alone_until_it_is_loaded_again(l
     assert progress_of(lake, made).waits == {}
 
 
-def test_a_table_is_loaded_anew_that_somebody_asked_for(lake: Warehouse) -> None:
+def test_a_table_is_reloaded_that_somebody_asked_for(lake: Warehouse) -> None:
     """Once, by the process that ingests the source next."""
     lake = lake.under(ingest={"lease_seconds": 0})
     made, first = source_of(lake, "t", "orders"), log(keyed=True)[0]

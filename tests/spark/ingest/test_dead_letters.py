@@ -147,7 +147,7 @@ def test_a_later_event_without_all_values_is_newer_only_in_those_that_it_has(lak
 
 
 @pytest.mark.slow
-def test_dead_letters_that_are_mended_one_after_the_other_keep_their_order(lake: Warehouse) -> None:
+def test_dead_letters_that_are_repaired_one_after_the_other_keep_their_order(lake: Warehouse) -> None:
     source = orders(lake)
     first = event("x", None, {"id": 1, "item": "first", "n": 1})
     late = event("x", None, {"id": 2, "item": "last", "n": 1})
@@ -218,7 +218,7 @@ def test_dead_letters_before_a_truncation_or_a_snapshot_mean_nothing(lake: Wareh
 
 
 @pytest.mark.slow
-def test_a_dead_letter_table_of_an_earlier_version_goes_on(lake: Warehouse) -> None:
+def test_a_dead_letter_table_of_an_earlier_version_is_continued(lake: Warehouse) -> None:
     """What it has can't be put in order, and is not applied; what comes later is."""
     source = orders(lake)
     ingest(lake, source, Replay([batch(put("c", 1, "old", 1))]))

@@ -126,7 +126,7 @@ def test_changes_are_merged_in_one_pass_and_readers_see_no_change(lake: Warehous
 
 
 @pytest.mark.slow
-def test_an_interrupted_merge_goes_on_where_it_was_and_up_to_the_version_that_it_began_with(lake: Warehouse) -> None:
+def test_an_interrupted_merge_continues_where_it_was_and_up_to_the_version_that_it_began_with(lake: Warehouse) -> None:
     """The changes that come meanwhile stay unmerged, and readers see them."""
     lake = in_parts(lake, 4)
     store = Store(lake)

@@ -65,7 +65,7 @@ def exact(lake: Warehouse, *models: Model) -> None:
 
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
-def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, merge: str) -> None:
+def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: str) -> None:
     model = lake.model("m", SQL, merge=merge, **CONFIG)
     rows = moved(lake, model)
     state = lake.model("state", "select id % 2 as half, sum(v) as v from {m} group by 1", primary_key="half")
@@ -87,7 +87,7 @@ def test_what_newer_rows_have_replaced_goes_and_readers_go_on(lake: Warehouse, m
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
-def test_a_base_is_made_anew_of_what_is_left(lake: Warehouse, merge: str) -> None:
+def test_a_base_is_recreated_of_what_is_left(lake: Warehouse, merge: str) -> None:
     model = lake.model("m", SQL, merge=merge, **CONFIG)
     rows = moved(lake, model)
     compact_table(lake.session_of(model), "major")
@@ -124,7 +124,7 @@ def test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_g
 
 
 @pytest.mark.slow
-def test_a_reader_that_nobody_knew_of_is_told_or_computed_anew(lake: Warehouse) -> None:
+def test_a_reader_that_nobody_knew_of_is_informed_or_recomputed(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     state = lake.model("state", "select id, v + 1 as v from {m}", primary_key="id", refresh="incremental")
     events = lake.model("events", "select id, v from {changes(m)}", primary_key="id", input="changes")

@@ -46,7 +46,7 @@ def put(lake: Warehouse, model: Model, rows: dict[int, tuple[int, str, int]]) ->
 
 
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
-def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, merge: str) -> None:
+def test_old_versions_expire_and_readers_behind_them_continue_exactly(lake: Warehouse, merge: str) -> None:
     """One reader follows rows, one follows changes; a third has read everything."""
     model = lake.model("m", SQL, merge=merge, **CONFIG)
     rows = {i: (i, "eu" if i % 2 else "us", i) for i in range(20)}
@@ -82,7 +82,7 @@ def test_old_versions_go_and_readers_behind_them_go_on_exactly(lake: Warehouse, 
     assert expiring(lake, model, state, events).steps == ()
 
 
-def test_a_base_is_made_anew_from_changes_whose_versions_are_gone(lake: Warehouse) -> None:
+def test_a_base_is_recreated_from_changes_whose_versions_are_gone(lake: Warehouse) -> None:
     """With one version left that brought rows, the rows are still those of many."""
     model = lake.model("m", SQL, **CONFIG)
     rows = {i: (i, "eu", i) for i in range(5)}
@@ -167,7 +167,7 @@ def test_orphans_are_old_files_that_no_branch_and_no_snapshot_has(lake: Warehous
         expiry.find_orphan_files(session, 3600, remove=True)
 
 
-def test_tags_of_snapshots_that_the_view_no_longer_pins_go_a_day_later(lake: Warehouse) -> None:
+def test_tags_of_snapshots_that_the_view_no_longer_pins_are_dropped_a_day_later(lake: Warehouse) -> None:
     """Expiry drops the tags of all but the pinned snapshot, and with them the rows that they keep."""
     model = lake.model("m", SQL, merge="on_read", **{**CONFIG, "partition_by": None})
     rows = {i: (i, "eu", i) for i in range(4)}

@@ -195,7 +195,7 @@ def test_savepoints_that_hold_rows_refuse_it_until_they_may_go(lake: Warehouse) 
 
 
 @pytest.mark.slow
-def test_events_made_of_forgotten_changes_are_gone_and_a_reader_that_is_behind_goes_on(lake: Warehouse) -> None:
+def test_events_made_of_forgotten_changes_are_gone_and_a_reader_that_is_behind_continues(lake: Warehouse) -> None:
     made = shop(lake)
     copies = lake.model(
         "copies",
@@ -264,7 +264,7 @@ def test_rows_that_a_query_still_gives_are_refused_and_only_history_goes_once_it
 
 
 @pytest.mark.slow
-def test_every_version_of_a_forgotten_row_goes_and_the_others_stay(lake: Warehouse) -> None:
+def test_every_version_of_a_forgotten_row_is_deleted_and_the_others_stay(lake: Warehouse) -> None:
     made = shop(lake)
     kept: dict[str, Any] = {"primary_key": "id", "history": "scd2", "compaction": "off"}
     versions = lake.model("versions", "select id, name, region from {customers}", **kept)

@@ -131,7 +131,7 @@ def test_expiry_deletes_old_rows_that_every_reader_has_read(lake: Warehouse) -> 
     assert lake.spark.table(lake.sql_name("events")).count() == 0
 
 
-def test_a_reader_that_nobody_knew_of_is_told_of_rows_that_it_missed(lake: Warehouse) -> None:
+def test_a_reader_that_nobody_knew_of_is_informed_of_rows_that_it_missed(lake: Warehouse) -> None:
     make(lake)
     model = reader(lake)
     put(lake, 1, (1, "a"))

@@ -41,7 +41,7 @@ def in_threads(lake: Warehouse, actions: list[Callable[[Callable[[], Any]], obje
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
-def test_upkeep_beside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: str) -> None:
+def test_upkeep_alongside_runs_loses_and_resurrects_no_row(lake: Warehouse, merge: str) -> None:
     sql = "select id, region, v, lsn from {changes(events)}"
     config: dict[str, Any] = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "delete_when": "v < 0"}
     config |= {"exclude_columns": ["lsn"], "partition_by": ["region"], "merge": merge}

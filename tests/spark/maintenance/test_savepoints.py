@@ -25,7 +25,7 @@ def put(lake: Warehouse, model: Model, *rows: tuple[int, str]) -> None:
 
 
 @pytest.mark.parametrize("merge", ["on_write", pytest.param("on_read", marks=pytest.mark.slow)])
-def test_a_table_goes_back_to_a_savepoint_whatever_has_expired_since(lake: Warehouse, merge: str) -> None:
+def test_a_table_is_restored_to_a_savepoint_after_later_versions_expired(lake: Warehouse, merge: str) -> None:
     config: dict[str, Any] = {"primary_key": "id", "merge": merge, "retention": {"versions": "1d"}}
     model = lake.model("m", "select id, v from {s}", **config)
     put(lake, model, (1, "a"), (2, "b"))

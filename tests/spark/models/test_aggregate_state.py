@@ -117,7 +117,7 @@ def batch(lake: Warehouse, seed: int) -> None:
     "kind",
     ["extremes", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("best", *SLOW))],
 )
-def test_totals_that_are_added_to_stay_those_of_the_query(lake: Warehouse, kind: str) -> None:
+def test_aggregate_state_that_is_added_to_stays_that_of_the_query(lake: Warehouse, kind: str) -> None:
     if kind == "extremes":
         lake = lake.under(incremental={"compared_groups": 0})
     key, sql = QUERIES[kind]
@@ -155,7 +155,7 @@ def test_more_groups_than_the_driver_takes(lake: Warehouse) -> None:
 
 
 @pytest.mark.slow
-def test_totals_of_too_many_groups_are_not_kept_and_not_tried_again(
+def test_aggregate_state_of_too_many_groups_is_not_kept_and_not_tried_again(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result stays within the limit, so the state is planned; its groups exceed it."""
@@ -264,7 +264,7 @@ def test_what_groups_are_of_and_what_they_are_asked_for_may_be_columns_of_one_ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_behind", [False, True])
-def test_totals_that_are_not_those_of_the_query_are_found(lake: Warehouse, is_behind: bool) -> None:
+def test_wrong_aggregate_state_is_found(lake: Warehouse, is_behind: bool) -> None:
     sales, model = landed(lake), lake.model("kept", QUERIES["extremes"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
     lake.run(model)
@@ -310,7 +310,7 @@ def test_sums_of_floats_are_not_added_to(lake: Warehouse) -> None:
 
 
 @pytest.mark.slow
-def test_two_groups_of_one_key_are_noticed_where_totals_are_added_to(lake: Warehouse) -> None:
+def test_two_groups_of_one_key_are_noticed_if_aggregate_state_is_added_to(lake: Warehouse) -> None:
     sales = landed(lake)
     lake.run(sales)
     sql = "select coalesce(shop, '-') as shop, sum(items) as items from {sales} group by shop"
@@ -325,7 +325,7 @@ def test_two_groups_of_one_key_are_noticed_where_totals_are_added_to(lake: Wareh
 
 
 @pytest.mark.slow
-def test_totals_of_a_run_that_died_are_of_no_meaning(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aggregate_state_of_a_run_that_died_is_ignored(lake: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = landed(lake)
     model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
@@ -348,7 +348,7 @@ def _dies(*_: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_computation_in_full_ends_the_totals_and_the_next_run_makes_them_anew(lake: Warehouse) -> None:
+def test_a_full_refresh_ends_the_aggregate_state_and_the_next_run_recreates_it(lake: Warehouse) -> None:
     sales = landed(lake)
     model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
     lake.run(sales)
@@ -361,7 +361,7 @@ def test_a_computation_in_full_ends_the_totals_and_the_next_run_makes_them_anew(
         assert lake.broken(model) == []
 
 
-def test_another_table_under_the_name_of_the_totals_is_left_alone(lake: Warehouse) -> None:
+def test_another_table_under_the_name_of_the_aggregate_state_is_left_alone(lake: Warehouse) -> None:
     sales = landed(lake)
     model = lake.model("kept", QUERIES["sums"][1], primary_key="shop", refresh="strict")
     lake.run(sales)

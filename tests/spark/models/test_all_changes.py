@@ -215,7 +215,7 @@ def test_older_events_stay_out_of_an_emptied_table_and_rows_need_a_key(lake: War
 
 
 @pytest.mark.slow
-def test_a_table_without_a_sequence_is_emptied_where_the_event_stands(lake: Warehouse) -> None:
+def test_a_table_without_a_sequence_is_emptied_at_the_position_of_the_event(lake: Warehouse) -> None:
     sql = "select id, a, b, op, lsn from {changes(events)} where lsn = 0"
     model = cdc(lake, sql=sql, sequence_by=None, truncate_when="op = 't'")
     lake.append("events", [(1, "x", 1, "u", 0), (2, "x", 1, "u", 0)], EVENTS)

@@ -488,7 +488,7 @@ BOTH = "select id, a, b, op, lsn from {changes(events)} union all select id, a, 
 
 
 @pytest.mark.slow
-def test_a_source_without_news_and_a_source_that_is_added_are_read_beside_others(lake: Warehouse) -> None:
+def test_a_source_without_news_and_a_source_that_is_added_are_read_with_others(lake: Warehouse) -> None:
     lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
     lake.run(cdc(lake))
     lake.append("others", [(2, "y", 1, "c", 5), (1, "late", 1, "u", 9)], EVENTS)

@@ -349,7 +349,7 @@ def test_a_new_column_of_a_query_opens_versions_where_it_has_a_value(lake: Wareh
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
-def test_a_restored_history_goes_on(lake: Warehouse, merge: str) -> None:
+def test_a_restored_history_continues(lake: Warehouse, merge: str) -> None:
     model = scd2(lake, merge=merge)
     lake.append("events", [(1, "x", 1, "c", 10)], EVENTS)
     lake.run(model)
@@ -368,7 +368,7 @@ def test_a_restored_history_goes_on(lake: Warehouse, merge: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("merge", "keep_deleted", "seed"), [("on_write", True, 1), ("on_read", False, 2)])
-def test_a_history_of_a_query_goes_on_after_a_restore_new_columns_and_full_refreshes(
+def test_a_history_of_a_query_continues_after_a_restore_new_columns_and_full_refreshes(
     lake: Warehouse, merge: str, keep_deleted: bool, seed: int
 ) -> None:
     """Next to the list of what each row was; the query's rows are permuted."""

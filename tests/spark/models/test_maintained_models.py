@@ -425,7 +425,7 @@ def test_an_upstream_that_stores_what_its_origin_sent_is_followed_by_lookups(lak
 
 
 @pytest.mark.slow
-def test_a_plain_table_that_is_made_anew_is_compared_with_what_it_was(lake: Warehouse) -> None:
+def test_a_plain_table_that_is_recreated_is_compared_with_what_it_was(lake: Warehouse) -> None:
     lake.append("facts", [(n, n % 3) for n in range(20)], "id int, kind int")
     seed = lake.sql_name("kinds")
 

@@ -167,6 +167,6 @@ class Operations(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_whatever_is_done_to_a_table_in_whatever_order_it_is_what_its_events_and_its_owner_say(lake: Warehouse) -> None:
+def test_a_table_equals_its_events_and_its_owners_changes_after_any_order_of_operations(lake: Warehouse) -> None:
     machine = type("OperationsHere", (Operations,), {"lake": lake})
     run_state_machine_as_test(machine, settings=settings(max_examples=6, stateful_step_count=15))

@@ -154,7 +154,7 @@ def test_changes_are_followed_again_once_somebody_asked_for_it(
     ],
     ids=["promise", "Spark is gone", "strict", "strict refusal"],
 )  # fmt: skip
-def test_an_error_that_computing_more_would_not_mend_is_the_runs_own(
+def test_an_error_that_a_full_refresh_would_not_repair_fails_the_run(
     lake: Warehouse, grouped: Callable[..., Model], monkeypatch: pytest.MonkeyPatch, refresh: str, fault: Fault,
     error: type[Exception], told: str,
 ) -> None:  # fmt: skip

@@ -61,7 +61,7 @@ def test_settings_that_a_profile_does_not_tell_are_seen_where_there_is_something
 
 
 @pytest.mark.slow
-def test_kept_totals_take_the_type_that_a_column_was_widened_to(lake: Warehouse) -> None:
+def test_kept_aggregate_state_takes_the_type_that_a_column_was_widened_to(lake: Warehouse) -> None:
     """Without ANSI a cast to the type of before wraps around."""
     lake = another(lake, **{"spark.sql.ansi.enabled": "false"})
     lake.append("landed", ROWS, LANDED)

@@ -85,7 +85,7 @@ def test_what_is_written_back_of_a_query_is_the_same_to_spark_by_its_plan_alone(
         ),
     ],
 )
-def test_a_query_that_is_written_back_as_another_one_is_told_with_the_expression(
+def test_a_query_that_is_regenerated_differently_is_reported_with_the_expression(
     judged: SparkSession, monkeypatch: pytest.MonkeyPatch, sql: str, written: str, named: str
 ) -> None:
     monkeypatch.setattr(judging, "write_sql", lambda _: written)

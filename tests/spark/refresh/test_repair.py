@@ -43,7 +43,7 @@ def built(lake: Warehouse, merge: str) -> tuple[Model, Model]:
         pytest.param("on_write", "rows that are others", marks=pytest.mark.slow),
     ],
 )
-def test_a_full_refresh_makes_a_damaged_base_anew_and_its_readers_compute_in_full(
+def test_a_full_refresh_recreates_a_damaged_base_and_its_readers_compute_in_full(
     lake: Warehouse, merge: str, damage: str
 ) -> None:
     model, total = built(lake, merge)
@@ -62,7 +62,7 @@ def test_a_full_refresh_makes_a_damaged_base_anew_and_its_readers_compute_in_ful
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
-def test_change_rows_that_break_promises_are_mended_and_later_ones_are_checked_again(
+def test_change_rows_that_break_promises_are_repaired_and_later_ones_are_checked_again(
     lake: Warehouse, merge: str
 ) -> None:
     model, total = built(lake, merge)
@@ -84,7 +84,7 @@ def test_change_rows_that_break_promises_are_mended_and_later_ones_are_checked_a
 
 
 @pytest.mark.slow
-def test_a_window_of_events_that_was_committed_twice_is_mended(lake: Warehouse) -> None:
+def test_a_window_of_events_that_was_committed_twice_is_repaired(lake: Warehouse) -> None:
     config = {"primary_key": "id", "input": "changes", "sequence_by": "lsn", "merge": "on_read"}
     model = lake.model("m", "select id, v, lsn from {changes(e)}", **config)
     lake.append("e", [(1, "a", 1), (2, "b", 2)], EVENTS)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_spark_gives_expressions_the_types_that_are_told(spark: SparkSession) -> None:
+def test_spark_gives_expressions_the_inferred_types(spark: SparkSession) -> None:
     columns = ", ".join(f"cast(null as {kind}) as {name}" for name, kind in COLUMNS.items())
     told = {text: kind.replace(" ", "") for text, kind in TYPED.items() if kind is not None}
     types = {text: spark.sql(f"select {text} as x from (select {columns})").dtypes[0][1] for text in told}

@@ -89,7 +89,7 @@ def test_what_can_not_be_checked_is_said(lake: Warehouse) -> None:
 
 
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
-def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
+def test_versions_status_and_rows_are_reported(lake: Warehouse, merge: str) -> None:
     model = built(lake, merge)
     reader = lake.model("down", "select count(*) as n from {m}", primary_key=[])
     lake.run(reader)
@@ -121,7 +121,7 @@ def test_versions_status_and_rows_are_told(lake: Warehouse, merge: str) -> None:
         look_up_row(lake.reader, model, [])
 
 
-def test_unmerged_changes_are_told_and_looked_up(lake: Warehouse) -> None:
+def test_unmerged_changes_are_counted_and_looked_up(lake: Warehouse) -> None:
     """Few changes of many rows wait in the change table, and are read from there."""
     model = lake.model("m", "select id, v, n from {s}", primary_key="id", merge="on_read", nodes=2)
     rows = {i: (i, f"v{i}", i) for i in range(100)}

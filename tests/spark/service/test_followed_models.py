@@ -116,7 +116,7 @@ def test_a_diamond_shows_one_state_of_its_source_although_that_moves_on(
     assert service.broken() == []
 
 
-def test_a_failure_holds_back_what_is_below_it_until_it_is_mended(
+def test_a_failure_holds_back_downstream_tables_until_it_is_repaired(
     lake: Warehouse, diamond: tuple[Model, Model, Model], following: Follow
 ) -> None:
     left, _, _ = diamond

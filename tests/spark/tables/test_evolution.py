@@ -51,7 +51,7 @@ def test_a_run_that_dies_while_columns_change_is_followed_by_one_that_ends_it(la
 
 
 @pytest.mark.slow
-def test_changes_across_a_change_of_columns_are_told_in_the_columns_of_today(lake: Warehouse) -> None:
+def test_changes_across_a_change_of_columns_are_reported_in_the_columns_of_today(lake: Warehouse) -> None:
     model = narrow(lake, "on_write")
     lake.run(model)
     first = lake.head(model)

@@ -79,7 +79,7 @@ def test_a_base_goes_to_version_2_and_back_and_its_readers_see_no_change(lake: W
 
 @pytest.mark.slow
 @pytest.mark.parametrize("merge", ["on_write", "on_read"])
-def test_a_run_that_dies_between_dropping_a_base_and_making_it_anew_is_completed_by_the_next(
+def test_a_run_that_dies_between_dropping_and_recreating_a_base_is_completed_by_the_next(
     lake: Warehouse, merge: str
 ) -> None:
     shop = Shop(lake, merge)

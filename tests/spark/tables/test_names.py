@@ -51,7 +51,7 @@ def odd(environment: SparkEnvironment, reader: CatalogReader, spark: SparkSessio
 
 
 @pytest.mark.parametrize("merge", ["on_read", pytest.param("on_write", marks=pytest.mark.slow)])
-def test_columns_of_any_name_are_compared_merged_and_told(lake: Warehouse, merge: str) -> None:
+def test_columns_of_any_name_are_compared_merged_and_reported(lake: Warehouse, merge: str) -> None:
     key, extra = COLUMN_NAMES[:4], COLUMN_NAMES[4:]
     config: dict[str, Any] = {
         "primary_key": list(key),

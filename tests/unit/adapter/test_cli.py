@@ -184,7 +184,7 @@ def test_status_draws_the_nodes_of_a_table_when_asked_to(arctic: Arctic, shop) -
     assert (code, "has no partition 'day = 1'" in err) == (2, True)
 
 
-def test_the_plan_of_a_split_is_told_without_spark(arctic: Arctic) -> None:
+def test_the_plan_of_a_split_is_reported_without_spark(arctic: Arctic) -> None:
     code, out, _ = arctic("split", "ods", "--plan")
     assert code == 0
     assert out.startswith("left alone: lake.dwd.ods, all rows: it has no nodes in numbers of a power of two")

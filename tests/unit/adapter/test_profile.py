@@ -239,7 +239,7 @@ def test_a_secret_inside_a_value_is_hidden_and_the_rest_is_shown(value: str, sho
 
 
 @pytest.mark.parametrize("key", [ESCAPED, CASE])
-def test_texts_and_names_are_read_in_one_way_whatever_a_server_is_set_to(tmp_path: Path, key: str) -> None:
+def test_texts_and_names_are_read_the_same_under_any_server_settings(tmp_path: Path, key: str) -> None:
     profile = Profile.for_embedded(tmp_path, settings={key: "false"})
     assert (
         profile.build_spark_settings()[key] == Profile.for_embedded(tmp_path).build_session_settings()[key] == "false"

@@ -76,7 +76,7 @@ def test_the_others_are_measured_where_one_is_absent(
     assert "gone is not measured: no environment" in capsys.readouterr().out
 
 
-def test_an_environment_that_can_not_be_made_is_said_and_made_anew_the_next_time(
+def test_an_environment_that_can_not_be_made_is_said_and_recreated_the_next_time(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: Any) -> None:

@@ -69,5 +69,5 @@ def test_a_look_that_is_too_old_or_lacks_a_table_is_not_given(looks: Looks) -> N
     assert looks.number(looks.shared.get_recent("graph", [A, B], 1)) == 3
 
 
-def test_whoever_looks_gets_what_is_now(looks: Looks) -> None:
+def test_each_look_returns_the_current_state(looks: Looks) -> None:
     assert [looks.number(looks.shared.observe_now([A])) for _ in range(3)] == [1, 2, 3]

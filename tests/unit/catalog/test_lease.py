@@ -59,7 +59,7 @@ def test_of_two_processes_that_see_a_free_lease_one_gets_it() -> None:
 
 
 @pytest.mark.parametrize("ahead_seconds", [0, 3600])
-def test_a_lease_that_is_not_renewed_is_taken_over_whatever_its_holders_clock_says(ahead_seconds: int) -> None:
+def test_a_lease_that_is_not_renewed_is_taken_over_regardless_of_its_holders_clock(ahead_seconds: int) -> None:
     table, clock = Memory(), Clock()
     table.leases = [Held("elsewhere:1:x", time.time() + 60 + ahead_seconds)]
     lease = Lease(table, TIMES, "elsewhere:2:x", clock)

@@ -34,7 +34,7 @@ def test_a_table_that_has_not_moved_is_not_read_again(reader: CatalogReader) -> 
     assert reader.load_table("dwd", "a").metadata == first.metadata
 
 
-def test_a_table_that_has_moved_is_read_anew(reader: CatalogReader) -> None:
+def test_a_table_that_has_moved_is_read_again(reader: CatalogReader) -> None:
     first = reader.load_table("dwd", "a")
     reader.load_table("dwd", "a").append(pa.table({"id": pa.array([1], pa.int64()), "note": ["x"]}))
     assert first.current_snapshot() is None

@@ -214,7 +214,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("sql", PLAIN)
-def test_the_position_of_an_event_is_selected_beside_what_the_user_wrote(sql: str) -> None:
+def test_the_position_of_an_event_is_selected_in_addition_to_the_users_columns(sql: str) -> None:
     placed = with_position(sql)
     assert placed is not None
     before, after = (sqlglot.parse_one(text, dialect="spark") for text in (sql, placed))

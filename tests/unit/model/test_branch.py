@@ -85,7 +85,7 @@ def test_processes_that_share_an_attempt_look_for_lost_commits_themselves() -> N
 
 
 @given(st.data())
-def test_whatever_becomes_the_table_adds_the_attempts_commits_to_what_it_observed_and_nothing_else(
+def test_a_published_table_has_the_observed_commits_and_those_of_the_attempt_only(
     data: st.DataObject,
 ) -> None:
     commits = {HEAD: BranchCommit(None, "append")}

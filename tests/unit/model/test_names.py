@@ -33,7 +33,7 @@ _names = st.builds(TableName, _parts, _parts, _parts)
 @example(TableName("(", ")", "``"))
 @example(TableName("%25", "%", "changes(a.b.c)"))
 @example(TableName('"', "'", "--"))
-def test_whatever_a_table_is_called_its_changes_are_read_under_a_name_that_leads_back_to_it(source: TableName) -> None:
+def test_changes_are_read_under_a_name_that_leads_back_to_the_table_for_any_table_name(source: TableName) -> None:
     assert list_changes_read(f"select * from {quoted(format_changes_view(source))} where true") == (source,)
 
 
@@ -54,7 +54,7 @@ def test_changes_are_found_in_order_of_appearance_each_table_once(sources: list[
 
 @settings(max_examples=25)
 @given(_names, _names)
-def test_what_was_read_before_stands_under_names_of_its_own(source: TableName, other: TableName) -> None:
+def test_history_is_read_under_views_of_its_own(source: TableName, other: TableName) -> None:
     sql = "select {0}.a, 'x' from {0} join {1}"
     new = sql.format(quoted(format_changes_view(source)), quoted(format_changes_view(other)))
     seen = replace_with_history("seen", new)
@@ -94,7 +94,7 @@ def test_no_control_character_gets_into_a_name() -> None:
             ORDERS.with_name(f"a{chr(code)}b")
 
 
-def test_the_relations_of_a_table_stand_beside_it() -> None:
+def test_the_relations_of_a_table_share_its_schema() -> None:
     assert ORDERS.changes == TableName("lake", "dwd", "orders__changes")
     assert ORDERS.base == TableName("lake", "dwd", "orders__base")
     assert ORDERS.with_name("x") == TableName("lake", "dwd", "x")

@@ -87,11 +87,11 @@ DONE: dict[Step, str] = {
 
 
 @pytest.mark.parametrize("step", DONE, ids=lambda step: type(step).__name__)
-def test_a_step_is_told_in_one_line(step: Step) -> None:
+def test_a_step_is_reported_in_one_line(step: Step) -> None:
     assert describe_step(step) == DONE[step]
 
 
-def test_the_transaction_is_told_with_its_mode_and_reason() -> None:
+def test_the_transaction_is_reported_with_its_mode_and_reason() -> None:
     step = AppendChanges(ORDERS.changes, 1, "full", "FULL_REFRESH")
     assert describe_step(step) == "append changes to lake.dwd.orders__changes (full, FULL_REFRESH)"
 
@@ -100,11 +100,11 @@ def test_set_properties_are_named_without_their_values() -> None:
     assert describe_step(SetProperties("repair.mark", ORDERS, {"a": "1", "b": "2"})) == "set a, b of lake.dwd.orders"
 
 
-def test_no_kind_of_step_is_left_untold() -> None:
+def test_every_kind_of_step_is_described() -> None:
     assert {*map(type, DONE), SetProperties} == set(get_args(Step))
 
 
-def test_columns_are_found_whatever_their_case_and_change_rows_can_be_stripped() -> None:
+def test_columns_are_found_in_any_case_and_change_rows_can_be_stripped() -> None:
     columns = tuple(Column(name, "int") for name in ("Id", "x", "_action", "_ts", "_seq", "_before"))
     assert find_column(columns, "iD") == columns[0]
     assert find_column(columns, "nope") is None
@@ -124,5 +124,5 @@ def test_a_change_of_columns_is_empty_only_without_any_part() -> None:
         (Transform("bucket", "id", 16), "bucket(16, id)"),
     ],
 )
-def test_a_transform_is_told_as_it_is_written(transform: Transform, text: str) -> None:
+def test_a_transform_is_reported_as_it_is_written(transform: Transform, text: str) -> None:
     assert str(transform) == text

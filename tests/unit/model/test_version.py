@@ -34,7 +34,7 @@ def test_offsets_survive_a_snapshot_summary(offsets: dict[str, Version]) -> None
 
 @settings(max_examples=30)
 @given(_offsets, st.randoms(use_true_random=False))
-def test_offsets_are_written_the_same_in_whatever_order_upstreams_were_met(offsets, chance) -> None:
+def test_offsets_are_written_the_same_for_any_order_of_upstreams(offsets, chance) -> None:
     items = list(offsets.items())
     chance.shuffle(items)
     assert encode_versions(dict(items)) == encode_versions(offsets)

@@ -34,7 +34,7 @@ each = pytest.mark.parametrize("known", OPERATIONS, ids=lambda known: known.name
 
 
 @each
-def test_an_operation_is_a_command_and_stands_in_the_documentation(known: Operation) -> None:
+def test_an_operation_is_a_command_and_is_in_the_documentation(known: Operation) -> None:
     assert known.name in list_command_names()
     assert f"arctic {known.name}" in PAGES
     if known.macro_arguments is not None:

@@ -158,7 +158,7 @@ def test_small_tables_are_computed_in_full_once_following_them_took_clearly_long
     assert (decision.mode, decision.reason) == (then, "COST" if then == "full" else "CHANGES")
 
 
-def test_what_computing_everything_costs_is_told_where_nothing_else_will_do() -> None:
+def test_the_cost_of_a_full_refresh_is_reported_if_no_other_mode_works() -> None:
     first = decide_refresh(STATE, TableState(), LARGE, RUN_AGAIN)
     assert first.estimate is not None
     assert (first.mode, first.estimate.rows) == ("create", 1_800_000)

@@ -283,7 +283,7 @@ def test_every_profile_key_is_described() -> None:
     assert described == {*PROFILE_KEYS, "type", "threads"} - {"database"}
 
 
-def test_reserved_names_are_told() -> None:
+def test_reserved_names_are_reported() -> None:
     told = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
     assert set(RESERVED) <= told
 
@@ -304,7 +304,7 @@ def test_every_way_to_refresh_is_explained() -> None:
     assert set(rows(told)) == set(get_args(table.Refresh))
 
 
-def test_from_which_part_on_everything_is_computed_is_told() -> None:
+def test_the_threshold_for_a_full_refresh_is_reported() -> None:
     assert (SHIPPED.incremental.changed_share, SHIPPED.incremental.always_incremental_rows) == (0.3, 10_000)
     assert SHIPPED.incremental.large_source_rows == 1_000_000
     assert SHIPPED.incremental.reducer_row_ratio == 3
@@ -315,7 +315,7 @@ def test_from_which_part_on_everything_is_computed_is_told() -> None:
     assert "no more than a third of the rows" in " ".join(read("docs/incremental.md").split())
 
 
-def test_how_costs_are_estimated_is_told() -> None:
+def test_how_costs_are_estimated_is_reported() -> None:
     told = section(read("docs/incremental.md"), "## Cost")
     prices = SHIPPED.cost
     assert f"{prices.scan_seconds} s for each time" in told
@@ -410,7 +410,7 @@ def reasons_in_code() -> set[str]:
     return written & {*get_args(step.Reason)} - {"NOTHING_NEW"}
 
 
-def test_the_thresholds_of_merging_are_told() -> None:
+def test_the_thresholds_of_merging_are_reported() -> None:
     text = " ".join(read("docs/concepts.md").split())
     merge = Thresholds().merge
     assert merge.unmerged_share == 0.25
@@ -419,7 +419,7 @@ def test_the_thresholds_of_merging_are_told() -> None:
     assert f"up to {merge.longest_wait_factor:g} times as much may wait" in text
 
 
-def test_thresholds_of_compaction_are_told() -> None:
+def test_thresholds_of_compaction_are_reported() -> None:
     told = rows(section(read("docs/configuration.md"), "## Compaction and retention"))
     defaults = table.Compaction()
     assert {name: float(cells[0]) for name, cells in told.items()} == {
@@ -441,7 +441,7 @@ def test_thresholds_of_compaction_are_told() -> None:
     assert f"up to {costs.group_nodes} file groups and {costs.group_bytes // (1024 * mib)} GiB" in text
 
 
-def test_limits_of_splitting_are_told() -> None:
+def test_limits_of_splitting_are_reported() -> None:
     text = " ".join(section(read("docs/maintenance.md"), "## Bucket split and merge").split())
     buckets = Thresholds().buckets
     assert buckets.level_split_share == 0.75
@@ -450,7 +450,7 @@ def test_limits_of_splitting_are_told() -> None:
     assert "a sixteenth of `node_bytes`, and 16 MiB at most" in text
 
 
-def test_limits_of_scale_are_told() -> None:
+def test_limits_of_scale_are_reported() -> None:
     text = " ".join(read("docs/scale.md").split())
     most = layout.MAX_NODES * table.ModelConfig(()).node_bytes
     assert f"{layout.MAX_NODES:,} at most: {most >> 40} TiB under one partition" in text

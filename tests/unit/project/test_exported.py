@@ -115,7 +115,7 @@ def imported(file: Path) -> set[str]:
     return result
 
 
-def test_every_error_is_an_arctic_error_and_stands_in_the_tree() -> None:
+def test_every_error_is_an_arctic_error_and_is_in_the_tree() -> None:
     tree = errors.__doc__ or ""
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), errors.ArcticError)

@@ -17,12 +17,12 @@ def test_a_page_says_what_the_code_says(page: Path) -> None:
     assert generated(text) == text, "run `make docs`"
 
 
-def test_every_generated_part_stands_on_one_page() -> None:
+def test_every_generated_part_is_on_one_page() -> None:
     texts = "".join(page.read_text(encoding="utf-8") for page in PAGES.glob("*.md"))
     assert sorted(re.findall(r"<!-- generated: ([\w ]+) -->", texts)) == sorted(PARTS)
 
 
-def test_what_stands_around_a_generated_part_stays() -> None:
+def test_text_around_a_generated_part_stays() -> None:
     part = "<!-- generated: stored names -->\nnothing of the code\n<!-- end of generated: stored names -->"
     page = f"before\n{part}\nafter\n"
     made = generated(page)

@@ -18,7 +18,7 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "warehouse"
 
 
-def test_a_warehouse_that_the_demo_made_is_made_anew(warehouse: Path) -> None:
+def test_a_warehouse_that_the_demo_made_is_recreated(warehouse: Path) -> None:
     make_fresh(warehouse, demo.MARK)
     (warehouse / "old").touch()
     make_fresh(warehouse, demo.MARK)

@@ -137,7 +137,7 @@ def test_days_played_give_the_rows_of_the_day_after() -> None:
     assert played.rows["flights"] == tables_at(end).rows["flights"]
 
 
-def test_rows_that_differ_are_told_by_kind_with_an_example() -> None:
+def test_rows_that_differ_are_reported_by_kind_with_an_example() -> None:
     expected = {("a",): {"k": "a", "v": 1}, ("b",): {"k": "b", "v": 2}}
     assert difference(expected, [{"v": 2, "k": "b"}, {"k": "a", "v": 1}], ("k",)) is None
     actual = [{"k": "a", "v": 3}, {"k": "c", "v": 1}, {"k": "c", "v": 1}]

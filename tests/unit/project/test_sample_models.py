@@ -134,7 +134,7 @@ def test_ods_models_take_the_newest_image_of_each_row() -> None:
 
 
 @pytest.mark.parametrize("name", ABOVE)
-def test_models_above_the_events_follow_whatever_changes(name: str, warehouse: duckdb.DuckDBPyConnection) -> None:
+def test_models_above_the_events_follow_any_change(name: str, warehouse: duckdb.DuckDBPyConnection) -> None:
     relations = {f"lake.shop.{read}": _relation(read, warehouse) for read in ("airlines", *MODELS)}
     analysed = analyse_query(rendered(name)[0], relations, {}, "lake", "shop")
     made = dict(analysed.outputs)

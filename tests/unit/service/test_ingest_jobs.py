@@ -29,7 +29,7 @@ def test_a_batch_is_a_job_until_it_is_published() -> None:
     assert (ended.state, ended.rows, ended.lines) == ("done", {"insert": 12, "update": 8}, ("shop: 20 events",))
 
 
-def test_a_load_beside_the_stream_has_a_job_of_its_own() -> None:
+def test_a_load_alongside_the_stream_has_a_job_of_its_own() -> None:
     board = JobBoard(EventLog(100), ServiceThresholds())
     jobs = IngestJobs(board)
     jobs.begin_batch(("shop", True), [ORDERS], "load")

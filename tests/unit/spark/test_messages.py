@@ -47,11 +47,11 @@ SYNTAX = "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. (line 1, pos 0
         ("", "Exception"),
     ],
 )
-def test_errors_are_told_in_words(raw: str, expected: str) -> None:
+def test_errors_are_reported_in_words(raw: str, expected: str) -> None:
     assert get_message(Exception(raw)) == expected
 
 
-def test_a_clock_that_is_behind_is_told_as_such() -> None:
+def test_a_clock_that_is_behind_is_reported_as_such() -> None:
     raw = "java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries."
     told = get_message(Exception(raw)).splitlines()
     assert told[0] == "[BUG] Expected sorted snapshot log entries."

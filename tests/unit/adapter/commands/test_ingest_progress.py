@@ -64,7 +64,7 @@ def test_batches_are_lines_where_the_output_is_no_terminal(capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["count"] == 0
 
 
-def test_a_line_has_the_time_of_its_batch_and_a_failure_is_told_once() -> None:
+def test_a_line_has_the_time_of_its_batch_and_a_failure_is_reported_once() -> None:
     lines: list[str] = []
     writer = LineWriter(lines.append)
     down = replace(a_batch({}).progress, failure=Failure("db1 does not answer", datetime.now(timezone.utc)))

@@ -102,7 +102,7 @@ def test_an_address_is_a_source(url: str, connection: dict[str, Any], monkeypatc
         ("mysql://me@db", "user@host:port/database"),
     ],
 )
-def test_an_address_that_can_not_be_used_is_told_without_its_password(url: str, error: str) -> None:
+def test_an_address_that_can_not_be_used_is_reported_without_its_password(url: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error) as told:
         build_source_at(url, None)
     assert "hush" not in str(told.value)

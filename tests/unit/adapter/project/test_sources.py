@@ -63,6 +63,6 @@ def test_an_ingested_table_is_known_by_its_name_in_the_source(
         ({"retention": "7d"}, "must be off or a mapping"),
     ],
 )
-def test_what_a_landing_table_can_not_be_told_is_an_error(meta: dict[str, Any], message: str) -> None:
+def test_a_wrong_declaration_of_a_landing_table_is_an_error(meta: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         list_landing_tables(a_manifest(meta))

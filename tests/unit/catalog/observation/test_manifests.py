@@ -25,7 +25,7 @@ def named(name: str) -> TableName:
     return TableName("lake", "dwd", name)
 
 
-def test_files_are_told_by_node_with_their_rows_and_bytes(shop, writing, tmp_path) -> None:
+def test_files_are_listed_by_node_with_their_rows_and_bytes(shop, writing, tmp_path) -> None:
     made = writing.warehouse(tmp_path)
     made.create("t")
     assert observe_files(made.reader, named("t")) is None
@@ -48,7 +48,7 @@ def test_files_are_told_by_node_with_their_rows_and_bytes(shop, writing, tmp_pat
     assert (found.spec, [str(of) for of in found.transforms]) == (1, ["note"])
 
 
-def test_the_highest_number_of_a_column_is_told_by_its_manifests(writing, tmp_path) -> None:
+def test_the_highest_number_of_a_column_is_read_from_manifests(writing, tmp_path) -> None:
     made = writing.warehouse(tmp_path)
     made.create("t")
     assert observe_upper_bound(made.reader, named("t"), "id") is None
@@ -58,7 +58,7 @@ def test_the_highest_number_of_a_column_is_told_by_its_manifests(writing, tmp_pa
     assert observe_upper_bound(made.reader, named("t"), "none") is None
 
 
-def test_the_specs_of_a_table_are_told_by_their_transforms(writing, tmp_path) -> None:
+def test_the_specs_of_a_table_are_identified_by_their_transforms(writing, tmp_path) -> None:
     made = writing.warehouse(tmp_path)
     made.create("t")
     for field in (BucketTransform(4), BucketTransform(8)):
@@ -93,7 +93,7 @@ def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) ->
     ],
     ids=str,
 )
-def test_values_of_partitions_are_told_as_spark_writes_them(
+def test_values_of_partitions_are_reported_as_spark_writes_them(
     kind: Any, transform: Any, value: Any, told: tuple[str, str], writing, tmp_path
 ) -> None:
     made = writing.warehouse(tmp_path).create("t", (NestedField(1, "c", kind, required=False),))

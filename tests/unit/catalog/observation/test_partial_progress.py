@@ -63,7 +63,7 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
     ],
     ids=["no parent", "lost parent", "other branches", "a tag", "an empty table"],
 )
-def test_what_does_not_lead_to_the_head_is_none_to_go_on_with(reader: CatalogReader) -> None:
+def test_a_branch_that_does_not_lead_to_the_head_is_not_continued(reader: CatalogReader) -> None:
     assert found(reader) == ()
 
 

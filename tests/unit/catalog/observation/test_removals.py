@@ -11,7 +11,7 @@ from arctic_runtime.model.state import Removed
 EVENTS = TableName("lake", "dwd", "events")
 
 
-def test_deleted_files_are_told_by_the_commit_that_brought_them(writing, tmp_path) -> None:
+def test_deleted_files_are_listed_by_the_commit_that_added_them(writing, tmp_path) -> None:
     made = writing.warehouse(tmp_path)
     made.create("events")
     first = made.append("events", [(1, "a"), (1, "b")])

@@ -113,7 +113,7 @@ def test_what_was_observed_is_what_settling_needs(shop) -> None:
     ],
     ids=["table", "table, on_read", "view", "view, on_read", "merged on write before", "merged on read before"],
 )
-def test_what_stands_under_a_models_name_and_is_not_its_own_is_a_stranger(
+def test_a_foreign_relation_under_a_models_name_is_a_conflicting_relation(
     shop, model: Model, conflicting: ConflictingRelation
 ) -> None:
     warehouse, _ = shop
@@ -122,7 +122,7 @@ def test_what_stands_under_a_models_name_and_is_not_its_own_is_a_stranger(
     assert state.base is None
 
 
-def test_a_table_under_the_change_tables_name_is_a_stranger_and_no_change_table(shop) -> None:
+def test_a_table_under_the_change_tables_name_is_a_conflicting_relation_and_no_change_table(shop) -> None:
     warehouse, _ = shop
     warehouse.create("taken__changes")
     state = observe_model(warehouse.reader, a_model("taken"))
@@ -196,7 +196,7 @@ def test_an_upstream_model_is_read_through_its_change_table_and_any_other_table_
     assert (log.kind, log.version) == ("table", made["ods"][3])
 
 
-def test_an_upstream_model_tells_its_key_its_rows_and_where_its_base_stands(shop) -> None:
+def test_an_upstream_model_reports_its_key_its_rows_and_the_version_of_its_base(shop) -> None:
     warehouse, made = shop
     ods, dwd = (observe_source(warehouse.reader, model.table) for model in (ODS, DWD))
     plain = observe_source(warehouse.reader, TableName("lake", "dwd", "plain"))

@@ -61,7 +61,7 @@ def test_columns_keep_their_order_and_names(names: list[str], data: st.DataObjec
     assert schema == SourceSchema(tuple(SourceColumn(name, "int") for name in names), tuple(key))
 
 
-def test_what_is_declared_goes_before_what_the_event_tells() -> None:
+def test_a_declaration_wins_over_the_schema_of_an_event() -> None:
     event = {**UPDATE, "mysqlType": {"id": "int", "at": "timestamp", "price": "decimal(65,30)"}}
     with pytest.raises(ConfigError, match="Column at "):
         told(event, price="string")

@@ -27,7 +27,7 @@ def test_pieces_of_a_load_are_counted_to_its_end() -> None:
     assert pieces.count_batch(batch("a", 1, False), 8) is None
 
 
-def test_a_load_that_begins_anew_is_counted_anew() -> None:
+def test_a_load_that_restarts_is_counted_again() -> None:
     pieces = LoadPieces()
     pieces.count_batch(batch("a", 100, True), 1)
     pieces.count_batch(batch("a", 0, True, comes_again=True), 1)

@@ -140,7 +140,7 @@ def test_a_tables_own_position_lies_anywhere(kind: str, data: st.DataObject) -> 
 
 @pytest.mark.parametrize("is_known", [True, False])
 @given(data=st.data())
-def test_a_snapshot_beside_the_log_lies_between_two_transactions(is_known: bool, data: st.DataObject) -> None:
+def test_a_snapshot_alongside_the_log_is_between_two_transactions(is_known: bool, data: st.DataObject) -> None:
     """Its place is before the commit of a transaction, and before or after the events of that."""
     transactions = data.draw(TRANSACTIONS)
     events = wal(transactions)

@@ -65,6 +65,6 @@ def test_numbers_follow_places_or_names(events: str, now: list[Row], expected: l
 
 
 @pytest.mark.parametrize(("kind", "encoding"), [("numeric", "decimal_text"), ("text", "plain")])
-def test_decimals_of_a_domain_are_told_from_texts(kind: str, encoding: str) -> None:
+def test_decimals_of_a_domain_are_distinguished_from_texts(kind: str, encoding: str) -> None:
     (column,) = match_columns([SourceColumn("id", "string")], table("id", kind=kind), is_chosen=False)
     assert column.encoding == encoding

@@ -35,7 +35,7 @@ def test_equalities_are_found_either_way_round_and_under_parentheses() -> None:
     ]
 
 
-def test_an_equality_of_unlike_columns_is_told_from_one_of_the_same_values() -> None:
+def test_an_equality_of_unlike_columns_is_distinguished_from_one_of_the_same_values() -> None:
     names = ("l.a", "l.b"), ("r.id", "r.a")
     equalities = list_equalities(condition("coalesce(`l.a`) = `r.id` and `l.b` <=> coalesce(`r.a`)"), *names)
     assert [(pair.left, pair.right, pair.same) for pair in equalities] == [
@@ -79,7 +79,7 @@ def test_what_the_branches_of_an_or_have_in_common_is_a_condition_of_its_own() -
     assert factor_conjuncts(apart) == (apart,)
 
 
-def test_what_an_or_says_of_one_side_alone_goes_there() -> None:
+def test_conditions_of_an_or_on_one_side_alone_are_pushed_to_it() -> None:
     on = condition("`l.a` = `r.id` and (`l.b` = 1 and `r.b` = 2 and `l.id` < `r.a` or `r.b` = 1 and `l.b` = 2)")
     left, right = Filter(L, condition("`l.b` = 1 or `l.b` = 2")), Filter(R, condition("`r.b` = 2 or `r.b` = 1"))
     assert push_down_filters(Join("inner", L, R, on)) == Join("inner", left, right, on)
@@ -102,6 +102,6 @@ def test_a_condition_on_no_column_stays_where_it_is() -> None:
     assert push_down_filters(single) == single
 
 
-def test_a_condition_goes_through_a_projection_as_what_it_is_computed_of() -> None:
+def test_a_condition_is_pushed_through_a_projection_as_its_expression() -> None:
     filters = push_down_filters(Filter(RENAMED, condition("`v` > 0 and `k` = 1")))
     assert filters == Project(Filter(L, condition("(`l.a` + 1) > 0 and `l.id` = 1")), RENAMED.expressions)

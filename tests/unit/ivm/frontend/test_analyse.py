@@ -134,7 +134,7 @@ def test_a_row_is_known_by_its_key_and_the_name_of_its_column() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
-def test_trees_have_the_rows_of_their_queries_whatever_the_tables_hold(seed: int) -> None:
+def test_trees_have_the_rows_of_their_queries_for_any_contents_of_tables(seed: int) -> None:
     with _loaded(seed) as con:
         for sql in QUERIES:
             assert rows(con, _shown(_analysed(sql))) == rows(con, sql), sql
@@ -225,7 +225,7 @@ def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
     assert [name for name, _ in analysis.outputs] == ["col1", "col2"]
 
 
-def test_no_name_stands_for_two_columns() -> None:
+def test_no_name_is_that_of_two_columns() -> None:
     sql = "with t as (select id, amount + 1 as b from orders) select x.b, y.b as c from t x join t y on x.id = y.id"
     analysis = _analysed(sql)
     names = [name for scan in list_scans(analysis.tree) for name, _ in scan.fields]

@@ -323,7 +323,7 @@ def test_sides_of_a_union_are_cast_as_it_would_cast_them_itself() -> None:
 
 
 @pytest.mark.parametrize(("text", "expected"), TYPED.items())
-def test_a_type_is_told_where_it_is_certain(text: str, expected: str | None) -> None:
+def test_a_type_is_inferred_if_it_is_certain(text: str, expected: str | None) -> None:
     value = parse_query(f"select {text}").expressions[0]
     assert Names(dict(COLUMNS)).type_of(value) == expected
 
@@ -339,7 +339,7 @@ def test_floats_are_not_taken_for_each_other() -> None:
     assert types[0].condition == condition("coalesce(`x`) = `y`")
 
 
-def test_each_type_that_is_told_is_compared_with_what_spark_tells() -> None:
+def test_each_inferred_type_is_compared_with_sparks() -> None:
     told = [part for text, of_type in TYPED.items() if of_type for part in parse_query(f"select {text}").walk()]
     calls = {(part.name.upper(), len(part.expressions)) for part in told if isinstance(part, exp.Anonymous)}
     assert calls >= set(inferred.FUNCTION_TYPES)

@@ -57,7 +57,7 @@ def test_why_rows_are_shuffled_is_described(sql: str, placed: dict[str, Placemen
     assert reason in line
 
 
-def test_a_table_of_nobody_lies_in_no_nodes() -> None:
+def test_a_table_without_buckets_is_described_as_not_bucketed() -> None:
     (line,) = described("select a.id, c.v from a join c on a.id = c.id")
     assert line == "lake.dwd.a and lake.dwd.c are joined with a shuffle: lake.dwd.c is not bucketed"
 

@@ -108,7 +108,7 @@ def test_a_lookup_by_key_takes_its_values_without_their_join_partners() -> None:
 ON_KEY = condition("`h.a` = `o.id`")
 
 
-def test_rows_that_are_read_whatever_has_changed_are_not_parted() -> None:
+def test_rows_that_are_always_read_are_not_split() -> None:
     tree = Join("inner", TO_ONE, HEAP.scan("h"), condition("`t.b` < `h.a`"))
     plan = require_term(derive_delta(tree, ALL))
     assert add_reducers((plan,), (HEAP.name,)) == ((plan,), ())

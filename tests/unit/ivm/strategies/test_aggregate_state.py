@@ -230,7 +230,7 @@ SEEDS = [0, *slowly(range(1, FEW)), *slowly(range(FEW, 302, STEP))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_result_follows_many_batches_by_its_totals(con: duckdb.DuckDBPyConnection, seed: int) -> None:
+def test_a_result_follows_many_batches_by_its_aggregate_state(con: duckdb.DuckDBPyConnection, seed: int) -> None:
     followed = 0
     for number in range(seed, seed + 1 if seed < FEW else seed + STEP):
         random = Random(number)
@@ -354,7 +354,9 @@ TELLING = ("extremes", "groups of groups", "one group under a condition")
     ("tree", "key"),
     [pytest.param(*tree, id=name, marks=() if name in TELLING else pytest.mark.slow) for name, tree in TREES.items()],
 )
-def test_every_batch_of_a_history_is_added_to_the_totals(con: duckdb.DuckDBPyConnection, tree: Node, key: Key) -> None:
+def test_every_batch_of_a_history_is_added_to_the_aggregate_state(
+    con: duckdb.DuckDBPyConnection, tree: Node, key: Key
+) -> None:
     followed, _ = keep(con, tree, key, history([*STATES.values()]))
     assert followed == len(STATES) - 1
 
@@ -414,7 +416,7 @@ def test_only_lost_groups_are_read_again() -> None:
     assert only.left == H
 
 
-def test_totals_are_shared_by_all_that_follows_from_them() -> None:
+def test_aggregate_state_is_shared_by_all_aggregates_that_follow_from_it() -> None:
     plan = planned(
         Aggregate(H, ("h.a",), calls("sum(`h.b`)", "count(`h.b`)", "sum(`h.b`)", "count(1)")), ("h.a",), HEAP
     )
@@ -450,7 +452,7 @@ def test_what_is_kept_does_not_depend_on_what_changed() -> None:
     assert len({plan.moved for plan in plans if isinstance(plan, AggregateState)}) == 3
 
 
-def test_totals_can_be_told_without_knowing_what_changed() -> None:
+def test_aggregate_state_can_be_described_without_knowing_the_changes() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
     plan = planned(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
@@ -495,7 +497,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
 
 
 @pytest.mark.parametrize(("tree", "key"), PLANNED.values(), ids=PLANNED)
-def test_groups_of_exact_numbers_are_kept_by_totals(tree: Node, key: Key) -> None:
+def test_groups_of_exact_numbers_are_kept_by_aggregate_state(tree: Node, key: Key) -> None:
     assert isinstance(planned(tree, key, HEAP), AggregateState)
 
 
@@ -528,7 +530,7 @@ REFUSED: dict[str, tuple[Node, Key]] = {
 
 
 @pytest.mark.parametrize(("tree", "key"), REFUSED.values(), ids=REFUSED)
-def test_what_does_not_follow_from_totals_is_not_kept_by_them(tree: Node, key: Key) -> None:
+def test_aggregates_that_do_not_follow_from_state_are_not_kept_by_it(tree: Node, key: Key) -> None:
     assert plan_aggregate_state(tree, key, of(HEAP), types(tree)) is None
 
 
@@ -596,11 +598,11 @@ def test_rows_without_groups_are_followed_by_their_changes() -> None:
     assert isinstance(planned(L, ("l.id",), ONE), Deltas)
 
 
-def test_groups_that_totals_do_not_tell_are_computed_again() -> None:
+def test_groups_without_sufficient_aggregate_state_are_recomputed() -> None:
     assert isinstance(planned(grouped("first(`h.b`)"), ("h.a",), HEAP), AffectedKeys)
 
 
-def test_one_group_that_totals_do_not_tell_is_refused() -> None:
+def test_one_group_without_sufficient_aggregate_state_is_refused() -> None:
     with pytest.raises(NotMaintained) as refused:
         planned(Aggregate(H, (), calls("first(`h.b`)")), (), HEAP)
     assert refused.value.reason == "ONE_ROW"

@@ -119,7 +119,7 @@ def test_what_follows_from_one_choice_is_computed_together(sql: str, key: str, c
 
 
 @pytest.mark.parametrize(("sql", "key", "changed"), REFUSED.values(), ids=REFUSED)
-def test_what_a_choice_was_is_asked_of_nobody(sql: str, key: str, changed: str) -> None:
+def test_an_unrepeatable_choice_is_refused(sql: str, key: str, changed: str) -> None:
     with pytest.raises(NotMaintained) as refused:
         plan(written(sql), key, changed)
     assert refused.value.reason == "NOT_REPEATABLE"

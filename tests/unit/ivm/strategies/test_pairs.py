@@ -146,9 +146,7 @@ def test_pairs_turn_the_old_result_into_the_new_one(con: duckdb.DuckDBPyConnecti
 
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("seed", MOST_SEEDS)
-def test_whatever_tree_is_followed_by_pairs_they_are_right(
-    con: duckdb.DuckDBPyConnection, seed: int, linear: bool
-) -> None:
+def test_pairs_of_any_supported_tree_are_correct(con: duckdb.DuckDBPyConnection, seed: int, linear: bool) -> None:
     random = Random(seed)
     trees = Trees(random, linear)
     source = load_changed(con, random)
@@ -321,7 +319,7 @@ POSITIVE = Filter(L, condition("`l.a` > 0"))
         (None, (1, 0, 1), None),
     ],
 )
-def test_a_row_that_leaves_or_enters_a_filter_goes_or_comes(
+def test_a_row_that_leaves_or_enters_a_filter_is_deleted_or_inserted(
     con: duckdb.DuckDBPyConnection, was: Row | None, now: Row | None, ends: Any
 ) -> None:
     assert followed(con, POSITIVE, was, now) == ends

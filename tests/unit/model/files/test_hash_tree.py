@@ -79,5 +79,5 @@ def test_buckets_of_another_number_than_a_power_of_two_are_no_nodes_of_a_tree() 
     assert to_hash_node(64, 63) == HashNode(6, 63)
 
 
-def test_a_node_is_told_by_its_bucket_and_how_many_there_are() -> None:
+def test_a_node_is_described_by_its_bucket_and_the_number_of_buckets() -> None:
     assert str(HashNode(5, 19)) == "19/32"

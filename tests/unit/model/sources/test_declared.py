@@ -18,7 +18,7 @@ def a_model(*partition_by: Transform) -> Model:
     return Model(TableName("lake", "ods", "orders"), "", ModelConfig(("id",), partition_by=partition_by))
 
 
-def test_a_partition_stands_beside_others_and_all_rows_stand_for_every_partition() -> None:
+def test_a_declaration_of_all_rows_replaces_those_of_partitions() -> None:
     both = Declared().add_declaration(EU, "10").add_declaration(US, "5")
     assert both.places == {EU: "10", US: "5"}
     assert (both.list_earlier_positions(EU), both.list_earlier_positions(US)) == (("10",), ("5",))
@@ -32,7 +32,7 @@ def test_a_partition_stands_beside_others_and_all_rows_stand_for_every_partition
     assert sorted(whole.add_declaration(EU, "31").list_earlier_positions(EU)) == ["30", "31"]
 
 
-def test_it_is_told_in_words() -> None:
+def test_it_is_described_in_words() -> None:
     assert Declared({WHOLE: "3"}).describe_declarations() == "all rows as of 3"
     assert Declared({EU: "3"}).describe_declarations() == "region = eu and day = 2026-01-02 as of 3"
     assert describe_part(US) == "region = us and day = 2026-01-02"

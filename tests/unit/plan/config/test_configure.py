@@ -155,7 +155,7 @@ def test_keys_of_dbt_and_of_others_are_not_looked_at() -> None:
     assert read_configuration({**KEY, "tags": object()}, "m", known=("tags",)) == read_configuration(KEY, "m")
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     messages = errors({"primry_key": "id", "merge": "on_rite", "nodes": 3, "keep": "every"})
     assert len(messages) == 5
     assert "did you mean `primary_key`?" in messages[0]

@@ -78,7 +78,7 @@ def planned(state: TableState, files: TableFiles, is_full: bool = False, model: 
         (0, True, (BUCKET,), False),
     ],
 )
-def test_a_base_is_written_anew_where_changes_are_many_or_a_full_compaction_would_write_it_anyway(
+def test_a_base_is_rewritten_if_changes_are_many_or_a_full_compaction_would_write_it_anyway(
     rows: int, is_full: bool, transforms: tuple[Transform, ...], is_anew: bool
 ) -> None:
     assert REWRITE.changed_share == 0.05
@@ -120,7 +120,7 @@ def test_files_that_do_not_lie_by_nodes_of_the_hash_key_are_left_to_a_fold(files
     assert [type(step) for step in steps] == [MergeUnmerged]
 
 
-def test_a_plan_that_writes_the_base_anew_rewrites_nothing_of_it_besides() -> None:
+def test_a_plan_with_a_base_rewrite_compacts_no_files_of_the_base() -> None:
     log = TableFiles(TABLE.changes, 9, (FileGroup(0, (), (DataFile(MIB, 1),) * 3),), 512 * MIB)
     steps = plan_file_compaction(MODEL, table_state(500), [lying(*[MIB] * 3), log], "full", LIMITS).steps
     assert [(type(step), step.table) for step in steps] == [(RewriteBase, MODEL.base), (RewriteFiles, TABLE.changes)]
@@ -158,7 +158,7 @@ def test_parts_are_all_nodes_once_and_no_more_than_allowed(sizes: list[int]) -> 
         assert sum(sizes[part.first : part.last + 1]) <= max(PART_BYTES, sum(sizes) // REWRITE.parts)
 
 
-def test_what_was_begun_goes_on_up_to_its_own_version_and_only_on_this_base() -> None:
+def test_a_begun_merge_continues_up_to_its_own_version_and_only_on_this_base() -> None:
     state = table_state(1, 60)
     files = lying(PART_BYTES, PART_BYTES)
     done = frozenset([BucketRange(0, 0)])

@@ -97,7 +97,7 @@ def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
     assert plan_changelog_trim(MODEL, once, {}, NOW) == (CompactChangelog(LOG, 105, Age(4, 4)), ())
 
 
-def test_what_keeps_rows_that_are_old_enough_is_told() -> None:
+def test_readers_that_keep_old_rows_are_reported() -> None:
     state = a_state(5, merged=5)
     found, waits = plan_changelog_trim(MODEL, state, {"lake.dws.by_day has read up to it": v(2)}, NOW)
     assert found is not None
@@ -119,7 +119,7 @@ def test_ages_of_commits_whose_snapshots_are_gone_are_known() -> None:
     assert select_ages_to_keep(MODEL, state, {108}, CHANGELOG) == (Age(3, 100), Age(6, 49_999), Age(8, NOW))
 
 
-def test_few_ages_are_kept_and_none_of_what_is_trimmed() -> None:
+def test_few_ages_are_kept_and_none_of_compacted_changes() -> None:
     apart = 1000 * SECONDS // CHANGELOG.kept_ages
     state = at(a_state(4, merged=4), apart, apart + 1, 2 * apart, 3 * apart)
     every = {101, 102, 103, 104}
@@ -133,7 +133,7 @@ def test_few_ages_are_kept_and_none_of_what_is_trimmed() -> None:
 
 
 @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=60))
-def test_ages_stay_few_and_trimming_is_late_by_an_eighth_of_the_span_at_the_most(gaps: list[int]) -> None:
+def test_ages_stay_few_and_changelog_compaction_is_late_by_an_eighth_of_the_span_at_most(gaps: list[int]) -> None:
     """Each commit expires when the next is made, and nothing but the ages that are kept knows when it was."""
     times = [sum(gaps[: i + 1]) for i in range(len(gaps))]
     apart = 1000 * SECONDS // CHANGELOG.kept_ages
@@ -147,7 +147,7 @@ def test_ages_stay_few_and_trimming_is_late_by_an_eighth_of_the_span_at_the_most
         ages = format_ages(known)
 
 
-def test_a_run_trims_a_few_times_in_the_span_and_expires_what_is_worth_it() -> None:
+def test_a_run_compacts_the_changelog_a_few_times_in_the_span_and_expires_snapshots_that_are_worth_it() -> None:
     step = 1000 * SECONDS // 4
     state = told(at(a_state(2, merged=2), 7 + step - 1, 7 + step), trimmed="1:7")
     assert state.changes is not None

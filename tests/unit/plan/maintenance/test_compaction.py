@@ -144,7 +144,7 @@ def test_files_of_the_change_table_are_joined_and_never_sorted() -> None:
     assert planned(log(SMALL), "full") == []
 
 
-def test_a_change_table_of_which_much_was_trimmed_is_written_anew() -> None:
+def test_a_change_table_is_rewritten_after_much_changelog_compaction() -> None:
     for mode in ("auto", "major", "full"):
         (step,) = planned(log(SMALL, *[deleted(LARGE, 0.5)] * 5), mode)
         assert (step.table, step.way, step.files, step.whole) == (TABLE.changes, "sort", 6, True)
@@ -227,7 +227,7 @@ def test_where_counts_rule_it_out_nothing_is_planned(nodes: list[FileGroup]) -> 
     assert is_worth_a_look(MODEL, TABLE, totals) or not planned(base(*nodes), "auto")
 
 
-def test_a_plan_is_told_with_reasons_and_what_it_costs() -> None:
+def test_a_plan_is_reported_with_reasons_and_what_it_costs() -> None:
     lying = base(node(1, deleted(LARGE, 0.5)), node(2, LARGE), node(3, *[SMALL] * 20))
     assert describe_plan(plan_file_compaction(MODEL, SETTLED, [lying], "major", THRESHOLDS), THRESHOLDS.reports) == [
         "to do: join 20 small files of lake.dwd.orders, 20,971,520 bytes, in 1 node(s): up to 20 small files in a "

@@ -70,7 +70,7 @@ def gone(state: TableState, *tables: Snapshots, model: Model = MODEL, **consumer
     return [[of % 100 for of in steps[table.table].snapshots] if table.table in steps else [] for table in tables]
 
 
-def test_without_readers_all_but_the_newest_goes() -> None:
+def test_without_readers_all_but_the_newest_snapshot_expires() -> None:
     assert gone(a_state(5, merged=5), the_log(5), the_base(1, 3, 5)) == [[1, 2, 3, 4], [1, 2]]
 
 
@@ -120,7 +120,7 @@ def test_a_base_keeps_the_snapshot_that_its_view_reads_and_the_one_that_tells_it
     assert gone(a_state(5, merged=5), the_base(None, None)) == [[]]
 
 
-def test_totals_keep_those_of_the_newest_version() -> None:
+def test_aggregate_state_keeps_values_of_the_newest_version() -> None:
     totals = Snapshots(TABLE.totals, tuple(Snapshot(300 + i, i, i) for i in range(1, 6)))
     assert gone(replace(a_state(2, merged=2), aggregate_state=304), totals) == [[1, 2, 3]]
     assert gone(replace(a_state(2, merged=2), aggregate_state=305), totals) == [[1, 2, 3, 4]]
@@ -147,7 +147,7 @@ def test_young_versions_stay() -> None:
     assert gone(a_state(5, merged=5), aged, model=older) == [[1, 2]]
 
 
-def test_what_tags_and_branches_hold_stays_and_what_lost_attempts_left_goes() -> None:
+def test_files_of_tags_and_branches_stay_and_those_of_lost_attempts_are_removed() -> None:
     lost = (Snapshot(150, 3, 3), Snapshot(151, 4, 99_999), Snapshot(152, 4, 4))
     log = the_log(5, held=frozenset({102, 152}), others=lost)
     assert gone(a_state(5, merged=5), log) == [[1, 3, 4, 50]]
@@ -186,7 +186,7 @@ def test_without_an_age_nothing_is_planned() -> None:
         plan_snapshot_expiry(model, a_state(2, merged=2), SnapshotUse([]), NOW, LIMITS)
 
 
-def test_a_plan_tells_what_goes_and_what_is_kept_for_whom() -> None:
+def test_a_plan_lists_expired_and_kept_snapshots_with_their_readers() -> None:
     plan = plan_snapshot_expiry(
         MODEL,
         a_state(3, merged=3),

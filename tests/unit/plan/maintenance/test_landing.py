@@ -48,7 +48,7 @@ def test_files_go_that_are_old_and_read_by_all(
     assert plan.unread == tuple(name for name, offset in readers.items() if offset is None)
 
 
-def test_snapshots_go_up_to_the_one_that_a_reader_goes_on_from() -> None:
+def test_snapshots_go_up_to_the_one_that_a_reader_continues_from() -> None:
     plan = plan_landing_expiry(a_state(1, 2, 3, 8, 9), WEEK, {"a": v(3)}, 10_500, LIMITS)
     assert plan.expire == ExpireSnapshots(TABLE, (101, 102))
     assert [(reason.snapshot, reason.reason) for reason in plan.kept] == [(103, "a has read up to it")]

@@ -84,7 +84,7 @@ def test_a_node_over_its_limit_splits_into_its_two_children_alone() -> None:
 
 
 @pytest.mark.parametrize(("size", "depth"), [(257, 5), (384, 5), (385, 6), (1500, 7), (10**9, 16)])
-def test_a_node_that_outgrew_its_limit_by_far_goes_so_deep_that_it_is_not_split_again(size: int, depth: int) -> None:
+def test_a_node_far_over_its_limit_is_split_deep_enough_at_once(size: int, depth: int) -> None:
     assert moved(lying(*level(4, 10, n3=size)))[0][2] == depth
     assert depth == 16 or size / 2 ** (depth - 4) <= 0.75 * 256
 
@@ -105,7 +105,7 @@ def test_a_whole_level_splits_at_once_where_all_are_about_to_outgrow_their_limit
     assert moved(lying(*level(2, 160, n1=260))) == [("split", ["1"], 3, 2)]
 
 
-def test_a_level_is_written_anew_in_commits_of_limited_size_and_goes_on_where_it_was_left() -> None:
+def test_a_level_is_rewritten_in_commits_of_limited_size_and_resumed_after_the_last() -> None:
     table = lying(*level(4, 250, n9=300))
     plan = plan_split(MODEL, table, LIMITS)
     assert [len(step.nodes) for step in plan.steps if isinstance(step, ResizeBuckets)] == [4, 4, 4, 3, 1]
@@ -298,7 +298,7 @@ def test_a_table_without_nodes_in_powers_of_two_is_not_split() -> None:
         assert {left.reason for left in plan.left} == {NO_TREE}
 
 
-def test_the_hash_key_is_found_in_whatever_case_it_is_written() -> None:
+def test_the_hash_key_is_found_in_any_case() -> None:
     assert is_in_tree(lying(*level(1, 300)), "ID")
     assert len(moved(lying(*level(1, 300)), with_config(hash_key="ID"))) == 1
 
@@ -358,7 +358,7 @@ def performed(table: TableFiles) -> TableFiles:
 
 @settings(max_examples=40)
 @given(tree=_trees)
-def test_splitting_comes_to_an_end_with_every_node_within_its_limit_or_told_why_not(tree: Any) -> None:
+def test_splitting_ends_with_every_node_within_its_limit_or_a_reason(tree: Any) -> None:
     table = table_of(tree)
     for _ in range(80):
         if not plan_split(MODEL, table, LIMITS).steps:

@@ -104,7 +104,7 @@ def test_hours_over_midnight_belong_to_the_day_on_which_they_begin(moment: datet
     assert Hours(time(22), time(6), frozenset({0})).contain(moment) is is_quiet
 
 
-def test_bytes_a_minute_are_not_exceeded_and_what_is_missing_is_told() -> None:
+def test_bytes_a_minute_are_not_exceeded_and_what_is_missing_is_reported() -> None:
     allowance = Allowance(GIB, 10, left=2 * GIB, at=0)
     candidates = [due("a", 9, 2 * GIB), due("b", 5, GIB)]
     state = at(0, allowances={None: allowance})
@@ -134,7 +134,7 @@ def test_a_group_has_bytes_of_its_own() -> None:
     st.integers(1, 3),
     st.integers(GIB // 10, 2 * GIB),
 )
-def test_whatever_is_due_all_of_it_is_done_in_the_end(
+def test_all_due_upkeep_is_done_in_the_end(
     tables: list[tuple[int, int, int]], jobs: int, bytes_per_minute: int
 ) -> None:
     """Each job takes a minute; new ones that hurt more come all the time."""

@@ -186,7 +186,7 @@ def test_a_plan_that_fails_is_a_reason_to_compute_in_full(
         decide_refresh(strict, built(strict, READ_ONE), upstreams, RUN_AGAIN)
 
 
-def test_what_ended_an_increment_is_remembered_as_it_was_told() -> None:
+def test_the_reason_that_ended_an_increment_is_stored_as_reported() -> None:
     for refusal in (Refusal("COST", "most - of it", lasts=False), Refusal("INCREMENT_FAILED", "[CAST] a b")):
         assert Refusal.from_text(str(refusal)) == refusal
     assert Refusal.from_text(None) is None
@@ -330,7 +330,7 @@ def test_a_table_of_events_takes_what_is_new_exactly_once(
     assert (decision.mode, decision.reason) == (mode, reason)
 
 
-def test_windows_follow_on_one_another_without_a_gap_and_start_anew_only_when_asked() -> None:
+def test_windows_follow_on_one_another_without_a_gap_and_restart_only_when_asked() -> None:
     state, upstreams = built(CHANGES, READ_BOTH), both(a_source(1, 2))
     assert decide_refresh(CHANGES, state, upstreams, RUN_AGAIN).windows == {
         str(UP): Window(str(UP), v(1), v(2)),
@@ -387,7 +387,7 @@ def test_rows_of_events_may_be_deleted_when_they_were_read(
 
 
 @pytest.mark.parametrize("up", [replace(a_source(5), trimmed=3), a_source(1, 2, operations={2: "delete"})])
-def test_a_reader_that_begins_is_told_of_events_that_are_gone(up: SourceState) -> None:
+def test_a_reader_that_begins_is_informed_of_events_that_are_gone(up: SourceState) -> None:
     for state, request in ((TableState(), RUN_AGAIN), (built(CHANGES, READ_BOTH), REFRESH)):
         because = decide_refresh(CHANGES, state, both(up), request).because
         assert because == "events were deleted from lake.ods.up, and those that are left are read"
@@ -469,7 +469,7 @@ def test_an_upstream_that_was_replaced_as_a_whole_is_not_taken_for_an_expired_on
 
 @pytest.mark.parametrize("model", [STATE, CHANGES])
 @pytest.mark.parametrize("request_", [RUN_AGAIN, REFRESH, EMPTY])
-def test_a_lost_change_table_is_never_made_anew_over_a_base_that_is_there(model: Model, request_: Request) -> None:
+def test_a_lost_change_table_is_never_recreated_over_a_base_that_is_there(model: Model, request_: Request) -> None:
     state = replace(built(model, READ_BOTH), changes=None)
     with pytest.raises(CorruptState, match=r"its change table is missing"):
         decide_refresh(model, state, both(a_source(1)), request_)
@@ -525,14 +525,14 @@ def test_another_primary_key_is_refused(key: tuple[str, ...], request_: Request)
 
 @pytest.mark.parametrize("request_", [RUN_AGAIN, EMPTY])
 @pytest.mark.parametrize("kind", ["table", "view"])
-def test_a_stranger_under_the_models_name_is_never_taken_over_in_silence(request_: Request, kind: Any) -> None:
+def test_a_conflicting_relation_is_never_taken_over_silently(request_: Request, kind: Any) -> None:
     state = TableState(conflicting=ConflictingRelation(TABLE, kind))
     with pytest.raises(ConfigError, match=f"the {kind} lake.dwd.orders, which was not created by this model") as raised:
         decide_refresh(STATE, state, reading(a_source(1)), request_)
     assert "--full-refresh to replace it" in str(raised.value)
 
 
-def test_a_stranger_is_replaced_only_under_the_models_own_name_and_only_when_asked() -> None:
+def test_a_conflicting_relation_is_replaced_only_under_the_models_own_name_and_only_when_asked() -> None:
     upstreams = reading(a_source(1))
     assert (
         decide_refresh(STATE, TableState(conflicting=ConflictingRelation(TABLE, "view")), upstreams, REFRESH).mode

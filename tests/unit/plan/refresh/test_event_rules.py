@@ -42,7 +42,7 @@ SUMS = of_events(merge_columns={"total": "sum"}, sequence_by="lsn")
 
 
 @given(st.fixed_dictionaries(RULES), st.fixed_dictionaries(RULES))
-def test_just_the_keys_whose_value_differs_are_told(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_only_keys_with_different_values_are_reported(before: dict[str, Any], after: dict[str, Any]) -> None:
     then, now = (of_events(**config).config for config in (before, after))
     expected = {key for key in RULES if key != "merge_columns" and before[key] != after[key]}
     expected |= {
@@ -97,7 +97,7 @@ def test_rows_that_a_query_said_are_computed_from_all_events_once_events_say_the
     assert decided(SUMS, a_model()) == ("full", "input changed", True)
 
 
-def test_a_table_that_does_not_tell_its_rules_goes_on() -> None:
+def test_a_table_without_stored_rules_continues() -> None:
     """Earlier versions recorded none."""
     assert decided(SUMS, SUMS, **{QUERY: '{"query": "1"}'}) == ("incremental", "CHANGES", False)
     assert decided(SUMS, SUMS, **{QUERY: "one hash of everything"}) == ("incremental", "CHANGES", False)
@@ -130,7 +130,7 @@ def test_rows_that_can_not_be_computed_again_refuse_other_rules(
     assert decide_refresh(later, state, reading(source), RUN_AGAIN).mode == "incremental"
 
 
-def test_another_order_of_events_never_goes_on_from_the_old_one() -> None:
+def test_another_order_of_events_never_continues_from_the_old_one() -> None:
     model = of_events(merge_columns={"total": "sum"}, sequence_by="at", on_configuration_change="continue")
     assert decided(model, SUMS) == ("full", "sequence_by changed", True)
     with pytest.raises(ConfigError, match="`sequence_by` changed") as raised:

@@ -46,7 +46,7 @@ MADE = (2, "04664beb2f9e")
         (replace(STATE, checks=("id > 0",)), "checks"),
     ],
 )
-def test_the_fingerprint_changes_with_whatever_changes_the_answer(changed: Model, part: str) -> None:
+def test_the_fingerprint_changes_with_everything_that_changes_the_answer(changed: Model, part: str) -> None:
     assert part in describe_fingerprint_change(
         compute_fingerprint(STATE, NOTHING), compute_fingerprint(changed, NOTHING)
     )
@@ -133,7 +133,7 @@ def test_rows_of_another_session_are_not_followed(refresh: str) -> None:
     assert decision.because == "SQL settings of Spark, or its version, are others than in the last run"
 
 
-def test_rules_that_make_other_plans_than_before_are_of_another_version_if_they_mend_tables() -> None:
+def test_rules_that_make_other_plans_than_before_are_of_another_version_if_they_repair_tables() -> None:
     assert (fingerprints.RULES, digest()) == MADE, (
         "The rules make other plans than before, or there are other examples. If tables that the earlier ones made may "
         "be wrong, raise RULES: each table is computed in full once then. Write the digest that they make now here."

@@ -179,7 +179,7 @@ def test_only_sources_that_changed_are_asked_what_came_between() -> None:
 
 
 @pytest.mark.parametrize(("rows", "is_followed"), [(30_000, True), (30_001, False), (500_000, False)])
-def test_a_larger_part_than_that_is_computed_anew_unless_asked_otherwise(rows: int, is_followed: bool) -> None:
+def test_a_larger_part_than_that_is_recomputed_unless_asked_otherwise(rows: int, is_followed: bool) -> None:
     assert LIMITS.changed_share == 0.3
     source = a_source()
     source = replace(source, rows=100_000, commits=(source.commits[0], replace(source.commits[1], rows=rows)))
@@ -194,7 +194,7 @@ def test_a_larger_part_than_that_is_computed_anew_unless_asked_otherwise(rows: i
         assert planned(a_model(refresh=refresh), source) == planned(a_model(refresh=refresh), a_source())
 
 
-def test_a_small_table_that_was_written_anew_is_compared_and_a_large_one_is_not() -> None:
+def test_a_small_table_that_was_rewritten_is_compared_and_a_large_one_is_not() -> None:
     anew = a_source((3,), snapshots=frozenset({101, 103}))
     small, large = (
         replace(anew, rows=rows) for rows in (LIMITS.compared_version_rows, LIMITS.compared_version_rows + 1)
@@ -209,7 +209,7 @@ def test_a_small_table_that_was_written_anew_is_compared_and_a_large_one_is_not(
 
 
 @pytest.mark.parametrize(("rows", "is_followed"), [(10_000, True), (10_001, False)])
-def test_few_rows_are_followed_whatever_part_they_are(rows: int, is_followed: bool) -> None:
+def test_few_rows_are_followed_even_if_they_are_all_rows(rows: int, is_followed: bool) -> None:
     source = a_source()
     source = replace(source, commits=(source.commits[0], replace(source.commits[1], rows=rows)))
     if is_followed:
@@ -448,7 +448,7 @@ def test_a_plan_is_serialisable_as_json() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.sets(st.integers(2, 30), max_size=6), st.integers(1, 30))
-def test_whatever_is_kept_a_window_is_followed_or_refused_by_name(kept: set[int], start: int) -> None:
+def test_a_window_is_followed_or_refused_by_name_for_any_set_of_kept_snapshots(kept: set[int], start: int) -> None:
     """From a version that is kept a table can always be followed; from one that is not, a table of rows never."""
     source = a_source(sorted({1, *kept}), format_version=2)
     if source.version.sequence == start:

@@ -184,7 +184,7 @@ def test_a_base_that_does_not_tell_what_it_holds_stops_the_run(model: Model, mer
     assert "drop the base" in str(raised.value)
 
 
-def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place() -> None:
+def test_a_conflicting_relation_is_dropped_only_together_with_the_step_that_replaces_it() -> None:
     view, table = ConflictingRelation(TABLE, "view"), ConflictingRelation(TABLE, "table")
     create = CreateBase(TABLE, v(1), 50)
     assert plan_reconciliation(ON_WRITE, TableState(a_log(5), conflicting=view), MERGE) == (
@@ -207,7 +207,7 @@ def test_a_stranger_gives_way_only_together_with_the_step_that_takes_its_place()
 
 @MODELS
 @pytest.mark.parametrize("later", [0, 5])
-def test_a_base_that_is_older_than_a_repair_is_made_anew_and_merged_to_it(model: Model, later: int) -> None:
+def test_a_base_that_is_older_than_a_repair_is_recreated_and_merged_to_it(model: Model, later: int) -> None:
     log = a_log(5, 0, later)
     repair = replace(log.commits[1], summary={RUN: "token", REPAIRED: "each key stands once in the table"})
     log = replace(log, commits=(log.commits[0], repair, log.commits[2]))

@@ -114,7 +114,7 @@ def test_a_type_that_cannot_be_widened_is_an_error_under_every_policy(policy: An
     ("kept", "wanted_type"),
     [("int", "bigint"), ("float", "double"), ("decimal(10,2)", "decimal(38,2)")],
 )
-def test_a_widening_goes_one_way_and_narrower_rows_still_fit(kept: str, wanted_type: str) -> None:
+def test_a_widening_works_in_one_direction_and_narrower_rows_still_fit(kept: str, wanted_type: str) -> None:
     wide = plan_schema(a_model(), (ID, Column("v", kept)), (ID, Column("V", wanted_type)))
     assert wide == SchemaChange(widen=(Column("v", wanted_type),))
     assert plan_schema(a_model(), (ID, Column("v", wanted_type)), (ID, Column("v", kept))).is_empty
@@ -195,7 +195,7 @@ def test_a_key_that_is_excluded_from_the_table_is_missed_there() -> None:
     assert "`primary_key` names column `id`" in refusal(a_model(), *TABLE, stored=(TS, AMOUNT))
 
 
-def test_two_columns_of_one_name_are_refused_whatever_their_case() -> None:
+def test_two_columns_of_one_name_are_refused_in_any_case() -> None:
     assert "two columns named `ID`" in refusal(a_model(), ID, Column("ID", "string"))
 
 

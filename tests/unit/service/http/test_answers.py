@@ -26,7 +26,7 @@ from tests.unit.service.late_sources import DWD, DWS, NOW, ODS, TROUBLES
 Serve = Callable[..., Client]
 
 
-def test_tables_are_told_with_the_number_of_the_newest_event(client: Client, fake: FakeService) -> None:
+def test_tables_are_reported_with_the_number_of_the_newest_event(client: Client, fake: FakeService) -> None:
     answer = client.get("/api/tables").json
     assert answer["event"] == fake.events.last
     assert [table["table"] for table in answer["tables"]] == [str(table.table) for table in fake.list_tables()]
@@ -49,7 +49,7 @@ def test_each_table_says_as_of_when_it_shows_the_source_and_what_it_is_late_for(
         assert (last["since"] is None) == (last["state"] == "fresh" or trouble.as_of_minutes is None)
 
 
-def test_a_table_is_told_by_its_name_however_it_is_called(client: Client, fake: FakeService) -> None:
+def test_a_table_is_identified_by_its_name_however_it_is_called(client: Client, fake: FakeService) -> None:
     hostile = [str(table.table) for table in fake.list_tables()][-len(HOSTILE) :]
     for name in hostile:
         assert client.get(f"/api/tables/{quote(name, safe='')}").json["table"]["table"] == name
@@ -96,7 +96,7 @@ def test_the_graph_tells_who_reads_whom(client: Client, fake: FakeService) -> No
     }
 
 
-def test_the_service_its_jobs_and_its_upkeep_are_told(client: Client) -> None:
+def test_the_service_its_jobs_and_its_upkeep_are_reported(client: Client) -> None:
     assert client.get("/api/service").json["service"]["role"] == "leads"
     jobs = client.get("/api/jobs").json["jobs"]
     assert jobs[0]["state"] == "running"
@@ -255,7 +255,7 @@ def test_a_client_that_comes_back_gets_what_it_missed(client: Client, fake: Fake
         assert json.loads(next(stream)["data"])["data"]["rows"] == 5
 
 
-def test_a_client_is_told_when_events_are_forgotten(serve: Serve, fake: FakeService) -> None:
+def test_a_client_is_informed_when_events_are_forgotten(serve: Serve, fake: FakeService) -> None:
     fake.events = EventLog(3)
     for rows in range(10):
         fake.show(replace(fake.list_tables()[0], rows=rows))

@@ -185,7 +185,7 @@ def test_libraries_log_in_the_same_form_and_only_what_matters(lines: Lines) -> N
     assert "ValueError: password=***" in line["trace"]
 
 
-def test_a_line_stays_one_line_whatever_is_in_it() -> None:
+def test_a_line_stays_one_line_with_any_contents() -> None:
     record = logging.makeLogRecord({"msg": 'two\nlines, "quotes", \u2028 and ünïcödé', "levelname": "INFO"})
     line = JsonFormatter().format(record)
 

@@ -65,7 +65,7 @@ def test_a_table_tells_how_stale_it_is_and_how_large() -> None:
     assert value(metrics, "arctic_table_target_lag_seconds", table=str(SALES)) == 30.0
 
 
-def test_nothing_is_told_of_what_is_not_known() -> None:
+def test_nothing_is_reported_of_unknown_values() -> None:
     service = StillService(shown=[TableOverview(SALES, "model", "missing", 1), *StillService().shown[:1]])
     metrics = metrics_of(service)
 
@@ -170,7 +170,7 @@ def test_ingested_events_and_rows_are_counted() -> None:
     assert value(metrics, "arctic_ingested_dead_events_total", source="shop") == 1.0
 
 
-def test_events_that_came_too_fast_are_told() -> None:
+def test_events_that_came_too_fast_are_reported() -> None:
     service = StillService(events=EventLog(capacity=2))
     metrics = metrics_of(service)
     for number in range(5):
@@ -244,7 +244,7 @@ def test_promtool_finds_nothing_wrong() -> None:
     assert promtool("check", "metrics", given=metrics.format_metrics()[0]) == ""
 
 
-def test_a_table_has_a_few_lines_whatever_happens_to_it() -> None:
+def test_a_table_has_few_lines_in_every_state() -> None:
     shown = [replace(StillService().shown[2], table=TableName("lake", "dws", f"t{number}")) for number in range(100)]
     lines = metrics_of(StillService(shown=shown)).format_metrics()[0].decode().splitlines()
 

@@ -78,7 +78,7 @@ def test_a_refresh_is_part_of_its_pass_and_has_its_steps_and_effects() -> None:
     assert spans_by_name["pass"].resource.attributes["dbt_arctic.project"] == "shop"
 
 
-def test_refreshes_of_a_pass_are_one_trace_whatever_thread_does_them() -> None:
+def test_refreshes_of_a_pass_are_one_trace_over_all_threads() -> None:
     def run(made: Traces) -> None:
         refresh, pins, other = made.trace_refresh(works), PinnedSnapshots(), PinnedSnapshots()
         with ThreadPoolExecutor(2) as threads:

@@ -20,7 +20,7 @@ def test_a_reader_gets_what_happened_since_it_last_asked() -> None:
     assert numbers(log, 3) == ([], 0)
 
 
-def test_a_reader_that_is_too_slow_is_told_what_it_missed() -> None:
+def test_a_reader_that_is_too_slow_is_informed_what_it_missed() -> None:
     log = EventLog(capacity=2)
     for name in "abcde":
         log.append_event("table", name)
@@ -28,7 +28,7 @@ def test_a_reader_that_is_too_slow_is_told_what_it_missed() -> None:
     assert numbers(log, 1) == ([4, 5], 2)
 
 
-def test_the_number_of_an_earlier_service_starts_anew() -> None:
+def test_the_number_of_an_earlier_service_restarts() -> None:
     log = EventLog(capacity=10)
     log.append_event("table", "a")
 

@@ -56,7 +56,7 @@ def test_a_job_that_is_cancelled_while_it_waits_never_begins() -> None:
     assert not jobs.begin_job(number)
 
 
-def test_a_job_that_runs_is_told_to_end() -> None:
+def test_a_running_job_is_asked_to_end() -> None:
     jobs, told = board(), list[str]()
     number = jobs.add_job("upkeep", "compact", [ORDERS], state="running").number
     assert jobs.cancel_job(number) is None

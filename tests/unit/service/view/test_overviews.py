@@ -113,7 +113,7 @@ def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
     )
 
 
-def test_a_source_that_was_made_anew_has_no_lag_by_an_old_offset() -> None:
+def test_a_source_that_was_recreated_has_no_lag_by_an_old_offset() -> None:
     base = shown()
     ods = base.observed[t("ods")]
     renewed = {**base.observed, t("ods"): replace(ods, facts=replace(ods.facts, log="another"))}
@@ -146,7 +146,7 @@ def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
     assert by_name(shown(refreshing=refreshing))["both"].state == "fresh"
 
 
-def test_a_paused_table_is_paused_whatever_else_holds() -> None:
+def test_a_paused_table_is_shown_as_paused_in_any_other_state() -> None:
     paused = Paused(tables=frozenset({str(t("left"))}))
     name = by_name(shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
     assert name["left"].state == "paused"
@@ -242,7 +242,7 @@ def test_a_change_that_may_wait_delays_a_model_and_those_below_it() -> None:
 
 
 @pytest.mark.parametrize("name", TROUBLES)
-def test_every_layer_says_what_goes_wrong_at_its_source(name: str) -> None:
+def test_every_layer_reports_problems_of_its_source(name: str) -> None:
     trouble = TROUBLES[name]
     overviews = trouble.overviews(NOW)
     assert tuple(table.state for table in overviews) == trouble.states

@@ -134,7 +134,7 @@ def placed(table: str, arrivals: list[int]) -> StreamEvents:
     return StreamEvents(table, SourceSchema((SourceColumn("id", "int"),)), pa.table(columns))
 
 
-def test_a_reader_beside_the_stream_has_a_slot_of_its_own_that_ends_with_it() -> None:
+def test_a_reader_alongside_the_stream_has_a_slot_of_its_own_that_ends_with_it() -> None:
     beside = replace(CONNECTION, slot="s" * 63, properties={"x": "1", "snapshot.mode": "no_data"}).for_load(
         ["public.a(b)"]
     )

@@ -126,7 +126,7 @@ def test_a_receiver_that_does_not_answer_holds_up_nothing() -> None:
     assert "2 events wait already" in warnings[0]
 
 
-def test_a_receiver_that_refuses_is_told_once_until_it_takes_events_again() -> None:
+def test_a_receiver_that_refuses_is_reported_once_until_it_takes_events_again() -> None:
     answers = iter([OSError("refused"), OSError("refused"), None, None, OSError("refused")])
 
     def answer(event: RunEvent) -> None:

@@ -64,7 +64,7 @@ def test_a_column_keeps_its_number_through_renames(ddl: str, names: list[str], e
     assert numbers(columns) == expected
 
 
-def test_a_column_that_is_made_anew_gets_another_number() -> None:
+def test_a_column_that_is_recreated_gets_another_number() -> None:
     lines = [line("create table t", FIRST), line("drop table t", None), line("create table t", FIRST)]
     definitions = list_definitions("\n".join(lines), "h", "t")
     assert [numbers(definition) for definition in definitions] == [
