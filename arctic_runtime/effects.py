@@ -156,7 +156,7 @@ class Engine:
     """Error rules of one engine.
 
     They are the types of its errors, what each error means, and what to do about a lock that stays. `failure_of` gives
-    None for an error that means none of the three; it goes on to the caller as it is.
+    None for an error that means none of the three; it is passed on to the caller unchanged.
     """
 
     errors: tuple[type[Exception], ...] = ()

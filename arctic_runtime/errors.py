@@ -4,7 +4,7 @@ ArcticError
 ├── ConfigError       what the user wrote can't be used; nothing was read or written
 ├── SourceError       an upstream can't be read as it must be (dropped, recreated, rewritten)
 ├── DataError         rows break what was declared of them (null or duplicate keys); nothing was written
-├── PlanError         the model can't be maintained in the way that was asked for
+├── PlanError         the model can't be maintained in the requested mode
 ├── CommitConflict    somebody else committed first: observe again, then retry
 ├── CommitUnknown     a commit's outcome is not known: look for its run token, delete nothing
 ├── SparkEnded        Java or a Spark server ended under a run: run again
@@ -79,7 +79,7 @@ class DataError(ArcticError):
 
 
 class PlanError(ArcticError):
-    """The model can't be maintained in the way that was asked for."""
+    """The model can't be maintained in the requested mode."""
 
 
 class CommitConflict(ArcticError):

@@ -56,7 +56,7 @@ class DiskFiles:
         return [*(DiskFile(path, size, 0, True) for path, size in named.items()), *loose]
 
     def remove_file(self, path: str) -> None:
-        """Deletes a file; one that is gone already is none."""
+        """Deletes a file; one that was already deleted is not an error."""
         with suppress(FileNotFoundError):
             self.table.io.delete(path)
 

@@ -68,7 +68,7 @@ def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: Tab
 
 
 class SharedHeads:
-    """One look for several parts of a process: whoever looks anew sees what the others ask for as well.
+    """One look for several parts of a process: a fresh look by one part sees what the others ask for as well.
 
     Safe to share between threads.
     """

@@ -136,7 +136,7 @@ class CatalogReader:
         return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "view")
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """The pyiceberg table, read anew; raises pyiceberg's NoSuchTableError if there is none.
+        """The pyiceberg table, read again; raises pyiceberg's NoSuchTableError if there is none.
 
         Columns of types that pyiceberg does not know have one that `foreign_types` knows.
         """

@@ -10,7 +10,7 @@ from typing import Any
 def follow_file(engine: Any, file: Path) -> None:
     """Makes an engine of SQLAlchemy use only connections to the file that is there now, and create none.
 
-    Without this a connection goes on with a file that nobody sees any more. One that is opened while the file is away
+    Without this a connection continues with a file that nobody sees any more. One that is opened while the file is away
     makes an empty database in its place, and stays connected to that when the file is back.
     """
     from sqlalchemy import event

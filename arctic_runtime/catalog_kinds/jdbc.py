@@ -10,7 +10,7 @@ from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties, b
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
 _READ_AND_WRITE = "2"
-"""SQLite's flag for a database that must be there: without it, one that was moved away is made anew, and empty."""
+"""SQLite's flag for a database that must be there: without it, one that was moved away is recreated, and empty."""
 
 
 def build_embedded_properties(directory: Path, lock_wait_seconds: float) -> dict[str, str]:

@@ -98,7 +98,7 @@ RETENTION = {"versions": "2h", "retain_last": 200}
 
 
 class TablesWait(SourceError):
-    """A source was ingested to its end, but for tables that wait to be loaded anew."""
+    """A source was ingested to its end, but for tables that wait to be reloaded."""
 
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}

@@ -84,7 +84,7 @@ class RunSummary:
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
-        """The same record for a commit that brings no news: a run that follows goes on where this one ended."""
+        """The same record for a commit that brings no news: a run that follows continues where this one ended."""
         return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
 
 

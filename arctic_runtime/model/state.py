@@ -246,7 +246,7 @@ class SourceState:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether change rows may be gone that newer ones have replaced, not only those of forgotten keys."""
+        """Whether change rows may have been deleted that newer ones have replaced, not only those of forgotten keys."""
         return self.trimmed > 0 and self.trimmed != self.forgotten
 
     @property

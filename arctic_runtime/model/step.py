@@ -175,7 +175,7 @@ class DropCurrentView:
 
 @dataclass(frozen=True)
 class DropTable:
-    """A base that has to be made anew and can't be replaced: Iceberg takes no table back to an older format."""
+    """A base that has to be recreated and can't be replaced: Iceberg takes no table back to an older format."""
 
     table: TableName
 

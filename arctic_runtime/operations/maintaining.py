@@ -42,7 +42,7 @@ def _compact_tables(context: OperationContext, models: Sequence[Model], values: 
 def _compact_one(
     context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
 ) -> tuple[Answer, int]:
-    """The answer, and how many bytes were written anew."""
+    """The answer, and how many bytes were rewritten."""
     from arctic_runtime.spark.maintenance.compaction import compact_table, plan_compaction
 
     table = context.open_table(model)

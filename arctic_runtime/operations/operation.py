@@ -40,7 +40,7 @@ class Answer:
 class OperationContext:
     """The catalog, the project's models, and a Spark session that starts when it is first asked for.
 
-    `progress` gets lines for people while the operation goes on.
+    `progress` gets lines for people while the operation runs.
     """
 
     reader: CatalogReader

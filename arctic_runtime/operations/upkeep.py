@@ -37,7 +37,7 @@ class Maintained:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of upkeep: lines for people, and how many bytes it wrote anew."""
+    """Result of upkeep: lines for people, and how many bytes it rewrote."""
 
     lines: tuple[str, ...]
     bytes: int = 0

@@ -133,7 +133,7 @@ def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> 
 
 
 def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
-    """Whether manifests of a table's newest snapshot list files that are gone, with the bounds of their values."""
+    """Whether manifests of a table's newest snapshot list deleted files, with the bounds of their values."""
     from pyiceberg.manifest import ManifestContent
 
     table = reader.load_table(name.schema, name.name)
@@ -239,7 +239,7 @@ def _build_partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[
 
 
 def build_partition_value(table: Table, field: PartitionField, value: Any) -> PartitionValue:
-    """Without a type where no statement could say it: a column that is gone or inside another, or an unusual type."""
+    """Without a type where no statement could say it: a dropped or an inner column, or an unusual type."""
     source = next((column for column in table.schema().fields if column.field_id == field.source_id), None)
     if source is None or str(field.transform) in ("void", "unknown"):
         return PartitionValue(Transform("identity", field.name), None if value is None else str(value), "")

@@ -152,7 +152,7 @@ def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
     """An upstream's version as a plain select shows it.
 
-    Base and view of an arctic model may be behind its change table, if a run died between the two; whoever reads
+    Base and view of an arctic model may be behind its change table, if a run died between the two; everybody who reads
     them then has not read the newest changes.
     """
     source, shown = _observe_upstream(reader, name)
@@ -184,7 +184,7 @@ def _get_shown_version(source: SourceState, view: ViewState) -> Version:
 
 
 def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
-    """The sequence number of the newest snapshot written with a column that is gone now; 0 if there is none."""
+    """The sequence number of the newest snapshot written with a column that was dropped since; 0 if there is none."""
     table = reader.load_table(name.schema, name.name)
     schemas, field_ids = table.schemas(), set(table.schema().field_ids)
     return max(

@@ -34,7 +34,7 @@ class BackgroundLoad:
 
     The rows of a snapshot are collected, and published when all are there; then changes are, as they come. The stream
     takes the tables on from a position at which its own and that of the load are known to have no gap: it is closed,
-    and the load goes on until it is past that. Until this is kept the tables do not belong to the stream, so the next
+    and the load continues until it is past that. Until this is kept the tables do not belong to the stream, so the next
     process after one that dies loads them again. `near` is the age in seconds at which a load is near the source's end.
     """
 

@@ -337,7 +337,7 @@ class Ingestion:
         self._reporter.report_batch(report)
 
     def _join_loaded(self, progress: Progress) -> Progress:
-        """Waits for a load; returns the progress from which the stream goes on with its tables."""
+        """Waits for a load; returns the progress from which the stream continues with its tables."""
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
         self._lease.renew_lease()

@@ -36,7 +36,7 @@ class TableEvents:
 
 @dataclass(frozen=True)
 class Batch:
-    """Events up to a position of the source. `position` is a text from which the transport can go on after them.
+    """Events up to a position of the source. `position` is a text from which the transport can continue after them.
 
     `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
     the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
@@ -77,7 +77,7 @@ class Transport(Protocol):
         """
 
     def open_at(self, position: str) -> None:
-        """Connects, and goes on after a position."""
+        """Connects, and continues after a position."""
 
     def begins_with_snapshot(self, position: str) -> bool:
         """Whether `open` at a position begins with a snapshot of all rows, in the place of the events up to it."""
@@ -123,7 +123,7 @@ class TableLoad(Protocol):
         """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
 
         That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
-        `comes_again` has no events: the load begins anew. Raises SourceError if a table is not there.
+        `comes_again` has no events: the load restarts. Raises SourceError if a table is not there.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:

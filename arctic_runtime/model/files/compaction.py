@@ -131,7 +131,7 @@ class MergeUnmerged:
 
 @dataclass(frozen=True)
 class RewriteFiles:
-    """Files of some nodes are written anew in one commit, if the table's head still is `expected`.
+    """Files of some nodes are rewritten in one commit, if the table's head still is `expected`.
 
     `join` takes the small files alone; `sort` takes all, and puts their rows in order. `whole` where these are all
     nodes of the table. `bytes` are read and written once; `waste` is what every reader of these nodes pays until
@@ -159,7 +159,7 @@ class RewriteFiles:
 class ResizeBuckets:
     """Nodes go to another `depth` of the hash tree, alone and in one commit, if the table's head still is `expected`.
 
-    Their files are written anew, sorted and without deleted rows. What is written from now on to any node comes to
+    Their files are rewritten, sorted and without deleted rows. What is written from now on to any node comes to
     lie at `default_depth`. The other fields are those of a `RewriteFiles`.
     """
 
@@ -199,7 +199,7 @@ class PartialProgress:
 
 @dataclass(frozen=True)
 class RewriteBase:
-    """The changes after `start` and up to `end` come into a base while all of its nodes are written anew.
+    """The changes after `start` and up to `end` come into a base while all of its nodes are rewritten.
 
     One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
     nodes is one commit, on a branch where there are several. They become the table if its head still is `expected`.
@@ -227,7 +227,7 @@ class RewriteBase:
 
     @property
     def branch(self) -> str:
-        """One name for one piece of work, so that whoever goes on with it finds it."""
+        """One name for one piece of work, so that whoever continues with it finds it."""
         return format_rewrite_branch(self.expected, self.end.snapshot)
 
     @property

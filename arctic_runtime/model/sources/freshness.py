@@ -88,7 +88,7 @@ class TableFacts:
         return tuple(commit for commit in self.commits if commit.rows)
 
     def list_unread_commits(self, offset: Version | None) -> tuple[Commit, ...]:
-        """The commits with rows that a reader has not read; none of a table that was made anew since."""
+        """The commits with rows that a reader has not read; none of a table that was recreated since."""
         if offset is None or offset.table != self.log:
             return ()
         return tuple(commit for commit in self.with_rows if commit.version.sequence > offset.sequence)

@@ -62,7 +62,7 @@ class Progress:
     `newest` is when the newest change that they have was made, None if no event tells it. `caught_up` is the newest
     time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
     with those of a snapshot that is under way; None if these are not known. `left` is as of when other tables, which
-    are loaded anew beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
+    are reloaded beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
     succeeds, whichever process reads that. `waits` is why tables have left the stream that nobody loads anew yet: they
     miss what comes meanwhile.
     """
@@ -101,7 +101,7 @@ class Progress:
         return replace(self, tables=tables, left=left, waits=waits)
 
     def remove_tables(self, waits: Mapping[str, Failure]) -> Progress:
-        """The progress of a stream that some tables leave, to wait until they are loaded anew."""
+        """The progress of a stream that some tables leave, to wait until they are reloaded."""
         rest = self.set_stream((self.tables or frozenset()) - frozenset(waits))
         return replace(rest, waits={**rest.waits, **waits})
 
@@ -153,7 +153,7 @@ class SourceProgress:
 
     `ingested_until` is until when the process `ingested_by` may be silent before another one takes over; None if no
     process ever ingested the source. `requested` are the tables, by their names in the source, that somebody asked to
-    have loaded anew.
+    have reloaded the table.
     """
 
     progress: Progress

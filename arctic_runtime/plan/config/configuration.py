@@ -55,7 +55,7 @@ class ConfigKey:
 
     effect: Literal["rows", "layout", "none"] = "none"
     """What another value means for a table that is there: its rows are computed in full (`rows`: the value is in the
-    fingerprint), its base is laid out anew (`layout`), or neither."""
+    fingerprint), its base is laid out again (`layout`), or neither."""
 
 
 CONFIGURATION = (

@@ -69,7 +69,7 @@ def plan_file_compaction(
 
 
 def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
-    """Nodes that were written anew, and are not looked at again.
+    """Nodes that were rewritten, and are not looked at again.
 
     Files of several depths that come together lie in one file for each at first, so these nodes are done only when
     they were written twice.
@@ -154,7 +154,7 @@ def _plan_merges(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> Iterator[MergeUnmerged | RewriteBase]:
-    """Plans the merge of the changes: the base written anew in the same pass where they are many, else a fold."""
+    """Plans the merge of the changes: the base rewritten in the same pass where they are many, else a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
     anew = plan_base_rewrite(model, state, base, mode == "full", limits) if base is not None else None
@@ -247,7 +247,7 @@ def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) ->
 def _plan_rewrites(
     table: TableFiles, tree_units: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
 ) -> Iterator[RewriteFiles]:
-    """Every node stays at its depth; those that have files of several come to lie where most of them lie."""
+    """Every node stays at its depth; those that have files of several are placed where most of them lie."""
     buckets = list_bucket_counts(tree_units)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
     size_of, kind_of = (

@@ -33,7 +33,7 @@ class Hours:
 
 @dataclass(frozen=True)
 class UpkeepBudget:
-    """Limits of upkeep: jobs at a time, bytes that are written anew in a minute, and none in quiet hours.
+    """Limits of upkeep: jobs at a time, bytes that are rewritten in a minute, and none in quiet hours.
 
     `group_bytes_per_minute` are bytes for the tables of a schema, which count in the whole as well.
     """
@@ -83,7 +83,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class DueUpkeep:
-    """Upkeep that a table needs, since when, what it writes anew, and what its readers pay until then, in bytes.
+    """Upkeep that a table needs, since when, what it rewrites, and what its readers pay until then, in bytes.
 
     After failures in a row it is not tried again before `retry_at`.
     """

@@ -74,7 +74,7 @@ class Pass:
         return started
 
     def end_model(self, model: TableName, ended: Ended) -> None:
-        """A model that was taken has come to its end."""
+        """A model that was taken has ended."""
         fates: Mapping[Ended, _Fate] = {
             "changed": "changed",
             "unchanged": "done",

@@ -17,7 +17,7 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 class Task:
     """A model to refresh, and the versions of sources that all models of its pass read.
 
-    Without news nothing that it reads has moved since it was up to date; then it is not computed anew only because its
+    Without news nothing that it reads has moved since it was up to date; then it is not recomputed only because its
     result is another one each time. A model is known once a refresh here has succeeded and none has failed since.
     Without upkeep a service does it, under its budget.
     """

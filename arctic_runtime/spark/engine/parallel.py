@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import EngineThresholds
 
 
 class Parallel:
-    """Actions that a session does while its thread goes on. Nothing that was begun outlives the `with` of it."""
+    """Actions that a session does while its thread continues. Nothing that was begun outlives the `with` of it."""
 
     def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
         self._spark = spark

@@ -43,7 +43,7 @@ def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys
 
 
 def drop_with_files(spark: SparkSession, table: TableName) -> None:
-    """Drops a table and deletes its files; one that is gone already is none."""
+    """Drops a table and deletes its files; one that was already deleted is not an error."""
     perform_statement(
         "forget.drop", spark, fill_statement("DROP TABLE IF EXISTS {of} PURGE", of=quote_name(*table.parts))
     )

@@ -1,6 +1,6 @@
 """Rows are purged: taken out of the files that hold them, which deletion vectors alone do not.
 
-Only files with deleted rows are written anew, and row lineage stays, as with any compaction: readers of changes and
+Only files with deleted rows are rewritten, and row lineage stays, as with any compaction: readers of changes and
 their offsets are as before.
 """
 
@@ -131,7 +131,7 @@ def record_merged(merged: Version, context: Context) -> None:
 
 
 def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
-    """Writes manifests anew that still list files which are gone, with the bounds of their values."""
+    """Rewrites manifests that still list deleted files, with the bounds of their values."""
     call = fill_statement(
         "CALL {catalog}.system.rewrite_manifests(table => {table}, use_caching => false)",
         catalog=quote_name(table.catalog),

@@ -171,7 +171,7 @@ def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
 
 
 def _explode_moves(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Images of the rows before and after, once for each version that ends, begins or goes on."""
+    """Images of the rows before and after, once for each version that ends, begins or continues."""
     moves = _choose_moves(shape, Positions.find(config, shape), config)
     return pairs.withColumn("move", F.explode(F.expr(moves)))
 

@@ -1,4 +1,4 @@
-"""Compaction: files are written anew, and nobody sees more than that reading has become cheaper."""
+"""Compaction: files are rewritten, and nobody sees more than that reading has become cheaper."""
 
 from __future__ import annotations
 

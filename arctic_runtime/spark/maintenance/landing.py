@@ -82,7 +82,7 @@ def _split_chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
 
 
 def _delete_files(spark: SparkSession, landing: Model, files: list[str]) -> None:
-    """Deletes all rows of some files, which go as a whole then; files that are gone already are none.
+    """Deletes all rows of some files, which go as a whole then; files that were already deleted are not an error.
 
     Iceberg can't tell by the path alone that it needs to read no rows, and fails where it is asked.
     """

@@ -1,4 +1,4 @@
-"""Asking for a table of an ingested source to be loaded anew, by whichever process ingests the source."""
+"""Asking for a table of an ingested source to be reloaded, by whichever process ingests the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def request_resync(table: TableSession) -> str:
-    """Notes that a table is to be loaded anew; returns its source. The note stays until that has begun.
+    """Notes that a table is to be reloaded; returns its source. The note stays until that has begun.
 
     Raises ConfigError for a table of no database that is ingested.
     """

@@ -130,9 +130,9 @@ def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFram
 def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
     """Promise → the change rows that break it.
 
-    Rows up to the commit `other_columns_until` may have differed in columns that are gone, or say what a row is once
+    Rows up to the commit `other_columns_until` may have differed in dropped columns, or say what a row is once
     more. Of those up to the commit
-    `trimmed` earlier rows may be gone, so that nothing is checked against them.
+    `trimmed` earlier rows may have been deleted, so that nothing is checked against them.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
     is_whole = F.col("__arctic_place") > trimmed

@@ -178,7 +178,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
 
 
 def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams) -> str:
-    """Why a table is something else than what its events say, if it was not computed anew since."""
+    """Why a table is something else than what its events say, if it was not recomputed since."""
     last = find_last_run(state.changes) or RunSummary()
     if changed := find_changed_event_rules(last.query, model):
         return f"{', '.join(changed)} changed since the last run; run it first"

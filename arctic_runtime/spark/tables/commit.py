@@ -261,6 +261,6 @@ def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, s
 
 
 def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
-    """Drops a tag of a table; one that is gone already is none."""
+    """Drops a tag of a table; one that was already deleted is not an error."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
     perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

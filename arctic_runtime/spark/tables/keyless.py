@@ -32,7 +32,7 @@ def create_keyless_table(step: CreateAppended, context: Context) -> None:
 
 
 def set_layout(step: SetLayout, spark: SparkSession) -> None:
-    """Sets partition fields, order and properties; a process that dies in between is followed by one that goes on."""
+    """Sets partition fields, order and properties; a process that dies in between is followed by one that continues."""
     table = quote_name(*step.table.parts)
     for gone in step.drop:
         drop = fill_statement("ALTER TABLE {table} DROP PARTITION FIELD {of}", table=table, of=transform_text(gone))

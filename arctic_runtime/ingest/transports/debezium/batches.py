@@ -46,7 +46,7 @@ def build_batch(events: Iterable[StreamEvents], position: Position) -> Batch:
 def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
     """Events of a table that follow on others with an equal schema are put together with them.
 
-    A connector makes a schema anew when it reads the table's definition again, changed or not.
+    A connector recreates a schema when it reads the table's definition again, changed or not.
     """
     groups: list[StreamEvents] = []
     for new in events:

@@ -14,7 +14,7 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"
 OFFSETS = "offsets"
-"""The file in the engine's folder that says where it goes on."""
+"""The file in the engine's folder that says where it continues."""
 
 HISTORY = "history"
 """The file with the definitions of tables over time, which connectors of binary logs keep in the engine's folder."""
@@ -179,7 +179,7 @@ _ENGINE = {
     "executor.shutdown.timeout.ms": "2000",
     "task.management.timeout.ms": "120000",
 }
-"""Properties that all connectors share. Lost connections are made anew by the transport, since Debezium goes on from
+"""Properties that all connectors share. Lost connections are recreated by the transport, since Debezium continues from
 what was acknowledged, and not exactly inside of a transaction."""
 
 

@@ -244,7 +244,7 @@ def _count_millis_until(until: float) -> int:
 
 
 def write_offsets(file: Path, name: str, position: Position) -> None:
-    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine goes on."""
+    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine continues."""
     key, value = position.to_stored_offset(name)
     offsets = load_java_class("java.util.HashMap")()
     offsets.put(_to_java_bytes(key), _to_java_bytes(value))

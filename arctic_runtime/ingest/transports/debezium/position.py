@@ -1,4 +1,4 @@
-"""Positions of Debezium as text: where a new engine goes on, and which events after that were read already."""
+"""Positions of Debezium as text: where a new engine continues, and which events after that were read already."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Joining:
 class Position:
     """A place in the changes of a source.
 
-    `partition` tells of which server. `offset` is where an engine goes on: the end of a transaction, since Debezium
+    `partition` tells of which server. `offset` is where an engine continues: the end of a transaction, since Debezium
     does not go on exactly inside of one. `seen` is the last event that was read after that, None if none was.
     `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
     over time, if the log itself does not tell them; it is in no text but `progress`, as are the tables that are

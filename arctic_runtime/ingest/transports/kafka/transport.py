@@ -69,7 +69,7 @@ class Kafka:
     """Events in topics of Kafka, each with the bytes of its value as they are.
 
     Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
-    next of every partition. `spark` gives a session. With `skips_lost` reading goes on after events that are gone.
+    next of every partition. `spark` gives a session. With `skips_lost` reading continues after lost events.
     Raises ConfigError if tables share a topic whose events don't tell their table.
     """
 

@@ -69,7 +69,7 @@ def _reduce_to_single_value(
 ) -> tuple[Node, exp.Expr]:
     """A row for each group, and the only value that it has, which ends in an error where there are several.
 
-    The error is that of whoever reads the value, so no error is raised for groups that are joined to nothing.
+    The error is that of everybody who reads the value, so no error is raised for groups that are joined to nothing.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):

@@ -96,7 +96,7 @@ class LineageEmitter:
                 self._is_failing = False
 
     def _get_lineage(self, report: Report) -> ModelLineage:
-        """Lineage of a model; looked at anew when its query has changed, and from time to time."""
+        """Lineage of a model; looked at again when its query has changed, and from time to time."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()

@@ -171,7 +171,7 @@ _IN_SPARK = (
 
 
 def get_cache_directory() -> Path:
-    """The cache directory, which may be deleted at any time and is then made anew."""
+    """The cache directory, which may be deleted at any time and is then recreated."""
     chosen = os.environ.get("DBT_ARCTIC_HOME")
     if chosen:
         return Path(os.path.abspath(Path(chosen).expanduser()))

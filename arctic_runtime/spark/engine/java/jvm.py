@@ -69,7 +69,7 @@ _SMALL_HEAP = (
     "-XX:-UsePSAdaptiveSurvivorSizePolicy",
     "-XX:SoftRefLRUPolicyMSPerMB=50",
 )
-"""After a collection of all, which a Spark that goes on for days asks for now and then, what is free of old objects'
+"""After a collection of all, which a Spark that runs for days asks for now and then, what is free of old objects'
 space beyond 70% goes back to the system, and so do caches that were not used for some minutes. With less than half of
 it free, Java would collect all each time that new objects fill their space. An eighth of the space of new objects
 stays for those that survive: Java would make it smaller, and move garbage of the next busy moment to the old ones.
@@ -142,7 +142,7 @@ def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[s
 def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
     """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one.
 
-    If Spark goes on for days, by `lasting`, its heap is also kept as small as what is in it allows.
+    If Spark runs for days, by `lasting`, its heap is also kept as small as what is in it allows.
     """
     chosen = re.search(
         r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",

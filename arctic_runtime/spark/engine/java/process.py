@@ -25,7 +25,7 @@ class SparkProcess:
     """The one Spark that this process may have, and the JVM that outlives its Spark context.
 
     `thresholds` are those of the profile that it was started or reached for; None before that. `ended` is the error
-    with which somebody noticed its end. `is_lasting` is whether Spark, once it is started, goes on for days.
+    with which somebody noticed its end. `is_lasting` is whether Spark, once it is started, runs for days.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -1,4 +1,4 @@
-"""The base written anew with its changes merged in, node by node and without moving it."""
+"""The base rewritten with its changes merged in, node by node and without moving it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes come to lie at another depth: the partition specs for it, and the conditions that find their files alone."""
+"""Nodes are placed at another depth: the partition specs for it, and the conditions that find their files alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
 def resize_buckets(step: ResizeBuckets, context: Context) -> None:
     """Moves nodes to another depth of their tree, in one commit after the partition specs are ready.
 
-    A process that dies between the two leaves a table whose new files come to lie deeper or less deep than its old
+    A process that dies between the two leaves a table whose new files are placed deeper or less deep than its old
     ones, which is right to read and to write. Raises CommitConflict if another writer was faster.
     """
     rewrite_files(_build_rewrite(step, context), context)

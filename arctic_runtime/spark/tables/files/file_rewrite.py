@@ -97,7 +97,7 @@ def _build_options(step: RewriteFiles) -> dict[str, str]:
 
 
 def sort_order(model: Model) -> Sql:
-    """The order of rows in files of a base that are sorted anew, as Iceberg's procedure takes it."""
+    """The order of rows in files of a base that are sorted again, as Iceberg's procedure takes it."""
     columns = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return join_parts(fill_statement("{c} ASC NULLS FIRST", c=quote_name(column)) for column in columns)
 

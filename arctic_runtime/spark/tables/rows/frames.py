@@ -70,7 +70,7 @@ class Keys:
 
 
 def to_column(column_name: str) -> Expression:
-    """A column by its plain name, whatever characters that has."""
+    """A column by its plain name, with any characters."""
     return F.col(quote_name(column_name))
 
 
@@ -126,7 +126,7 @@ def cast_as(value: Sql, kind: str, alias: str) -> Sql:
 def hide_constant(value: Sql, text: Sql) -> Sql:
     """A constant that differs from run to run, for rows with the column `text`, which is never null.
 
-    Spark writes numbers and times into the code that it generates, and would compile that anew for each run. What is
+    Spark writes numbers and times into the code that it generates, and would recompile that for each run. What is
     taken from an array, at a place that is not known before there are rows, it does not.
     """
     return fill_statement("get(array({value}), least(length({text}), 0))", value=value, text=text)

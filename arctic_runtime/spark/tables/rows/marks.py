@@ -16,7 +16,7 @@ UNKNOWN_ZONE = "18:00"
 
 
 def write_sequence_text(place: Expression, kind: str) -> Expression:
-    """A place of a type as a text that `read_latest` reads back exactly, whatever the time zone then is."""
+    """A place of a type as a text that `read_latest` reads back exactly, in any time zone."""
     if kind != "timestamp":
         return place.cast("string")
     in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))

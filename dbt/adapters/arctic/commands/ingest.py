@@ -218,7 +218,7 @@ def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[]
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
     """Runs jobs side by side; the first that fails stops the others after their batches.
 
-    Returns the errors of those that came to their end but for tables that wait.
+    Returns the errors of those that ended but for tables that wait.
     """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [

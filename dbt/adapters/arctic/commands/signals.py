@@ -1,4 +1,4 @@
-"""Ending a command that goes on for ever."""
+"""Ending a command that runs forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ending a command that goes on for ever when its Spark is gone: whoever supervises it starts it again."""
+"""Ending a command that runs forever when its Spark is gone: whoever supervises it starts it again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = 1
 def stop_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
     """Calls `stop` if Spark ends while this lasts, and raises SparkEnded after it.
 
-    What does not come to its end in time is left behind with the process, which nothing is lost with.
+    What does not end in time is left behind with the process, which nothing is lost with.
     """
     ends: list[SparkEnded] = []
     timers: list[threading.Timer] = []

@@ -19,7 +19,7 @@ def find_last_loaded(reader: CatalogReader, table: TableName, origin: Origin | N
     """The time as of which a table is known to show its source; None if there is no table, or none with a snapshot.
 
     For a table of an ingested source, whose `origin` is given, that is the newest time that ingestion knows, the last
-    look at a source without changes too; while the table is loaded anew, the time as of which that began. For others,
+    look at a source without changes too; while the table is reloaded, the time as of which that began. For others,
     and if ingestion knows no time, it is when the rows last changed.
     """
     state = observe_source(reader, table)

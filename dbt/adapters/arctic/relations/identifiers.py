@@ -10,7 +10,7 @@ from arctic_runtime.spark.engine.statement import quote_text
 
 
 def quote_identifier(name: str) -> str:
-    """The name between backticks, whatever characters it has."""
+    """The name between backticks, with any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 

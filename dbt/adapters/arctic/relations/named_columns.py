@@ -1,4 +1,4 @@
-"""Columns that a configuration names, as SQL: in any case, with backticks or without, whatever characters they have."""
+"""Columns that a configuration names, as SQL: in any case, with backticks or without, with any characters."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class PostgreSQL:
         self._slot.check_slot(position)
 
     def prepare_server(self, position: Position) -> None:
-        """Checks, and makes the server ready to go on after a position.
+        """Checks, and makes the server ready to continue after a position.
 
         The slot of a snapshot that did not finish is dropped: with an old slot Debezium loses what is committed between
         the begin of the snapshot and the moment at which it looks where the log ends.

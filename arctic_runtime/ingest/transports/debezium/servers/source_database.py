@@ -87,7 +87,7 @@ class SourceDatabase:
     def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
         """All rows of a query, every value as text; raises SourceError in plain words.
 
-        A connection that was lost since the last query is made anew. A statement that is no query has no rows.
+        A connection that was lost since the last query is recreated. A statement that is no query has no rows.
         """
         was_open = self._open is not None
         try:

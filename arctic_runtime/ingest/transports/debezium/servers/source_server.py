@@ -33,7 +33,7 @@ class SourceServer(Protocol):
         """
 
     def prepare_server(self, position: Position) -> None:
-        """Checks, and makes the server ready to go on after a position."""
+        """Checks, and makes the server ready to continue after a position."""
 
     def publish_tables(self, tables: Collection[str]) -> None:
         """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
