@@ -1,4 +1,4 @@
-"""The one gateway through which every effect on a catalog or on storage goes.
+"""The one gateway for every effect on a catalog or on storage.
 
 An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in
 `EFFECTS`, and `effect` is the only way to perform one. So lock waiting and retries live here once, and a test can make

@@ -3,7 +3,7 @@
 ArcticError
 ├── ConfigError       what the user wrote can't be used; nothing was read or written
 ├── SourceError       an upstream can't be read as it must be (dropped, recreated, rewritten)
-├── DataError         rows break what was declared of them (null or duplicate keys); nothing was written
+├── DataError         rows violate a declaration (null or duplicate keys); nothing was written
 ├── PlanError         the model can't be maintained in the requested mode
 ├── CommitConflict    somebody else committed first: observe again, then retry
 ├── CommitUnknown     a commit's outcome is not known: look for its run token, delete nothing
@@ -91,7 +91,7 @@ class CommitUnknown(ArcticError):
 
 
 class SparkEnded(ArcticError):
-    """The Spark that did the work is gone; what was committed stays, and the next run does the rest."""
+    """The Spark that did the work has ended; commits stay, and the next run does the rest."""
 
 
 class CatalogError(ArcticError):

@@ -1,4 +1,4 @@
-"""Data files as they lie on disk, whatever deletion vectors say of their rows, and also those of no snapshot."""
+"""Data files on disk with all their rows, ignoring deletion vectors, and also files of no snapshot."""
 
 from __future__ import annotations
 

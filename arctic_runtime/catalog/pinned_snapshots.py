@@ -31,6 +31,6 @@ class PinnedSnapshots:
             return self._states.setdefault(str(name), state) if state is not None else None
 
     def invalidate_table(self, name: TableName) -> None:
-        """After a table's own run everybody who reads it next reads what that made of it."""
+        """After a table's own run everybody who reads it next reads its result."""
         with self._lock:
             self._states.pop(str(name), None)

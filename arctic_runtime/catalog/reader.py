@@ -1,6 +1,6 @@
-"""Reading a catalog without Spark: namespaces, tables, views and what is written about them.
+"""Reading a catalog without Spark: namespaces, tables, views and their metadata.
 
-Everything here goes through pyiceberg, so that asking what exists takes milliseconds and starts nothing.
+Everything here goes through pyiceberg, so that listing relations takes milliseconds and starts nothing.
 """
 
 from __future__ import annotations

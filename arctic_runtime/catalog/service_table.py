@@ -63,9 +63,9 @@ class Paused:
 
 
 class ServiceTable:
-    """A table without rows; each of its commits says who leads the service, and what is paused.
+    """A table without rows; each of its commits holds the leader of the service and the paused tables.
 
-    Each commit is a compare-and-swap through pyiceberg, so a service that stands by needs no Spark.
+    Each commit is a compare-and-swap through pyiceberg, so a service on standby needs no Spark.
     """
 
     def __init__(self, schema: str, reader: CatalogReader) -> None:
@@ -102,7 +102,7 @@ class ServiceTable:
         return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
-        """Changes what is paused, on top of what it is now; raises CommitConflict if another commit was faster."""
+        """Changes the paused tables, on top of the current ones; raises CommitConflict if another commit was faster."""
         table = self._load_table()
         head, lease = find_newest_lease(table)
         changed = change(_read_paused(table))

@@ -167,7 +167,7 @@ def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | 
 
 @dataclass(frozen=True)
 class DeclaredTable:
-    """A table of a dbt source as its YAML declares it, whatever part of dbt read it.
+    """A table of a dbt source as its YAML declares it, from any part of dbt.
 
     `meta` is its own `meta.arctic`, and `columns` are names and types of its columns that have a type.
     """

@@ -21,7 +21,7 @@ WRITTEN = "written"
 """The argument of a literal that holds its text, where the literal's value alone would be written in another way."""
 
 WRITTEN_VERSION = 1
-"""Another one makes Spark compare all queries again with what is written back of them."""
+"""A new value makes Spark compare all queries again with their regenerated text."""
 
 _PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -261,7 +261,7 @@ class Generator(SparkGenerator):
         return f"{self._write_operand(expression.this)}.{self.sql(expression, 'expression')}"
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
-        """Joins inside of what is joined are in parentheses."""
+        """Nested joins are in parentheses."""
         inner = expression.this
         if inner.args.get("joins"):
             expression = expression.copy()

@@ -1,4 +1,4 @@
-"""Types as texts that read back: names of fields come from upstreams, and may hold whatever characters they like."""
+"""Types as texts that read back: names of fields come from upstreams, and may have any characters."""
 
 from __future__ import annotations
 

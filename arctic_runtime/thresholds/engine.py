@@ -68,7 +68,7 @@ class EngineThresholds:
     """The longest wait for the exit code of a JVM whose connection broke."""
 
     spark_watch_seconds: float = 1.0
-    """Pause between two looks of a process that runs forever at whether its Spark is still there."""
+    """Pause between two checks of a process that runs forever whether its Spark is still there."""
 
     spark_end_seconds: float = 30.0
     """How long such a process may take to end by itself if its Spark is gone."""

@@ -24,7 +24,7 @@ class IngestThresholds:
     """Its newest snapshots, which are kept then: a replay of dead letters reads one for as long as a table takes."""
 
     lease_poll_seconds: float = 2.0
-    """Pause between two looks of a process that stands by."""
+    """Pause between two looks of a process on standby."""
 
     named_dead_letters: int = 10_000
     """How many dead letters of a table without a key one commit applies at most: it names all of them."""
@@ -75,7 +75,7 @@ class DebeziumThresholds:
     nothing follows is known by that."""
 
     flush_seconds: float = 0.3
-    """The time in which the engine tells the source what was acknowledged, which closing it would interrupt."""
+    """The time in which the engine acknowledges batches at the source, which closing it would interrupt."""
 
     close_seconds: float = 8.0
     """The longest wait for the engine to stop."""
@@ -84,7 +84,7 @@ class DebeziumThresholds:
     """Pause between two attempts to stop an engine that is starting."""
 
     release_seconds: float = 10.0
-    """The longest wait until the server has noticed that the last reader of a replication slot is gone."""
+    """The longest wait until the server has noticed that the last reader of a replication slot has ended."""
 
     release_poll_seconds: float = 0.2
     """Pause between two looks at that."""
@@ -125,4 +125,4 @@ class TransportThresholds:
     """Pause between two looks for new events where there were none."""
 
     idle_seconds: float = 60.0
-    """The time after which it is told again that a source has no new events."""
+    """The time after which it is reported again that a source has no new events."""

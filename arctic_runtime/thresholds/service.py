@@ -31,13 +31,13 @@ class ServiceThresholds:
     """The newest jobs whose end metrics remember, so that none is counted twice."""
 
     lease_seconds: float = 30.0
-    """How long a service may lead without a sign of life before one that stands by takes over."""
+    """How long a service may lead without a sign of life before one on standby takes over."""
 
     lease_renewal_seconds: float = 10.0
     """The time between two such signs."""
 
     lease_poll_seconds: float = 2.0
-    """Pause between two looks of a service that stands by."""
+    """Pause between two looks of a service on standby."""
 
     lease_snapshots: int = 100
     """Snapshots of the table of the lease, one for each sign, from which on old ones expire."""
@@ -64,7 +64,7 @@ class ServiceThresholds:
     """The time over which changed rows of a table are counted as recent."""
 
     as_of_event_seconds: float = 30.0
-    """By how much later a table must show its sources before readers of events are told of that alone."""
+    """By how much later a table must show its sources before readers of events are notified of that alone."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class UpkeepThresholds:
     """Unused bytes of the budget are kept for so long."""
 
     poll_seconds: float = 1.0
-    """The time between two looks at what is due."""
+    """The time between two looks for due work."""
 
     settle_seconds: float = 10.0
     """A table that was written to is looked at so much later, and not more often."""

@@ -58,7 +58,7 @@ class Application:
 
 
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
-    """Publishes the dead letters that are to be applied. What is computed once is cached until `stack` ends."""
+    """Publishes the dead letters that are to be applied. Shared results are cached until `stack` ends."""
     pieces = _order_pieces(split_key_changes(select_row_events(letters.rows)), has_order=bool(letters.form.order))
     if pieces.isEmpty():
         return Application(pieces.withColumn(OUTCOME, F.lit(APPLY)), {})
@@ -96,7 +96,7 @@ def _fold_pieces(context: Context, known: DataFrame, shape: Shape) -> tuple[Tall
 
 
 def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
-    """Returns pieces with an ORDER by which those of an earlier batch come first, whatever the order in their events.
+    """Returns pieces with an ORDER by which those of an earlier batch come first, for any order of their events.
 
     Without an order of the format, arrival is the order.
     """

@@ -96,7 +96,7 @@ def _get_width(field: ConnectSchema) -> int | None:
 
 
 class _Refused(Exception):
-    """A type without an exact counterpart; the text says what was found and why it can't be kept."""
+    """A type without an exact counterpart; the text names the type and why it can't be kept."""
 
 
 def _build_shape(schema: ConnectSchema, decimals: Encoding) -> Shape:

@@ -14,7 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
 
 AS_TEXT = "string"
-"""In the place of a MySQL type: the column keeps the text that events have, whatever the source means by it."""
+"""In the place of a MySQL type: the column keeps the text of the events, uninterpreted."""
 
 WIDEST_DECIMAL = 38
 """Digits of the widest decimal of Spark and Iceberg; MySQL's have up to 65."""

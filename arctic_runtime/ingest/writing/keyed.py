@@ -55,7 +55,7 @@ class KeyedTable:
     session: TableSession
 
     def observe(self) -> TableState:
-        """Returns the state of the table, which is brought up to date; raises ConfigError if its key is another one."""
+        """Returns the state of the table after a catch-up; raises ConfigError if its key is another one."""
         session = self.session
         state = session.reconcile_until_done(session.observe_state(), defer=True)
         if state.conflicting is not None and observe_key(session.reader, session.model.table) == ():

@@ -37,7 +37,7 @@ from arctic_runtime.model.state import TableState
 
 @dataclass(frozen=True)
 class EventPipeline:
-    """The pipeline of one part of a batch. `known` is the position that this process brought the table to, if any."""
+    """The pipeline of one part of a batch. `known` is the position up to which this process wrote the table, if any."""
 
     target: TableTarget
     part: EventPart

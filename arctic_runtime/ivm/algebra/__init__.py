@@ -1,1 +1,1 @@
-"""The operators of a query, the expressions over their columns, and what is proven of both."""
+"""The operators of a query, the expressions over their columns, and proven properties of both."""

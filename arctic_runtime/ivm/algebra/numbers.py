@@ -1,4 +1,4 @@
-"""Types of numbers, and those that Spark gives to what is computed of them."""
+"""Types of numbers, and the types that Spark gives to arithmetic with them."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def find_exact_type(of_types: Sequence[str]) -> str | None:
 
 
 def find_wider_type(left: str, right: str) -> str:
-    """The type of what is computed of two whole numbers."""
+    """The type of an arithmetic operation on two whole numbers."""
     return max(left, right, key=lambda of_type: _WHOLE[of_type.lower().strip()])

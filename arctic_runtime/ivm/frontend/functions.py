@@ -2,7 +2,7 @@
 
 Volatile functions, whose answer depends on more than their arguments, are refused. Functions whose answer depends on
 the order of rows that compare equal are not: `first`, `collect_list`, and `row_number` or `lag` over an order with
-ties. Maintenance computes whole groups and partitions anew, so that what it gives is an answer that a full run could
+ties. Maintenance recomputes whole groups and partitions, so that what it gives is an answer that a full run could
 have given as well; that a full run might have chosen another one says nothing against it.
 
 Functions that Spark does not have are users' own, of which nothing is known.
@@ -99,7 +99,7 @@ def read_sql(sql: str) -> list[exp.Expr | None]:
 
 
 def _check_read(node: exp.Expr) -> None:
-    """Refuses what is read as something else: a time of day as a moment, a path as a parameter."""
+    """Refuses expressions that are parsed as something else: a time of day as a moment, a path as a parameter."""
     if isinstance(node, exp.DataType) and node.is_type(exp.DType.TIME, exp.DType.TIMETZ):
         raise NotMaintained("UNSUPPORTED", "the type TIME")
     if isinstance(node, exp.With) and node.args.get("recursive"):

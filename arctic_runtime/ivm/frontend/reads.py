@@ -302,7 +302,7 @@ def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
 
 
 def _is_used_as_text(literal: exp.Expr) -> bool:
-    """Whether a text is selected as it is, joined to others, or compared with what is a text for certain."""
+    """Whether a text is selected as it is, joined to others, or compared with a certain text."""
     parent = literal.parent
     match parent:
         case None | exp.Select() | exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
@@ -326,7 +326,7 @@ def _yields_texts(case: exp.Case) -> bool:
 
 
 def _is_text(value: exp.Expr) -> bool:
-    """Whether an expression, which is no constant, gives a text whatever it is applied to."""
+    """Whether an expression, which is no constant, gives a text for any argument."""
     bare = value.unnest()
     if isinstance(bare, exp.Cast):
         return bare.is_type(*exp.DataType.TEXT_TYPES)

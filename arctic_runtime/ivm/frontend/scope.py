@@ -109,7 +109,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cte:
-    """A named query, with what was known where it was named.
+    """A named query, with the names in scope at its definition.
 
     Once it was read, `derived` is its tree, and `ordered` whether it puts rows in an order.
     """

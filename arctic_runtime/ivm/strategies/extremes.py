@@ -28,7 +28,7 @@ class Extreme:
 
     In totals it is the column `name`. In what moved, `name` is the extreme of the rows that came, and `gone` that of
     those that went; null where none went, or if one came that is as extreme. A group is lost, so that it has to be
-    computed again, if what `name` comes to by both is not more extreme than `gone`.
+    recomputed, if the value of `name` by both is not more extreme than `gone`.
     """
 
     name: str

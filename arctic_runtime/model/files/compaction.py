@@ -227,7 +227,7 @@ class RewriteBase:
 
     @property
     def branch(self) -> str:
-        """One name for one piece of work, so that whoever continues with it finds it."""
+        """One name for one piece of work, so that the process that continues with it finds it."""
         return format_rewrite_branch(self.expected, self.end.snapshot)
 
     @property

@@ -129,7 +129,7 @@ def schedule_upkeep(
 ) -> Iterator[tuple[DueUpkeep, str]]:
     """Each in the order of `in_order`, and why it is not begun now; an empty text if it is.
 
-    What waits for bytes holds back what comes after it: else small jobs would use up what a large one waits for.
+    A job that waits for bytes holds back later ones: else small jobs would use up the bytes of a large one.
     """
     free = budget.jobs - len(state.running)
     allowances = {group: allowance.accrue_until(state.now) for group, allowance in state.allowances.items()}

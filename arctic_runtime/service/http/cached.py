@@ -44,7 +44,7 @@ def answer_request(
 
 
 class Cached:
-    """A body that `build` makes anew where events have come since, or some seconds have passed.
+    """A body that `build` recreates after new events, or after some seconds.
 
     `build` gets the number of the newest event, which the state that it reads has.
     """

@@ -51,7 +51,7 @@ class ModelGraph:
 
     @cached_property
     def shared(self) -> Mapping[TableName, Tables]:
-        """Model → the origins whose rows come to it over several of the tables that it reads."""
+        """Model → the origins whose rows reach it over several of the tables that it reads."""
         return {model: frozenset(self._list_shared_origins(model)) for model in self.order}
 
     def _list_shared_origins(self, model: TableName) -> Iterator[TableName]:

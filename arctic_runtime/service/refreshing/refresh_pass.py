@@ -74,7 +74,7 @@ class Pass:
         return started
 
     def end_model(self, model: TableName, ended: Ended) -> None:
-        """A model that was taken has ended."""
+        """Records the end of a model that was taken."""
         fates: Mapping[Ended, _Fate] = {
             "changed": "changed",
             "unchanged": "done",
@@ -110,7 +110,7 @@ class Pass:
         return "running", has_news
 
     def _is_mixing_versions(self, model: TableName) -> bool:
-        """Whether rows of one origin would come to a model as of two states of it."""
+        """Whether a model would read rows of one origin as of two states of it."""
         return bool(self._graph.shared[model] & self._list_lagging_origins(model))
 
     def _list_lagging_origins(self, model: TableName) -> Tables:

@@ -1,4 +1,4 @@
-"""One refresh of a followed model: what is asked for, and what came of it."""
+"""One refresh of a followed model: the request and its result."""
 
 from __future__ import annotations
 

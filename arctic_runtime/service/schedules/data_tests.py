@@ -34,7 +34,7 @@ class DataTests:
                 self._changed.notify()
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs tests until it is over, and then comes to the end of those under way."""
+        """Runs tests until it is over, and then finishes those under way."""
         self._project.prepare_thread()
         for table in self._project.list_tested_tables():
             self.queue_tests(table)

@@ -59,7 +59,7 @@ class Timetable:
         self._retry_at: dict[str, float] = {}
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs what is due until it is over, and then comes to the end of what is under way."""
+        """Runs due models until it is over, and then finishes those under way."""
         self._last = None
         self._project.prepare_thread()
         while not over.is_set():

@@ -73,7 +73,7 @@ class JobBoard:
         self._events.append_event("job", job)
 
     def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
-        """The end of a job that waits or runs, with what came of it, as fields of `Job`; None if it has ended."""
+        """The end of a job that waits or runs, with its results as fields of `Job`; None if it has ended."""
         with self._lock:
             job = self._open.pop(number, None)
             self._cancels.pop(number, None)

@@ -40,7 +40,7 @@ class ObservedTable:
 
 
 class ObservedTables:
-    """Tables by their names; `look` reads those anew that have moved since the look before."""
+    """Tables by their names; `look` reads those again that have moved since the look before."""
 
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader

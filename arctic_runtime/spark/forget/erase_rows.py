@@ -1,4 +1,4 @@
-"""One table forgets rows: they are deleted, their history goes, files are rewritten, and what is left is looked at."""
+"""One table forgets rows: they and their history are deleted, files are rewritten, and the rest is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search for data files with rows of some keys: all are read, whatever snapshots and deletion vectors say."""
+"""Search for data files with rows of some keys: all are read, regardless of snapshots and deletion vectors."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tu
 
 
 def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
-    """Removes stray files that are older than the newest commit: whoever writes them has lost against that."""
+    """Removes stray files that are older than the newest commit: their writers have lost against that."""
     snapshot = files.table.snapshot_by_id(part.snapshot)
     assert snapshot is not None
     return _remove_older(files, stray, snapshot.timestamp_ms)

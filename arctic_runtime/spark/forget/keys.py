@@ -1,4 +1,4 @@
-"""The keys of rows that are being forgotten: a table beside the model's own, from the first plan until all are gone."""
+"""The keys of rows that are being forgotten: a table beside the model's own, from the first plan to the last delete."""
 
 from __future__ import annotations
 

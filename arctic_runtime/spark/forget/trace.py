@@ -1,4 +1,4 @@
-"""Trace of rows that were ever made of given rows of upstreams: their keys, whatever the rows are now."""
+"""Trace of rows that were ever computed from given upstream rows: their keys, also of rows that changed since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: files are rewritten, and nobody sees more than that reading has become cheaper."""
+"""Compaction: files are rewritten without changing rows, so that reads are cheaper."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 @dataclass(frozen=True)
 class Compacted:
-    """Performed steps, and the reasons of a plan to leave the rest; `next` was too large for what is left."""
+    """Performed steps, and the reasons of a plan to leave the rest; `next` was too large for the remaining budget."""
 
     steps: tuple[CompactionStep, ...]
     plan: CompactionPlan
@@ -135,7 +135,7 @@ def compact_table(
     tell: Callable[[str], None] = lambda _: None,
     most_bytes: float = math.inf,
 ) -> Compacted:
-    """Does what is planned, one commit after the other; each stays done whatever happens after it.
+    """Performs the plan, one commit after the other; each stays done if a later one fails.
 
     Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
     `tell` is given a line for people when a step begins, and after each part of one that has several. No step is begun
@@ -169,7 +169,7 @@ def _perform_compaction(
 def _next_step(
     session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
-    """Brings base and view up to date, then plans one more step; what was done is not looked at a second time."""
+    """Brings base and view up to date, then plans one more step; nodes that are done are not checked again."""
     state = session.reconcile_until_done(session.observe_state())
     for stale in plan_branch_cleanup(session.model, state, session.now, session.reader.thresholds.expiry):
         perform_step(stale, session.build_context(state))

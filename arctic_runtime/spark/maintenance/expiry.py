@@ -36,7 +36,7 @@ def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPl
 
 
 def expire_versions(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """Lets go what is planned, and returns the plan; a snapshot that somebody tags meanwhile stays."""
+    """Expires the planned snapshots, and returns the plan; a snapshot that somebody tags meanwhile stays."""
     names = tuple(readers)
 
     def attempt_expiry() -> ExpiryPlan:

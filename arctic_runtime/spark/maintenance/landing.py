@@ -38,7 +38,7 @@ def expire_landing(
     spark: Callable[[], SparkSession],
     now: datetime.datetime | None = None,
 ) -> LandingPlan:
-    """Lets go what is planned, and returns the plan.
+    """Deletes the planned rows, and returns the plan.
 
     The table notes up to where rows may be gone before they go: for a reader that is farther behind than those that
     are known, that is an error then, and no loss.

@@ -1,4 +1,4 @@
-"""Starting a model over: everything that it has made goes, and its next run is its first."""
+"""Starting a model over: everything that it has written is dropped, and its next run is its first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Errors of an incremental run that a full computation avoids.
 
 Those are errors of the plan that follows changes: it computes on rows, and in an order, that the query itself does
-not. What the model promises of its rows, other writers, a Spark that is gone or has no memory left are none of them:
+not. What the model promises of its rows, other writers, a Spark that has ended or has no memory left are none of them:
 computing more would not help.
 """
 

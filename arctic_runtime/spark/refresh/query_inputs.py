@@ -26,7 +26,7 @@ from arctic_runtime.spark.events.retract import has_positions, is_retracting, re
 from arctic_runtime.spark.tables.rows.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
-"""Upstream → what is left of its rows in a window for a query of change events."""
+"""Upstream → its remaining rows in a window for a query of change events."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Overtaken:
             keys.unpersist()
 
     def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
-        """The inputs for what is left of the windows, of these keys, on top of the table as it is now."""
+        """The inputs for the remaining windows, of these keys, on top of the current table."""
         key = self.table.model.config.primary_key
         events = inputs.run_query(self.inputs.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
@@ -83,7 +83,7 @@ class Overtaken:
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
     ) -> ChangeSet:
-        """The change set with what was computed again in the place of the change rows of `keys`."""
+        """The change set with recomputed change rows of `keys`."""
         assert now.head is not None
         untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
         summary = self.changes.summary.with_entries_from(computed.summary)

@@ -178,7 +178,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
 
 
 def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams) -> str:
-    """Why a table is something else than what its events say, if it was not recomputed since."""
+    """Why a table differs from its events, if it was not recomputed since."""
     last = find_last_run(state.changes) or RunSummary()
     if changed := find_changed_event_rules(last.query, model):
         return f"{', '.join(changed)} changed since the last run; run it first"
@@ -212,7 +212,7 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
 
 
 def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
-    """Of the versions that the newest run read, to which they belong, whatever has come since."""
+    """The versions that the newest run read, regardless of later commits."""
     check = "the totals are those of the rows that were read"
     last = find_last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state is None:

@@ -35,7 +35,7 @@ _ACTIONS = (INSERT, UPDATE, DELETE, UPSERT)
 
 
 _ROWS, _NOTHING = "rows", "deletions of nothing"
-"""What is counted besides rows of each action: all rows, and deletions of rows that were not there."""
+"""Counts besides those of each action: all rows, and deletes of missing rows."""
 
 
 def publish_changes(

@@ -1,4 +1,4 @@
-"""Commits that happen only if the table still is what was observed.
+"""Commits that happen only if the table is unchanged since it was observed.
 
 An Iceberg append never conflicts, so two runs could both append the same window. Here a write goes to a branch that
 starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot.
@@ -191,7 +191,7 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
 def _has_been_published(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
 ) -> bool:
-    """Whether main came to the branch although moving it there seemed to fail: an answer can get lost."""
+    """Whether main was moved to the branch although that seemed to fail: an answer can get lost."""
     try:
         return read_branch_state(spark, reader, table, branch).is_published
     except (ArcticError, *SPARK_ERRORS):
@@ -222,13 +222,13 @@ def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: 
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
-    """Drops branches, those that are gone already too."""
+    """Drops branches; those that were already dropped are not an error."""
     for branch in branches:
         _drop_branch("commit.drop_abandoned", spark, table, branch)
 
 
 def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
-    """Drops a branch that has served; what was done stays done where that fails, and a later run drops it."""
+    """Drops a used branch; if that fails the commit stays, and a later run drops it."""
     for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
             _drop_branch("commit.drop_branch", attempt.spark, table, branch)

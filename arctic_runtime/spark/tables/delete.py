@@ -13,7 +13,7 @@ from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.frames import name_key_column
 
 TARGET = "__arctic_t"
-"""What a table is called where rows of it are deleted: inside a subquery a column goes before a table of its name."""
+"""The alias of a table in a delete: inside a subquery a column wins over a table of its name."""
 
 
 def build_key_conditions(key: Sequence[str]) -> list[Sql]:

@@ -23,7 +23,7 @@ def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
 
 
 def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
-    """Drops tags that kept snapshots for a view; a tag that is gone already is none."""
+    """Drops tags that kept snapshots for a view; a tag that was already dropped is not an error."""
     for tag in step.tags:
         drop_tag("expiry.drop_tag", spark, step.table, tag)
 

@@ -71,7 +71,7 @@ class ArcticCredentials(Credentials):
         self._check_serve()
 
     def _check_serve(self) -> None:
-        """Finds what is wrong with the settings of `arctic serve` when the profile is read, not at night."""
+        """Checks the settings of `arctic serve` when the profile is read."""
         if self.serve:
             try:
                 read_settings(self.serve)

@@ -82,7 +82,7 @@ class ArcticConfig(SparkConfig):
 class ArcticAdapter(SparkAdapter):
     """Tables and views of an Iceberg catalog.
 
-    Asking what exists goes to the catalog and starts nothing. Spark starts with the first statement of a
+    Listing relations asks the catalog and starts nothing. Spark starts with the first statement of a
     run, or when `spark_session` is called.
     """
 

@@ -36,7 +36,7 @@ _OWN_IDS = 1_000_000_000
 
 @dataclass(frozen=True)
 class DebeziumConnection:
-    """A database and what is read of it. The password is shown nowhere.
+    """A database and the tables that are read. The password is shown nowhere.
 
     `connector` is a name of CONNECTORS. `tables` are names or patterns as Debezium's
     `table.include.list` has them, with their schema (`public.orders`). `slot` names the replication slot and the

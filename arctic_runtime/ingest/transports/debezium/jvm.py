@@ -82,7 +82,7 @@ _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 
 
 def _log_to_python() -> None:
-    """Java's log goes to Python's logging, from warnings up, and nothing of it to the standard streams."""
+    """Sends Java's log to Python's logging, from warnings up, and nothing of it to the standard streams."""
     levels = load_java_class("org.apache.logging.log4j.Level")
     builder = load_java_class(
         "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"

@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 class DebeziumLoad:
     """A `TableLoad`. `reader` makes a transport of the tables alone, which is opened here and leaves nothing behind.
 
-    Where the connection is lost, the load restarts: the server has forgotten the place of the snapshot.
+    If the connection is lost, the load restarts: the server has forgotten the place of the snapshot.
     """
 
     def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:

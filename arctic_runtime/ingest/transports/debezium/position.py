@@ -26,7 +26,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Joining:
-    """Tables that a stream takes on where it comes to the place of a snapshot of theirs: their definitions as of then.
+    """Tables that a stream adds when it reaches the position of their snapshot: their definitions as of then.
 
     `offset` is that place.
     """

@@ -74,7 +74,7 @@ def choose_start(
     known = {topic for topic, _ in position}
     offsets = {}
     for partition, has in offsets_kept.items():
-        # A partition that was added to a topic later has lost events if its first ones are gone.
+        # A partition that was added to a topic later has lost events if its first ones were deleted.
         wanted = position.get(partition, 0 if partition[0] in known else has.first)
         if not has.first <= wanted <= has.end and not skips_lost:
             raise _build_lost_error(partition, wanted, has)
@@ -97,7 +97,7 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
 
 
 def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
-    """Ranges that end earlier in some partitions; those without events left are gone."""
+    """Ranges that end earlier in some partitions, without empty ones."""
     cut = (
         replace(offset_range, end=min(offset_range.end, ends.get(offset_range.partition, offset_range.end)))
         for offset_range in ranges

@@ -26,7 +26,7 @@ class UnfollowedKey(ConfigError):
 
 
 class UnfollowedColumns(SourceError):
-    """A source changed the columns of a table in a way that can't be followed; loading the table anew mends it."""
+    """A source changed the columns of a table that can't be followed; a resync of the table repairs it."""
 
 
 Numbers = Mapping[str, int | None]

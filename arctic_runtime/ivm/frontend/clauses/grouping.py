@@ -24,7 +24,7 @@ Lift = Callable[[exp.Expr, Node], tuple[exp.Expr, Node]]
 
 @dataclass(frozen=True)
 class Grouped:
-    """An aggregate, expressions above it, and what is left of the conditions on the query around it."""
+    """An aggregate, expressions above it, and the remaining conditions on the outer query."""
 
     node: Node
     expressions: tuple[exp.Expr, ...]

@@ -54,7 +54,7 @@ def resolve_having(
 
 @dataclass(frozen=True)
 class _Groups:
-    """Expressions that HAVING can refer to: `made` is what is grouped by or selected."""
+    """Expressions that HAVING can refer to: `made` are the grouped or selected ones."""
 
     made: tuple[exp.Expr, ...]
     items: Sequence[Item]

@@ -1,4 +1,4 @@
-"""One select: conditions, groups, windows, generators and the list of what is selected."""
+"""One select: conditions, groups, windows, generators and the select list."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
 
 
 def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
-    """Finds a name in FROM, else among what is selected to its left, else in the query around."""
+    """Finds a name in FROM, else among the select list to its left, else in the outer query."""
     known = list(before)
 
     def look_up(parts: tuple[str, ...]) -> exp.Expr | None:

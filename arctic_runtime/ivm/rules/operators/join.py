@@ -79,7 +79,7 @@ def _with_pads(pairs: Node, node: Join) -> Node:
     """Pairs that come and go, and each once more as a row without a partner, which goes and comes instead.
 
     A row on the left has one partner at most, so it is without one as often as it lacks one: where a partner is
-    exchanged for another, what comes and goes without any cancels out. The left side is read once that way.
+    exchanged for another, inserts and deletes without any cancel out. The left side is read once that way.
     """
     paired = f"{_PAIRED}{MULTIPLICITY}"
     weight = (
@@ -98,7 +98,7 @@ def _shows_unmatched(node: Join, names: Names) -> bool:
 def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
     """The rows, and each once more as it is without a partner, if that shows.
 
-    That reads what they are made of once, whereas a union of both would read it twice, at every join anew.
+    That reads what they are made of once, whereas a union of both would read it twice at every join.
     """
     if not _shows_unmatched(node, names):
         return rows

@@ -62,7 +62,7 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
 
 
 def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
-    """A part stays done on the branch whatever comes after it.
+    """A part stays done on the branch if a later one fails.
 
     Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
     and what is merged already may be merged again.
@@ -96,7 +96,7 @@ def _format_progress(step: RewriteBase, part: BucketRange) -> str:
 
 
 def _check_all_done(step: RewriteBase, context: Context) -> None:
-    """Raises CommitConflict if a part is not on the branch: it was dropped meanwhile, with what was on it."""
+    """Raises CommitConflict if a part is not on the branch: the branch was dropped meanwhile."""
     begun = observe_partial_progress(context.reader, step.table)
     done = next((one.done for one in begun if one.branch == step.branch), frozenset())
     lost = [str(part) for part in step.ranges if part not in done]
@@ -110,7 +110,7 @@ def _check_all_done(step: RewriteBase, context: Context) -> None:
 def _write_part(
     step: RewriteBase, part: BucketRange, context: Context, to: Sequence[str], more: Mapping[str, str]
 ) -> None:
-    """The nodes of a part in the place of what is in them, in one commit."""
+    """Replaces the files in the nodes of a part, in one commit."""
     rows, is_within = _merge_part(step, part, context, to), _build_part_condition(step, part, context)
     options = {
         "distribution-mode": "none",

@@ -45,7 +45,7 @@ def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
 
 
 def _prepare_spec(step: ResizeBuckets, context: Context, reader: CatalogReader) -> int:
-    """The spec of the step's depth, made where there is none, after the default has come to its own depth."""
+    """The spec of the step's depth, created if there is none, after the default has got its own depth."""
     model = context.model
     for depth in (step.depth, step.default_depth):
         specs = observe_specs(reader, step.table)

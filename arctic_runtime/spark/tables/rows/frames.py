@@ -240,7 +240,7 @@ def read_folded_rows(
 def read_current_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
-    """The table's rows at the head of its change table: the base, with what is not merged yet laid over it.
+    """The table's rows at the head of its change table: the base, with unmerged changes laid over it.
 
     `only` leaves out rows under other keys.
     """

@@ -30,7 +30,7 @@ _RATE_SECONDS = 10.0
 
 @contextmanager
 def show_progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
-    """While this lasts, batches are shown: in place on a terminal, as lines where the output goes elsewhere."""
+    """Shows batches while this lasts: in place on a terminal, else as lines."""
     if as_json:
         yield lambda source, batch: print(format_json_line(source, batch), flush=True)
     elif sys.stdout.isatty():

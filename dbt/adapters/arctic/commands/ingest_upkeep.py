@@ -53,7 +53,7 @@ class IngestedUpkeep:
 
     @contextmanager
     def run_in_background(self) -> Iterator[None]:
-        """Does what is due, in a thread of its own, while this lasts."""
+        """Performs due upkeep, in a thread of its own, while this lasts."""
         over = threading.Event()
         self._set_tables()
         running = threading.Thread(target=self._runner.run_until, args=(over,), name="upkeep")
@@ -65,7 +65,7 @@ class IngestedUpkeep:
             running.join()
 
     def run_once(self) -> None:
-        """Does what is due now."""
+        """Performs the upkeep that is due now."""
         self._set_tables()
         self._runner.find_due()
         for due in self._runner.begin_due():

@@ -71,7 +71,7 @@ def _print_warning(text: str) -> None:
 
 
 def build_reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
-    """Says what became of models. In a run without end only what was done, or failed, is worth a line."""
+    """Reports results of models. In a run without end only refreshed or failed models get a line."""
     shown_statuses = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
     show = _format_json if as_json else _format_text
 

@@ -1,4 +1,4 @@
-"""Ending a command that runs forever when its Spark is gone: whoever supervises it starts it again."""
+"""Ending a command that runs forever when its Spark has ended: its supervisor starts it again."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class SessionHandle:
             self._pool.give_back(session)
 
     def _is_rid_of_views(self, session: SparkSession) -> bool:
-        """Drops temporary views; if Spark is gone, what failed before says so, and this must not take its place."""
+        """Drops temporary views; if Spark has ended, an earlier error says so, and this must not replace it."""
         try:
             if self._has_views:
                 drop_temporary_views(session)

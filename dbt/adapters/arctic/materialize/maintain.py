@@ -164,7 +164,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
-    """Raises ConfigError if a run on a sample of the upstream rows would lose, or consume, what is outside of it."""
+    """Raises ConfigError if a run on a sample of the upstream rows would lose, or consume, rows outside of it."""
     if node["config"].get("input") == "changes":
         raise ConfigError(
             f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.",

@@ -20,7 +20,7 @@ def choose_integer_type(column: agate.Column) -> str:
 
 
 def choose_number_type(column: agate.Column) -> str:
-    """An integer's type, or `double` where a value has a fraction; `column_types` is the way to exact decimals."""
+    """An integer's type, or `double` if a value has a fraction; use `column_types` for exact decimals."""
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
     return "double" if has_fraction else choose_integer_type(column)
 

@@ -54,7 +54,7 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
 
 
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
-    """The tables of sources that are ingested, in one order whatever dbt's is."""
+    """The tables of sources that are ingested, in an order that does not depend on dbt."""
     tables: dict[str, list[DeclaredTable]] = {}
     for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
         if "ingest" in _read_arctic_settings(node.source_meta):

@@ -28,7 +28,7 @@ def to_names(configured: Any) -> list[str]:
 
 
 def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
-    """The names, each once and quoted; what is no column is left as it is: an SQL expression."""
+    """The names, each once and quoted; other texts are SQL expressions and stay as they are."""
     known = {column.lower(): column for column in columns}
     spelled = ((known.get(unquote_identifier(text).lower()), text) for text in to_names(configured))
     return list(dict.fromkeys(quote_identifier(column) if column is not None else text for column, text in spelled))

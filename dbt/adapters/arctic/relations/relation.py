@@ -72,7 +72,7 @@ class ArcticRelation(SparkRelation):
 
     @classmethod
     def create(cls, *args: Any, **kwargs: Any) -> ArcticRelation:
-        """Always quoted, whatever the project's `quoting` says: the catalog keeps the case of names anyway."""
+        """Always quoted, regardless of the project's `quoting`: the catalog keeps the case of names anyway."""
         return super().create(
             *args, **{**kwargs, "quote_policy": {"database": True, "schema": True, "identifier": True}}
         )

@@ -60,7 +60,7 @@ select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
 _EXPECTED = re.compile(r" expecting \{[^}]*\}+")
-"""What Debezium's parser could have gone on with: all of its words."""
+"""The words that Debezium's parser expected instead."""
 
 _CATALOG = """
 select t.table_schema, t.table_name, k.column_name from information_schema.tables t

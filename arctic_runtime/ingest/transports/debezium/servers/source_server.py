@@ -51,7 +51,7 @@ class SourceServer(Protocol):
         """End of the log now."""
 
     def push_log_end(self) -> None:
-        """Has the stream come to the end of the log where nothing else is written."""
+        """Makes the stream reach the end of the log if nothing else is written."""
 
     def has_reached(self, position: Position, end: Any) -> bool:
         """Whether a position is behind all that was committed before the log ended at `end`."""
