@@ -27,7 +27,7 @@ def process(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def found(seconds: float, rows: list[int] = ROWS) -> Found:
+def make_side(seconds: float, rows: list[int] = ROWS) -> Found:
     return Found({"Spark": "4"}, {action: [seconds, seconds] for action in ACTIONS}, rows)
 
 
@@ -51,13 +51,13 @@ def test_a_process_that_fails_at_work_is_an_error_and_not_an_absent_engine() -> 
 
 
 def test_tables_that_differ_are_an_error_that_shows_each() -> None:
-    check_same({"on_read": found(1), "a peer": found(2)})
+    check_same({"on_read": make_side(1), "a peer": make_side(2)})
     with pytest.raises(AssertionError, match="a peer: \\[2, 6, 5, 4, -17\\]"):
-        check_same({"on_read": found(1), "a peer": found(2, [2, *ROWS[1:]])})
+        check_same({"on_read": make_side(1), "a peer": make_side(2, [2, *ROWS[1:]])})
 
 
 def test_a_ratio_above_one_says_that_we_are_ahead() -> None:
-    figures = ratios("a peer", found(3.0), dict.fromkeys(WAYS, found(2.0)))
+    figures = ratios("a peer", make_side(3.0), dict.fromkeys(WAYS, make_side(2.0)))
     assert {figure.value for figure in figures} == {1.5}
     assert all(figure.holds and figure.target == 1.0 for figure in figures)
     assert len({figure.metric for figure in figures}) == len(figures) == 6
@@ -69,7 +69,7 @@ def test_the_others_are_measured_where_one_is_absent(
     def fail(_: Any) -> list[str]:
         raise Absent("no environment")
 
-    monkeypatch.setattr(comparison, "follow", lambda *_: found(1))
+    monkeypatch.setattr(comparison, "follow", lambda *_: make_side(1))
     monkeypatch.setattr(comparison, "PEERS", {"gone": fail, "there": lambda _: []})
     figures = comparison.measure(100)
     assert {figure.metric.split(": ")[1].split(" / ")[0] for figure in figures} == {"there"}

@@ -21,12 +21,12 @@ def model(name: str = "t") -> Model:
     return Model(TableName("lake", "dwd", name), "", ModelConfig(("id",), hash_key="id"))
 
 
-def drawn(*nodes: tuple[int, int, int, int, int], partitions: int = 1) -> list[str]:
+def draw_tree(*nodes: tuple[int, int, int, int, int], partitions: int = 1) -> list[str]:
     return describe_tree(Tree("m", "all rows", partitions, tuple(Drawn(*node) for node in nodes)), ReportThresholds())
 
 
 def test_a_tree_is_drawn_with_the_bytes_and_files_below_each_node() -> None:
-    assert drawn(
+    assert draw_tree(
         (0, 0, 5000, 6, 0), (1, 0, 3000, 4, 1), (1, 1, 2000, 2, 2), (2, 0, 1000, 2, 2), (2, 2, 500, 1, 1), partitions=3
     ) == [
         "  nodes of all rows, one of 3 partitions: 2 level(s) below the root",
@@ -39,14 +39,16 @@ def test_a_tree_is_drawn_with_the_bytes_and_files_below_each_node() -> None:
 
 
 def test_a_table_without_nodes_is_a_root() -> None:
-    assert drawn((0, 0, 70, 1, 1)) == [
+    assert draw_tree((0, 0, 70, 1, 1)) == [
         "  nodes of all rows: 0 level(s) below the root",
         "  0/1: 70 bytes in 1 file(s)",
     ]
 
 
 def test_what_is_too_deep_to_show_is_summed_up() -> None:
-    lines = drawn(*[(depth, index, 8 >> depth, 8 >> depth, 0) for depth in range(10) for index in range(1 << depth)])
+    lines = draw_tree(
+        *[(depth, index, 8 >> depth, 8 >> depth, 0) for depth in range(10) for index in range(1 << depth)]
+    )
     assert len(lines) == 1 + 2**6 - 1
     assert len(lines) - 1 <= ReportThresholds().tree_lines
     assert lines[0] == "  nodes of all rows: 9 level(s) below the root"

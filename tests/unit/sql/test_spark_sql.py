@@ -59,18 +59,18 @@ SHAPES = {
 }
 
 
-def _written(expression: str) -> str:
+def _write(expression: str) -> str:
     return write_sql(parse_query(f"select {expression}")).removeprefix("SELECT ")
 
 
 @pytest.mark.parametrize("literal", AS_THEY_STOOD)
 def test_a_literal_is_written_as_it_stood(literal: str) -> None:
-    assert _written(literal) == literal
+    assert _write(literal) == literal
 
 
 @pytest.mark.parametrize("text", SHAPES)
 def test_every_operand_that_is_an_operator_is_in_parentheses(text: str) -> None:
-    assert _written(text) == SHAPES[text]
+    assert _write(text) == SHAPES[text]
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_clauses_stay_where_they_stood(text: str) -> None:
 
 def test_what_is_written_is_read_as_the_same_tree() -> None:
     for text in (*AS_THEY_STOOD, *SHAPES):
-        written = _written(text)
-        assert _written(written) == written
+        written = _write(text)
+        assert _write(written) == written
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ SOURCES = (
 )
 
 
-def asked(*arguments: str) -> tuple[list[str], bool, dict[str, set[str]]]:
+def ask(*arguments: str) -> tuple[list[str], bool, dict[str, set[str]]]:
     options = build_parser().parse_args(["ingest", *arguments])
     resync = parse_resync(SOURCES, options.sources, options.resync or ())
     return (
@@ -58,7 +58,7 @@ ALL = ["shop", "crm", "people"]
 def test_a_resync_is_of_all_tables_or_of_those_that_are_named(
     arguments: str, expected: tuple[list[str], bool, dict[str, set[str]]]
 ) -> None:
-    assert asked(*arguments.split()) == expected
+    assert ask(*arguments.split()) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_resync_is_of_all_tables_or_of_those_that_are_named(
 )
 def test_a_table_of_a_resync_must_be_one_of_the_sources(arguments: str, error: str) -> None:
     with pytest.raises(ConfigError, match=error):
-        asked(*arguments.split())
+        ask(*arguments.split())
 
 
 @dataclass

@@ -37,19 +37,19 @@ def reader(
     return cast("CatalogReader", SimpleNamespace(load_table=lambda *_: table))
 
 
-def found(reader: CatalogReader) -> tuple[PartialProgress, ...]:
+def find_progress(reader: CatalogReader) -> tuple[PartialProgress, ...]:
     return observe_partial_progress(reader, TableName("lake", "dwd", "m"))
 
 
 def test_what_is_done_is_what_the_snapshots_from_the_head_on_say() -> None:
     kept = {6: (None, "8-9"), HEAD: (6, None), 8: (HEAD, "0-3"), 9: (8, "4-5"), 10: (9, "0-3")}
-    assert found(reader(kept, {"main": HEAD, MINE: 10})) == (
+    assert find_progress(reader(kept, {"main": HEAD, MINE: 10})) == (
         PartialProgress(MINE, 30, frozenset({BucketRange(0, 3), BucketRange(4, 5)})),
     )
 
 
 def test_a_branch_without_a_commit_has_done_nothing() -> None:
-    assert found(reader({HEAD: (None, None)}, {MINE: HEAD})) == (PartialProgress(MINE, 30, frozenset()),)
+    assert find_progress(reader({HEAD: (None, None)}, {MINE: HEAD})) == (PartialProgress(MINE, 30, frozenset()),)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_a_branch_without_a_commit_has_done_nothing() -> None:
     ids=["no parent", "lost parent", "other branches", "a tag", "an empty table"],
 )
 def test_a_branch_that_does_not_lead_to_the_head_is_not_continued(reader: CatalogReader) -> None:
-    assert found(reader) == ()
+    assert find_progress(reader) == ()
 
 
 def test_a_commit_of_somebody_else_on_the_branch_is_no_part() -> None:
     kept = {HEAD: (None, None), 8: (HEAD, None), 9: (8, "0-3"), 10: (9, "x-1")}
-    assert found(reader(kept, {MINE: 10})) == (PartialProgress(MINE, 30, frozenset({BucketRange(0, 3)})),)
+    assert find_progress(reader(kept, {MINE: 10})) == (PartialProgress(MINE, 30, frozenset({BucketRange(0, 3)})),)

@@ -37,14 +37,14 @@ _names = st.lists(
 )
 
 
-def told(event: dict[str, object], zone: str | None = None, **declared: str) -> SourceSchema | None:
+def read_schema(event: dict[str, object], zone: str | None = None, **declared: str) -> SourceSchema | None:
     tell = build_canal_format(zone).tell
     assert tell is not None
     return tell(json.dumps(event), None, declared)
 
 
 def test_an_event_of_rows_tells_columns_and_key() -> None:
-    assert told(UPDATE) == SourceSchema(
+    assert read_schema(UPDATE) == SourceSchema(
         (
             SourceColumn("id", "decimal(20,0)"),
             SourceColumn("price", "decimal(10,2)"),
@@ -57,21 +57,21 @@ def test_an_event_of_rows_tells_columns_and_key() -> None:
 @given(_names, st.data())
 def test_columns_keep_their_order_and_names(names: list[str], data: st.DataObject) -> None:
     key = data.draw(st.lists(st.sampled_from(names), unique=True))
-    schema = told({**UPDATE, "mysqlType": dict.fromkeys(names, "int"), "pkNames": key or None})
+    schema = read_schema({**UPDATE, "mysqlType": dict.fromkeys(names, "int"), "pkNames": key or None})
     assert schema == SourceSchema(tuple(SourceColumn(name, "int") for name in names), tuple(key))
 
 
 def test_a_declaration_wins_over_the_schema_of_an_event() -> None:
     event = {**UPDATE, "mysqlType": {"id": "int", "at": "timestamp", "price": "decimal(65,30)"}}
     with pytest.raises(ConfigError, match="Column at "):
-        told(event, price="string")
-    schema = told(event, at="datetime", price="string")
+        read_schema(event, price="string")
+    schema = read_schema(event, at="datetime", price="string")
     assert schema is not None
     assert [column.type for column in schema.columns] == ["int", "timestamp_ntz", "string"]
 
 
 def test_timestamps_are_read_in_the_zone_of_the_server() -> None:
-    schema = told({**UPDATE, "mysqlType": {"id": "int", "at": "timestamp(3)"}}, zone="+08:00")
+    schema = read_schema({**UPDATE, "mysqlType": {"id": "int", "at": "timestamp(3)"}}, zone="+08:00")
     assert schema is not None
     assert schema.columns[1] == SourceColumn("at", "timestamp", "zoneless_timestamp")
     assert build_canal_format("+08:00").events.zone == "+08:00"
@@ -79,7 +79,7 @@ def test_timestamps_are_read_in_the_zone_of_the_server() -> None:
 
 @pytest.mark.parametrize("kind", ["ALTER", "TRUNCATE", "QUERY"])
 def test_events_without_rows_tell_no_schema(kind: str) -> None:
-    assert told({**DDL, "type": kind}) is None
+    assert read_schema({**DDL, "type": kind}) is None
 
 
 def test_only_truncate_changes_rows_among_events_of_ddl() -> None:

@@ -26,7 +26,7 @@ def decimal(name: str, digits: str) -> dict[str, Any]:
     return {"field": name, "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": parameters}
 
 
-def told(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | None:
+def read_schema(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | None:
     tell = build_debezium_format(with_schema=True).tell
     assert tell is not None
     return tell(text, key, declared)
@@ -34,13 +34,13 @@ def told(text: str, key: str | None = KEY, **declared: str) -> SourceSchema | No
 
 def test_columns_and_key_are_those_of_the_schemas() -> None:
     columns = (SourceColumn("id", "bigint"), SourceColumn("d", "date", "epoch_days"))
-    assert told(event(DATE)) == SourceSchema(columns, ("id",))
-    assert told(event(DATE), None) == SourceSchema(columns, ())
-    assert told(event(DATE), json.dumps({"id": 1})) == SourceSchema(columns, ())
+    assert read_schema(event(DATE)) == SourceSchema(columns, ("id",))
+    assert read_schema(event(DATE), None) == SourceSchema(columns, ())
+    assert read_schema(event(DATE), json.dumps({"id": 1})) == SourceSchema(columns, ())
 
 
 def test_decimals_are_the_bytes_that_the_converter_writes() -> None:
-    schema = told(event(decimal("p", "9")))
+    schema = read_schema(event(decimal("p", "9")))
     assert schema is not None
     assert schema.columns[1] == SourceColumn("p", "decimal(9,2)", "base64_decimal")
 
@@ -48,13 +48,13 @@ def test_decimals_are_the_bytes_that_the_converter_writes() -> None:
 def test_a_column_that_is_refused_can_be_declared() -> None:
     wide = decimal("s", "50")
     with pytest.raises(ConfigError, match="column s"):
-        told(event(wide))
-    schema = told(event(wide, DATE), s="string as json")
+        read_schema(event(wide))
+    schema = read_schema(event(wide, DATE), s="string as json")
     assert schema is not None
     assert [column.name for column in schema.columns] == ["id", "s", "d"]
     assert schema.columns[1] == SourceColumn("s", "string", "json")
 
 
 def test_events_without_a_schema_tell_none() -> None:
-    assert told(json.dumps({"schema": None, "payload": {}})) is None
+    assert read_schema(json.dumps({"schema": None, "payload": {}})) is None
     assert build_debezium_format().tell is None

@@ -61,17 +61,20 @@ TEXTS = (
 )
 
 
-def parsed(text: str) -> exp.Expr:
+def parse_text(text: str) -> exp.Expr:
     return sqlglot.parse_one(text, dialect="spark")
 
 
-def written(expression: exp.Expr) -> str:
+def write_text(expression: exp.Expr) -> str:
     return expression.sql(dialect="spark")
 
 
 def test_expressions_have_one_form_where_they_are_written_alike() -> None:
-    for one, other in product(map(parsed, TEXTS), map(parsed, TEXTS)):
-        assert (get_form(one) == get_form(other)) == (written(one) == written(other)), (written(one), written(other))
+    for one, other in product(map(parse_text, TEXTS), map(parse_text, TEXTS)):
+        assert (get_form(one) == get_form(other)) == (write_text(one) == write_text(other)), (
+            write_text(one),
+            write_text(other),
+        )
 
 
 @pytest.mark.parametrize(
@@ -84,14 +87,14 @@ def test_expressions_have_one_form_where_they_are_written_alike() -> None:
     ],
 )
 def test_how_an_expression_was_typed_does_not_matter(one: str, other: str) -> None:
-    assert get_form(parsed(one)) == get_form(parsed(other))
+    assert get_form(parse_text(one)) == get_form(parse_text(other))
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_copy_is_the_same_and_shares_nothing(text: str) -> None:
-    expression = parsed(text)
+    expression = parse_text(text)
     copied = transform_expression(expression, lambda part: part)
-    assert written(copied) == written(expression)
+    assert write_text(copied) == write_text(expression)
     assert {id(part) for part in copied.walk()}.isdisjoint(id(part) for part in expression.walk())
     places = [(part.parent and part.parent.key, part.arg_key, part.index) for part in copied.walk()]
     assert places == [(part.parent and part.parent.key, part.arg_key, part.index) for part in expression.walk()]
@@ -102,14 +105,14 @@ def test_what_is_replaced_is_not_looked_into(text: str) -> None:
     def visit(part: exp.Expr) -> exp.Expr:
         return build_column(f"{part.name}#1") if isinstance(part, exp.Column) else part
 
-    expression = parsed(text)
-    assert written(transform_expression(expression, visit)) == written(expression.transform(visit))
-    assert written(expression) == written(parsed(text))
+    expression = parse_text(text)
+    assert write_text(transform_expression(expression, visit)) == write_text(expression.transform(visit))
+    assert write_text(expression) == write_text(parse_text(text))
 
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_all_parts_are_found_and_none_inside_a_whole(text: str) -> None:
-    expression = parsed(text)
+    expression = parse_text(text)
     assert list(map(id, walk_parts(expression))) == list(map(id, expression.walk()))
     pruned = expression.walk(prune=lambda part: isinstance(part, exp.Query))
     assert list(map(id, walk_parts(expression, whole=exp.Query))) == list(map(id, pruned))

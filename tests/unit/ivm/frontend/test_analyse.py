@@ -70,11 +70,11 @@ def _loaded(seed: int) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def _analysed(sql: str) -> Analysed:
+def _analyse(sql: str) -> Analysed:
     return analyse_query(sql, RELATIONS, VIEWS, CATALOG, SCHEMA)
 
 
-def _shown(analysis: Analysed) -> str:
+def _render_rows(analysis: Analysed) -> str:
     """The tree's rows as the user sees them: columns in their order, and those shown twice twice."""
     picked = [exp.alias_(build_column(made), f"c{place}") for place, (_, made) in enumerate(analysis.outputs)]
     return exp.select(*picked).from_(build_query(analysis.tree).subquery("t")).sql(dialect="spark")
@@ -84,8 +84,8 @@ def _shown(analysis: Analysed) -> str:
     "sql", [pytest.param(sql, marks=[pytest.mark.slow] * (place % 4 > 0)) for place, sql in enumerate(QUERIES)]
 )
 def test_a_tree_has_the_rows_of_its_query(sql: str, con: duckdb.DuckDBPyConnection) -> None:
-    analysis = _analysed(sql)
-    assert rows(con, _shown(analysis)) == rows(con, sql)
+    analysis = _analyse(sql)
+    assert rows(con, _render_rows(analysis)) == rows(con, sql)
 
 
 PIVOTS = (
@@ -123,11 +123,11 @@ PIVOTS = (
 def test_a_pivot_has_the_rows_of_the_query_that_writes_it_out(
     sql: str, same: str, con: duckdb.DuckDBPyConnection
 ) -> None:
-    assert rows(con, _shown(_analysed(sql))) == rows(con, same)
+    assert rows(con, _render_rows(_analyse(sql))) == rows(con, same)
 
 
 def test_a_row_is_known_by_its_key_and_the_name_of_its_column() -> None:
-    analysis = _analysed("select id, n, v from orders unpivot (v for n in (customer, amount))")
+    analysis = _analyse("select id, n, v from orders unpivot (v for n in (customer, amount))")
     assert is_unique(analysis.tree, [made for name, made in analysis.outputs if name in ("id", "n")])
     assert not is_unique(analysis.tree, [made for name, made in analysis.outputs if name == "id"])
 
@@ -137,12 +137,12 @@ def test_a_row_is_known_by_its_key_and_the_name_of_its_column() -> None:
 def test_trees_have_the_rows_of_their_queries_for_any_contents_of_tables(seed: int) -> None:
     with _loaded(seed) as con:
         for sql in QUERIES:
-            assert rows(con, _shown(_analysed(sql))) == rows(con, sql), sql
+            assert rows(con, _render_rows(_analyse(sql))) == rows(con, sql), sql
 
 
 def test_a_tree_for_another_place_is_the_same_under_names_of_its_own() -> None:
     for sql in QUERIES:
-        analysis = _analysed(sql)
+        analysis = _analyse(sql)
         names = Names(
             dict(analysis.types), {scan.key[0] for scan in list_scans(analysis.tree) if scan.key}, count(10_000)
         )
@@ -177,20 +177,20 @@ def test_what_no_rule_covers_is_refused(sql: str, reason: str) -> None:
 
 
 def test_columns_that_nobody_reads_are_left_out_and_keys_stay() -> None:
-    analysis = _analysed("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
+    analysis = _analyse("select o.amount from orders o join items i on o.id = i.line where o.customer = 1")
     read = {scan.source.name: [field for _, field in scan.fields] for scan in list_scans(analysis.tree)}
     assert read == {"orders": ["id", "customer", "amount"], "items": ["line"]}
 
 
 def test_a_key_is_named_as_in_the_tree() -> None:
-    (scan,) = list_scans(_analysed("select amount from orders").tree)
+    (scan,) = list_scans(_analyse("select amount from orders").tree)
     assert scan.key == tuple(name for name, field in scan.fields if field == "id")
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_every_source_and_every_projection_keeps_a_column(every: int) -> None:
     for sql in QUERIES[::every]:
-        for node in (node for plan in _plans(_analysed(sql).tree) for node in walk_tree(plan)):
+        for node in (node for plan in _plans(_analyse(sql).tree) for node in walk_tree(plan)):
             assert list_columns(node) or not isinstance(node, Scan | Project | UnionAll), (sql, node)
 
 
@@ -221,13 +221,13 @@ def test_rows_without_columns_are_still_rows(node: Node, con: duckdb.DuckDBPyCon
 
 
 def test_columns_of_values_are_numbered_where_they_have_no_names() -> None:
-    analysis = _analysed("select * from values (1, 'a'), (2, null)")
+    analysis = _analyse("select * from values (1, 'a'), (2, null)")
     assert [name for name, _ in analysis.outputs] == ["col1", "col2"]
 
 
 def test_no_name_is_that_of_two_columns() -> None:
     sql = "with t as (select id, amount + 1 as b from orders) select x.b, y.b as c from t x join t y on x.id = y.id"
-    analysis = _analysed(sql)
+    analysis = _analyse(sql)
     names = [name for scan in list_scans(analysis.tree) for name, _ in scan.fields]
     assert len(names) == len(set(names))
     assert [name for name, _ in analysis.outputs] == ["b", "c"]
@@ -250,7 +250,7 @@ def test_a_view_hides_no_named_query_and_sees_none() -> None:
 
 
 def test_names_are_found_in_any_case_and_keep_the_spelling_of_the_table() -> None:
-    (scan,) = list_scans(_analysed("select ID from LAKE.RAW.ORDERS").tree)
+    (scan,) = list_scans(_analyse("select ID from LAKE.RAW.ORDERS").tree)
     assert scan.source == TableName("lake", "raw", "orders")
 
 
@@ -266,18 +266,18 @@ def test_every_partition_is_a_window_of_its_own() -> None:
         "select sum(amount) over (partition by customer, state) as a, max(id) over (partition by state, customer) as b,"
         " count(*) over () as c from orders"
     )
-    windows = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Window)]
+    windows = [node for node in walk_tree(_analyse(sql).tree) if isinstance(node, Window)]
     assert sorted(len(node.partition) for node in windows) == [0, 2]
 
 
 def test_commas_become_joins_under_their_conditions() -> None:
     sql = "select name from customers c, items i, orders o where o.id = i.id and c.customer = o.customer and price > 1"
-    joins = [node for node in walk_tree(_analysed(sql).tree) if isinstance(node, Join)]
+    joins = [node for node in walk_tree(_analyse(sql).tree) if isinstance(node, Join)]
     assert [isinstance(join.on, exp.EQ) for join in joins] == [True, True]
 
 
 def test_one_aggregate_asked_for_twice_is_computed_once() -> None:
-    analysis = _analysed("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
+    analysis = _analyse("select sum(amount) as a, sum(orders.amount) + 1 as b from orders having sum(amount) > 0")
     (aggregate,) = [node for node in walk_tree(analysis.tree) if isinstance(node, Aggregate)]
     assert len(aggregate.aggregates) == 1
 
@@ -332,7 +332,7 @@ def test_a_tree_has_the_rows_of_its_query_in_tpch(
     con.execute("pragma enable_optimizer")
     expected = fetch(con, parsed.sql(dialect="duckdb"))
     con.execute("pragma disable_optimizer")
-    assert rows(con, _shown(query)) == expected
+    assert rows(con, _render_rows(query)) == expected
 
 
 def _tpch_relations(con: duckdb.DuckDBPyConnection) -> dict[str, Relation]:

@@ -121,7 +121,7 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def _analysed(sql: str) -> Analysed:
+def _analyse(sql: str) -> Analysed:
     return analyse_query(sql, RELATIONS, {}, CATALOG, SCHEMA)
 
 
@@ -157,7 +157,7 @@ def test_a_result_follows_what_equals_it_by_a_cast(con: duckdb.DuckDBPyConnectio
     new = {**OLD, **BATCHES[batch]}
     _load(con, new)
     for name, (sql, key) in QUERIES.items():
-        analysed = _analysed(sql)
+        analysed = _analyse(sql)
         made = tuple(output for wanted in key.split() for own, output in analysed.outputs if own == wanted)
         changed = frozenset(TableName(CATALOG, SCHEMA, table) for table in BATCHES[batch])
         old, expected = _result(con, analysed, "old"), _result(con, analysed, "new")
@@ -210,7 +210,7 @@ def _conditions(node: Node) -> list[exp.Expr]:
     ],
 )
 def test_no_unlike_columns_are_called_equal(sql: str) -> None:
-    tree = _analysed(sql).tree
+    tree = _analyse(sql).tree
     below = [part for part in walk_tree(tree) if isinstance(part, Join | SemiJoin | Filter)]
     conditions = [part.condition if isinstance(part, Filter) else part.on for part in below]
     asked = [part for part in conditions if part is not None]
@@ -221,7 +221,7 @@ def test_no_unlike_columns_are_called_equal(sql: str) -> None:
 
 
 def test_unlike_columns_are_still_a_link_to_find_rows_by() -> None:
-    analysed = _analysed("select number, amount from numbers left join codes on number = code")
+    analysed = _analyse("select number, amount from numbers left join codes on number = code")
     plan = plan_maintenance(analysed.tree, (analysed.outputs[0][1],), frozenset({TableName(CATALOG, SCHEMA, "codes")}))
     assert isinstance(plan, AffectedKeys)
     assert {(scan.source.name, scan.image) for scan in list_scans(plan.affected)} == {
@@ -233,7 +233,7 @@ def test_unlike_columns_are_still_a_link_to_find_rows_by() -> None:
 
 def test_two_exact_numbers_identify_rows_but_do_not_stand_for_each_other() -> None:
     sql = "select number, tag from numbers left join prices on number = price"
-    analysed = _analysed(sql)
+    analysed = _analyse(sql)
     (on,) = _conditions(analysed.tree)
     left, right = (tuple(name for name, _ in scan.fields) for scan in list_scans(analysed.tree))
     assert list_equalities(on, left, right) == (Equality(left[0], right[0], False, same=False),)
@@ -245,12 +245,12 @@ def test_like_columns_stay_as_they_are() -> None:
     sql = (
         "select a.code from codes a join codes b on a.code = b.label where a.label = 'x' and b.code = cast(7 as string)"
     )
-    assert "COALESCE" not in render_sql(_analysed(sql).tree)
+    assert "COALESCE" not in render_sql(_analyse(sql).tree)
 
 
 def test_a_constant_of_another_type_leaves_several_values() -> None:
     types = {
-        text: "COALESCE" in render_sql(_analysed(f"select 1 as one from {table} where {text}").tree)
+        text: "COALESCE" in render_sql(_analyse(f"select 1 as one from {table} where {text}").tree)
         for table, text in (
             ("codes", "code = 7"),
             ("codes", "code = '7'"),
@@ -315,9 +315,7 @@ def test_two_types_in_one_column_have_a_common_one_where_that_is_certain(
 
 
 def test_sides_of_a_union_are_cast_as_it_would_cast_them_itself() -> None:
-    shown = render_sql(
-        _analysed("select number, tag from numbers, prices union all select price, 'x' from prices").tree
-    )
+    shown = render_sql(_analyse("select number, tag from numbers, prices union all select price, 'x' from prices").tree)
     assert shown.count("CAST(") == 2
     assert "CAST(`number#0` AS DECIMAL(12, 2))" in shown
 
@@ -330,7 +328,7 @@ def test_a_type_is_inferred_if_it_is_certain(text: str, expected: str | None) ->
 
 def test_floats_are_not_taken_for_each_other() -> None:
     tree = Project(
-        Filter(list_scans(_analysed("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
+        Filter(list_scans(_analyse("select number, amount from numbers").tree)[0], condition("`x` = `y`")),
         (("z", build_column("x")),),
     )
     types = [

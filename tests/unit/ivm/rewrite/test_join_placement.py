@@ -15,7 +15,7 @@ COLUMNS = (Column("id", "int"), Column("k", "int"), Column("v", "bigint"))
 PLACED = {A: Placement("id", (8,)), B: Placement("ID", (8,))}
 
 
-def described(sql: str, **placed: Placement) -> tuple[str, ...]:
+def describe(sql: str, **placed: Placement) -> tuple[str, ...]:
     relations = {str(table): Relation(COLUMNS, ("id",), ()) for table in (A, B, C)}
     where = {**PLACED, **{TableName("lake", "dwd", name): value for name, value in placed.items()}}
     return describe_joins(analyse_query(sql, relations, {}, "lake", "dwd").tree, where)
@@ -36,7 +36,7 @@ PAIR = "lake.dwd.a and lake.dwd.b are joined"
     ],
 )
 def test_equally_bucketed_tables_are_joined_without_a_shuffle(sql: str) -> None:
-    assert described(sql) == (f"{PAIR} without a shuffle",)
+    assert describe(sql) == (f"{PAIR} without a shuffle",)
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,18 @@ def test_equally_bucketed_tables_are_joined_without_a_shuffle(sql: str) -> None:
     ],
 )
 def test_why_rows_are_shuffled_is_described(sql: str, placed: dict[str, Placement], reason: str) -> None:
-    (line,) = described(f"select a.id, b.v from a join b on {sql}", **placed)
+    (line,) = describe(f"select a.id, b.v from a join b on {sql}", **placed)
     assert line.startswith(f"{PAIR} with a shuffle: ")
     assert reason in line
 
 
 def test_a_table_without_buckets_is_described_as_not_bucketed() -> None:
-    (line,) = described("select a.id, c.v from a join c on a.id = c.id")
+    (line,) = describe("select a.id, c.v from a join c on a.id = c.id")
     assert line == "lake.dwd.a and lake.dwd.c are joined with a shuffle: lake.dwd.c is not bucketed"
 
 
 def test_of_what_spark_makes_itself_nothing_is_described() -> None:
-    assert (
-        described("select a.id, g.n from a join (select k, count(*) as n from b group by k) as g on a.id = g.k") == ()
-    )
-    assert described("select id from a") == ()
-    lines = described("select a.id from a join b on a.id = b.id join c on c.id = a.id")
+    assert describe("select a.id, g.n from a join (select k, count(*) as n from b group by k) as g on a.id = g.k") == ()
+    assert describe("select id from a") == ()
+    lines = describe("select a.id from a join b on a.id = b.id join c on c.id = a.id")
     assert lines == (f"{PAIR} without a shuffle",)

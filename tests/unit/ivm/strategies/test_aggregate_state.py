@@ -73,7 +73,7 @@ Row = tuple[Any, ...]
 L, R, H = ONE.scan("l"), TWO.scan("r"), HEAP.scan("h")
 
 
-def planned(tree: Node, key: Key, *changed: Source) -> Maintenance:
+def plan_state(tree: Node, key: Key, *changed: Source) -> Maintenance:
     return plan_maintenance(tree, key, of(*changed), Facts(types=types(tree), few_rows=True))
 
 
@@ -365,7 +365,7 @@ def test_one_group_without_rows_counts_none_and_has_no_sum(con: duckdb.DuckDBPyC
     (batch,) = history([[(1, 6, 1)], []])
     load(con, batch)
     kept = Kept(con, ONE_GROUP, (), rows(con, read_image(ONE_GROUP, "old", of(HEAP))))
-    plan = planned(ONE_GROUP, (), HEAP)
+    plan = plan_state(ONE_GROUP, (), HEAP)
     assert isinstance(plan, AggregateState)
     kept.follow(plan, of(HEAP))
     assert kept.result == Counter([(0, None, 0, 0, None)])
@@ -408,7 +408,7 @@ def test_a_row_that_comes_by_one_term_and_goes_by_another_is_no_extreme(con: duc
 
 
 def test_only_lost_groups_are_read_again() -> None:
-    plan = planned(grouped("min(`h.b`)"), ("h.a",), HEAP)
+    plan = plan_state(grouped("min(`h.b`)"), ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
     assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
     assert [scan.image for scan in list_scans(plan.recomputed)] == ["new"]
@@ -417,7 +417,7 @@ def test_only_lost_groups_are_read_again() -> None:
 
 
 def test_aggregate_state_is_shared_by_all_aggregates_that_follow_from_it() -> None:
-    plan = planned(
+    plan = plan_state(
         Aggregate(H, ("h.a",), calls("sum(`h.b`)", "count(`h.b`)", "sum(`h.b`)", "count(1)")), ("h.a",), HEAP
     )
     assert isinstance(plan, AggregateState)
@@ -433,13 +433,13 @@ def test_the_least_whole_number_has_an_opposite(con: duckdb.DuckDBPyConnection) 
 
 
 def test_what_is_never_null_is_counted_by_the_rows() -> None:
-    plan = planned(Aggregate(SOLID, ("h.a",), calls("count(`h.b`)", "sum(`h.b`)")), ("h.a",), HEAP)
+    plan = plan_state(Aggregate(SOLID, ("h.a",), calls("count(`h.b`)", "sum(`h.b`)")), ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
     assert plan.names == (ROWS, "__arctic_total_1")
 
 
 def test_nothing_but_the_changes_is_read_to_add_them() -> None:
-    plan = planned(HAVING, ("h.a",), HEAP)
+    plan = plan_state(HAVING, ("h.a",), HEAP)
     assert isinstance(plan, AggregateState)
     assert [scan.image for scan in list_scans(plan.moved)] == ["delta"]
     assert list_scans(plan.result) == ()
@@ -447,14 +447,14 @@ def test_nothing_but_the_changes_is_read_to_add_them() -> None:
 
 def test_what_is_kept_does_not_depend_on_what_changed() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "sum(`r.b`)"))
-    plans = [planned(tree, ("l.b",), *changed) for changed in ((ONE,), (TWO,), (ONE, TWO))]
+    plans = [plan_state(tree, ("l.b",), *changed) for changed in ((ONE,), (TWO,), (ONE, TWO))]
     assert len({plan.state for plan in plans if isinstance(plan, AggregateState)}) == 1
     assert len({plan.moved for plan in plans if isinstance(plan, AggregateState)}) == 3
 
 
 def test_aggregate_state_can_be_described_without_knowing_the_changes() -> None:
     tree = Aggregate(Join("inner", L, R, condition("`l.a` = `r.id`")), ("l.b",), calls("count(*)", "max(`r.b`)"))
-    plan = planned(tree, ("l.b",), ONE, TWO)
+    plan = plan_state(tree, ("l.b",), ONE, TWO)
     assert isinstance(plan, AggregateState)
     assert [state.state for state in list_aggregate_states(tree, types(tree))] == [plan.state]
     assert not list(list_aggregate_states(grouped("first(`h.b`)"), {}))
@@ -462,7 +462,7 @@ def test_aggregate_state_can_be_described_without_knowing_the_changes() -> None:
 
 @pytest.mark.parametrize("key", [("h.a",), ("c0",)])
 def test_all_rows_are_compared_where_no_key_is_proven(key: Key) -> None:
-    plan = planned(HAVING, key, HEAP)
+    plan = plan_state(HAVING, key, HEAP)
     assert isinstance(plan, AggregateState)
     assert plan.by_group == (key == ("h.a",))
 
@@ -498,7 +498,7 @@ PLANNED: dict[str, tuple[Node, Key]] = {
 
 @pytest.mark.parametrize(("tree", "key"), PLANNED.values(), ids=PLANNED)
 def test_groups_of_exact_numbers_are_kept_by_aggregate_state(tree: Node, key: Key) -> None:
-    assert isinstance(planned(tree, key, HEAP), AggregateState)
+    assert isinstance(plan_state(tree, key, HEAP), AggregateState)
 
 
 ROWS_BEFORE = condition("sum(`h.b`) over (partition by `h.c` order by `h.a` rows between 1 preceding and current row)")
@@ -595,14 +595,14 @@ def test_groups_of_groups_are_counted_where_these_are_the_same_in_any_order(
 
 
 def test_rows_without_groups_are_followed_by_their_changes() -> None:
-    assert isinstance(planned(L, ("l.id",), ONE), Deltas)
+    assert isinstance(plan_state(L, ("l.id",), ONE), Deltas)
 
 
 def test_groups_without_sufficient_aggregate_state_are_recomputed() -> None:
-    assert isinstance(planned(grouped("first(`h.b`)"), ("h.a",), HEAP), AffectedKeys)
+    assert isinstance(plan_state(grouped("first(`h.b`)"), ("h.a",), HEAP), AffectedKeys)
 
 
 def test_one_group_without_sufficient_aggregate_state_is_refused() -> None:
     with pytest.raises(NotMaintained) as refused:
-        planned(Aggregate(H, (), calls("first(`h.b`)")), (), HEAP)
+        plan_state(Aggregate(H, (), calls("first(`h.b`)")), (), HEAP)
     assert refused.value.reason == "ONE_ROW"

@@ -109,19 +109,19 @@ REFUSED = {
 }
 
 
-def written(sql: str) -> str:
+def write_query(sql: str) -> str:
     return sql.format(chosen=CHOSEN, numbered=NUMBERED, averaged=AVERAGED)
 
 
 @pytest.mark.parametrize(("sql", "key", "changed"), FOLLOWED.values(), ids=FOLLOWED)
 def test_what_follows_from_one_choice_is_computed_together(sql: str, key: str, changed: str) -> None:
-    assert list_scans(plan(written(sql), key, changed).affected)
+    assert list_scans(plan(write_query(sql), key, changed).affected)
 
 
 @pytest.mark.parametrize(("sql", "key", "changed"), REFUSED.values(), ids=REFUSED)
 def test_an_unrepeatable_choice_is_refused(sql: str, key: str, changed: str) -> None:
     with pytest.raises(NotMaintained) as refused:
-        plan(written(sql), key, changed)
+        plan(write_query(sql), key, changed)
     assert refused.value.reason == "NOT_REPEATABLE"
 
 

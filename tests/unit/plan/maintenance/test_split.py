@@ -226,30 +226,30 @@ def test_a_partition_is_put_together_alone_only_when_asked_for() -> None:
     small = [node(3, i, 1, day="2024-01-01") for i in range(8)]
     large = [node(3, i, 200, day="2024-01-02") for i in range(8)]
     table = lying(*small, *large)
-    assert planned(table, "auto") == planned(table, "major") == []
-    (step,) = planned(table, "full")
+    assert plan_resizes(table, "auto") == plan_resizes(table, "major") == []
+    (step,) = plan_resizes(table, "full")
     assert (step.nodes, step.depth, step.default_depth) == (tuple(small), 0, 3)
     assert [len(step.nodes) for step in plan_split(MODEL, table, LIMITS).steps if isinstance(step, ResizeBuckets)] == [
         8
     ]
     middle = [node(3, i, 6, day=f"2024-02-0{day}") for i in range(8) for day in (1, 2)]
     more = [node(3, i, 1, day="2024-02-03") for i in range(8)]
-    steps = planned(lying(*small, *large, *middle, *more), "full")
+    steps = plan_resizes(lying(*small, *large, *middle, *more), "full")
     assert [(step.depth, len(step.nodes)) for step in steps] == [(0, 16), (2, 16)]
 
 
 def test_nodes_are_put_together_unasked_only_where_that_is_worth_a_commit() -> None:
-    assert planned(lying(*level(4, 1)), "auto") == []
-    assert len(planned(lying(*level(4, 1)), "major")) == 1
-    assert len(planned(lying(*level(5, 1)), "auto")) == 1
+    assert plan_resizes(lying(*level(4, 1)), "auto") == []
+    assert len(plan_resizes(lying(*level(4, 1)), "major")) == 1
+    assert len(plan_resizes(lying(*level(5, 1)), "auto")) == 1
     days = [node(5, i, 1, day=f"2024-01-{day:02}") for day in range(1, 31) for i in range(32)]
     more = [node(5, i, 3, day="2024-02-01") for i in range(32)]
-    assert len(planned(lying(*days), "auto")) == 20
-    assert planned(lying(*days, *more), "auto") == []
-    assert len(planned(lying(*days, *more), "major")) > 0
+    assert len(plan_resizes(lying(*days), "auto")) == 20
+    assert plan_resizes(lying(*days, *more), "auto") == []
+    assert len(plan_resizes(lying(*days, *more), "major")) > 0
 
 
-def planned(table: TableFiles, mode: CompactionMode) -> list[ResizeBuckets]:
+def plan_resizes(table: TableFiles, mode: CompactionMode) -> list[ResizeBuckets]:
     return [
         step
         for step in plan_file_compaction(MODEL, TableState(), [table], mode, LIMITS).steps
@@ -266,7 +266,7 @@ def test_a_compaction_splits_first_and_does_nothing_else_to_a_node_that_splits(m
 
 
 def test_a_minor_compaction_splits_nothing() -> None:
-    assert planned(lying(*level(1, 300)), "minor") == []
+    assert plan_resizes(lying(*level(1, 300)), "minor") == []
 
 
 # What can't be split

@@ -29,7 +29,7 @@ def due(name: str, waste: int = 0, size: int = 0, since: float = 0.0, schema: st
     return DueUpkeep(TableName("lake", schema, name), "compact", since, size, waste)
 
 
-def begun(candidates: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> list[str]:
+def list_begun(candidates: list[DueUpkeep], state: UpkeepState, budget: UpkeepBudget | None = None) -> list[str]:
     return [
         upkeep.table.name
         for upkeep, waits in schedule_upkeep(candidates, state, budget or UpkeepBudget(), LIMITS)
@@ -49,45 +49,45 @@ def at(now: float, **given: object) -> UpkeepState:
 
 
 def test_the_table_whose_readers_pay_most_comes_first() -> None:
-    assert begun([due("a", 10), due("b", 30), due("c", 20)], at(1), UpkeepBudget(jobs=2)) == ["b", "c"]
+    assert list_begun([due("a", 10), due("b", 30), due("c", 20)], at(1), UpkeepBudget(jobs=2)) == ["b", "c"]
 
 
 def test_what_waits_for_an_hour_comes_before_what_hurts_more() -> None:
     candidates = [due("hurt", 10**12, since=4000), due("old", 1, since=300), due("older", 1, since=100)]
-    assert begun(candidates, at(4000), UpkeepBudget(jobs=2)) == ["older", "old"]
+    assert list_begun(candidates, at(4000), UpkeepBudget(jobs=2)) == ["older", "old"]
 
 
 def test_jobs_that_run_take_their_places() -> None:
     running = [TableName("lake", "dwd", "x")]
     assert reasons([due("a")], at(1, running=running)) == {"a": "for another job to end"}
-    assert begun([due("a")], at(1, running=running), UpkeepBudget(jobs=2)) == ["a"]
+    assert list_begun([due("a")], at(1, running=running), UpkeepBudget(jobs=2)) == ["a"]
 
 
 def test_writers_go_first_and_others_do_not_wait_for_them() -> None:
-    assert begun([due("a", 9), due("b", 1)], at(1, busy=[TableName("lake", "dwd", "a")])) == ["b"]
+    assert list_begun([due("a", 9), due("b", 1)], at(1, busy=[TableName("lake", "dwd", "a")])) == ["b"]
 
 
 def test_a_paused_table_waits_until_it_is_resumed() -> None:
     candidates = [due("a", 9), due("b", 1)]
-    assert begun(candidates, at(1, paused=[TableName("lake", "dwd", "a")])) == ["b"]
+    assert list_begun(candidates, at(1, paused=[TableName("lake", "dwd", "a")])) == ["b"]
 
 
 def test_one_job_of_a_table_at_a_time() -> None:
     candidates = [due("a", 9), replace(due("a", 1), operation="expire")]
-    assert begun(candidates, at(1), UpkeepBudget(jobs=4)) == ["a"]
+    assert list_begun(candidates, at(1), UpkeepBudget(jobs=4)) == ["a"]
 
 
 def test_a_table_whose_upkeep_failed_is_tried_again_after_its_pause() -> None:
     failed = replace(due("a"), failures=3, retry_at=50.0)
     assert reasons([failed], at(10)) == {"a": "40 s after 3 failures"}
-    assert begun([failed], at(50)) == ["a"]
+    assert list_begun([failed], at(50)) == ["a"]
 
 
 def test_nothing_begins_in_quiet_hours() -> None:
     budget = UpkeepBudget(quiet_hours=(Hours(time(8), time(18), frozenset(range(5))),))
     assert reasons([due("a")], at(1), budget) == {"a": "until the quiet hours end"}
-    assert begun([due("a")], UpkeepState(1, NOON + timedelta(hours=7)), budget) == ["a"]
-    assert begun([due("a")], UpkeepState(1, NOON + timedelta(days=5)), budget) == ["a"]
+    assert list_begun([due("a")], UpkeepState(1, NOON + timedelta(hours=7)), budget) == ["a"]
+    assert list_begun([due("a")], UpkeepState(1, NOON + timedelta(days=5)), budget) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -109,24 +109,26 @@ def test_bytes_a_minute_are_not_exceeded_and_what_is_missing_is_reported() -> No
     candidates = [due("a", 9, 2 * GIB), due("b", 5, GIB)]
     state = at(0, allowances={None: allowance})
     assert reasons(candidates, state, UpkeepBudget(jobs=4)) == {"a": "", "b": "60 s for its bytes a minute"}
-    assert begun(candidates[1:], at(0, allowances={None: allowance.spend_bytes(2 * GIB).accrue_until(60)})) == ["b"]
+    assert list_begun(candidates[1:], at(0, allowances={None: allowance.spend_bytes(2 * GIB).accrue_until(60)})) == [
+        "b"
+    ]
 
 
 def test_a_job_that_waits_for_bytes_is_not_overtaken_by_small_ones() -> None:
     state = at(0, allowances={None: Allowance(GIB, 10, left=GIB, at=0)})
-    assert begun([due("large", 9, 5 * GIB), due("small", 1, 1)], state, UpkeepBudget(jobs=4)) == []
+    assert list_begun([due("large", 9, 5 * GIB), due("small", 1, 1)], state, UpkeepBudget(jobs=4)) == []
 
 
 def test_a_job_larger_than_all_that_can_be_kept_begins_when_nothing_is_missing() -> None:
     full = Allowance.build_full(GIB, 10, 0)
-    assert begun([due("a", 1, 500 * GIB)], at(0, allowances={None: full})) == ["a"]
+    assert list_begun([due("a", 1, 500 * GIB)], at(0, allowances={None: full})) == ["a"]
     assert full.spend_bytes(500 * GIB).seconds_until(1) > 490 * 60
 
 
 def test_a_group_has_bytes_of_its_own() -> None:
     allowances = {None: Allowance.build_full(GIB, 10, 0), "dws": Allowance(GIB // 10, 10, left=0, at=0)}
     candidates = [due("a", 9, GIB, schema="dws"), due("b", 1, GIB)]
-    assert begun(candidates, at(0, allowances=allowances), UpkeepBudget(jobs=4)) == ["b"]
+    assert list_begun(candidates, at(0, allowances=allowances), UpkeepBudget(jobs=4)) == ["b"]
 
 
 @given(

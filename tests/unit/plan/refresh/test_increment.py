@@ -106,13 +106,13 @@ def windows(*sources: SourceState, start: Version | None = READ) -> dict[str, Wi
     return {str(source.name): Window(str(source.name), start, source.version) for source in sources}
 
 
-def planned(model: Model, *sources: SourceState, views: Mapping[str, str] = {}) -> Increment:
+def plan_or_fail(model: Model, *sources: SourceState, views: Mapping[str, str] = {}) -> Increment:
     increment = plan_increment(model, upstreams(*sources, views=views), windows(*sources))
     assert increment is not None
     return increment
 
 
-def refused(model: Model, source: SourceState, start: Version | None = READ) -> tuple[str, str]:
+def explain_refusal(model: Model, source: SourceState, start: Version | None = READ) -> tuple[str, str]:
     with pytest.raises(NotMaintained) as raised:
         plan_increment(model, upstreams(source), windows(source, start=start))
     return raised.value.reason, raised.value.because
@@ -143,7 +143,7 @@ EXPIRED = {"sequences": (3, 4), "first_parent": 102}
 def test_what_came_between_two_versions_that_do_not_follow_one_another_is_never_guessed(
     source: SourceState, start: Version | None, reason: str, because: str
 ) -> None:
-    message = refused(a_model(), source, start)
+    message = explain_refusal(a_model(), source, start)
     assert message[0] == reason
     assert "lake.ods.up" in message[1]
     assert because in message[1]
@@ -163,7 +163,7 @@ def test_what_came_between_two_versions_that_do_not_follow_one_another_is_never_
     ],
 )
 def test_versions_that_follow_one_another_are_followed(source: SourceState) -> None:
-    assert {scan.source for scan in planned(a_model(), source).scans} == {UP}
+    assert {scan.source for scan in plan_or_fail(a_model(), source).scans} == {UP}
 
 
 def test_only_sources_that_changed_are_asked_what_came_between() -> None:
@@ -184,14 +184,14 @@ def test_a_larger_part_than_that_is_recomputed_unless_asked_otherwise(rows: int,
     source = a_source()
     source = replace(source, rows=100_000, commits=(source.commits[0], replace(source.commits[1], rows=rows)))
     if is_followed:
-        assert planned(a_model(), source)
+        assert plan_or_fail(a_model(), source)
     else:
-        assert refused(a_model(), source) == (
+        assert explain_refusal(a_model(), source) == (
             "COST",
             f"{rows:,} of 100,000 rows of lake.ods.up have changed, which is too many",
         )
     for refresh in ("incremental", "strict"):
-        assert planned(a_model(refresh=refresh), source) == planned(a_model(refresh=refresh), a_source())
+        assert plan_or_fail(a_model(refresh=refresh), source) == plan_or_fail(a_model(refresh=refresh), a_source())
 
 
 def test_a_small_table_that_was_rewritten_is_compared_and_a_large_one_is_not() -> None:
@@ -199,13 +199,13 @@ def test_a_small_table_that_was_rewritten_is_compared_and_a_large_one_is_not() -
     small, large = (
         replace(anew, rows=rows) for rows in (LIMITS.compared_version_rows, LIMITS.compared_version_rows + 1)
     )
-    assert planned(a_model(), small)
-    reason, because = refused(a_model(), large)
+    assert plan_or_fail(a_model(), small)
+    reason, because = explain_refusal(a_model(), large)
     assert (reason, because) == (
         "COST",
         "lake.ods.up was rewritten, and its 1,000,001 rows are too many to compare",
     )
-    assert planned(a_model(refresh="incremental"), large)
+    assert plan_or_fail(a_model(refresh="incremental"), large)
 
 
 @pytest.mark.parametrize(("rows", "is_followed"), [(10_000, True), (10_001, False)])
@@ -213,9 +213,9 @@ def test_few_rows_are_followed_even_if_they_are_all_rows(rows: int, is_followed:
     source = a_source()
     source = replace(source, commits=(source.commits[0], replace(source.commits[1], rows=rows)))
     if is_followed:
-        assert planned(a_model(), source)
+        assert plan_or_fail(a_model(), source)
     else:
-        assert refused(a_model(), source)[0] == "COST"
+        assert explain_refusal(a_model(), source)[0] == "COST"
 
 
 def test_rows_that_were_read_before_cost_nothing() -> None:
@@ -229,7 +229,7 @@ def test_one_upstream_that_changed_much_is_enough() -> None:
     other = a_source(name=OTHER)
     other = replace(other, commits=tuple(replace(commit, rows=20_000) for commit in other.commits))
     with pytest.raises(NotMaintained, match=r"COST: 20,000 of .* rows of lake\.ods\.other have changed"):
-        planned(a_model(JOINED), a_source(), other)
+        plan_or_fail(a_model(JOINED), a_source(), other)
 
 
 # What the plan is.
@@ -237,8 +237,8 @@ def test_one_upstream_that_changed_much_is_enough() -> None:
 
 def test_a_query_over_keyed_tables_is_joined_and_one_over_others_is_computed_for_what_is_affected() -> None:
     up, other = keyed(a_source()), keyed(a_source(name=OTHER))
-    assert isinstance(planned(a_model(JOINED), up, other).maintenance, Deltas)
-    assert isinstance(planned(a_model(JOINED), up, a_source(name=OTHER)).maintenance, AffectedKeys)
+    assert isinstance(plan_or_fail(a_model(JOINED), up, other).maintenance, Deltas)
+    assert isinstance(plan_or_fail(a_model(JOINED), up, a_source(name=OTHER)).maintenance, AffectedKeys)
 
 
 def test_rows_are_followed_together_with_what_they_were_where_the_log_tells_that() -> None:
@@ -253,7 +253,7 @@ def test_rows_are_followed_together_with_what_they_were_where_the_log_tells_that
         "no key": (replace(up, key=()), Deltas),
     }
     for name, (source, way) in ways.items():
-        assert isinstance(planned(a_model(), source).maintenance, way), name
+        assert isinstance(plan_or_fail(a_model(), source).maintenance, way), name
 
 
 @pytest.mark.parametrize(
@@ -264,13 +264,13 @@ def test_a_large_table_is_not_read_twice(rows: int, way: type) -> None:
     assert LIMITS.paired_table_rows == 1_000_000
     other = replace(keyed(a_source((1,), OTHER)), key=("place",), rows=rows)
     sql = "select u.id, o.id as found from ods.up as u left join ods.other as o on o.place = u.place"
-    plan = planned(a_model(sql), telling(a_source()), other)
+    plan = plan_or_fail(a_model(sql), telling(a_source()), other)
     assert isinstance(plan.maintenance, way)
     assert {scan.image for scan in plan.scans if scan.source == UP} == {"pair" if way is Pairs else "delta"}
 
 
 def test_outputs_are_the_names_that_the_query_gives_in_its_order() -> None:
-    plan = planned(a_model("select place, id as Nr, id from ods.up", ("nr",)), keyed(a_source()))
+    plan = plan_or_fail(a_model("select place, id as Nr, id from ods.up", ("nr",)), keyed(a_source()))
     assert [name for name, _ in plan.outputs] == ["place", "Nr", "id"]
     made = dict(plan.outputs)
     assert plan.key == (made["Nr"],)
@@ -282,25 +282,25 @@ def test_outputs_are_the_names_that_the_query_gives_in_its_order() -> None:
     ids=["none", "two", "two that differ in case"],
 )
 def test_a_key_that_is_not_exactly_one_column_of_the_query_is_not_guessed(sql: str) -> None:
-    reason, because = refused(a_model(sql), a_source())
+    reason, because = explain_refusal(a_model(sql), a_source())
     assert (reason, because) == ("UNRESOLVED", "the key column id is not exactly one column of the query")
 
 
 def test_a_table_of_one_row_is_computed() -> None:
-    assert refused(a_model("select count(*) as n from ods.up", ()), a_source())[0] == "ONE_ROW"
+    assert explain_refusal(a_model("select count(*) as n from ods.up", ()), a_source())[0] == "ONE_ROW"
 
 
 def test_a_query_over_its_own_table_is_computed() -> None:
     own = a_source(name=TABLE)
-    reason, because = refused(a_model("select id, place from dwd.orders"), own)
+    reason, because = explain_refusal(a_model("select id, place from dwd.orders"), own)
     assert (reason, because) == ("SELF_REFERENCE", "the query reads the model's own table")
 
 
 def test_views_are_looked_through_to_the_tables_behind_them() -> None:
     views = {"lake.dwd.seen": "select id, place from ods.up where place is not null"}
     model = a_model("select id from dwd.seen")
-    plain = planned(a_model("select id from ods.up where place is not null"), keyed(a_source()))
-    through = planned(model, keyed(a_source()), views=views)
+    plain = plan_or_fail(a_model("select id from ods.up where place is not null"), keyed(a_source()))
+    through = plan_or_fail(model, keyed(a_source()), views=views)
     assert plain is not None
     assert through is not None
     assert (through.maintenance, through.describe_plan()) == (plain.maintenance, plain.describe_plan())
@@ -311,7 +311,7 @@ def test_a_plan_is_described_by_its_strategy_and_the_operators_of_the_query() ->
         "select u.place, count(*) as n from ods.up u left join ods.other o on o.id = u.id "
         "where u.place > 'a' group by u.place having count(*) > 1"
     )
-    plan = planned(a_model(sql, ("place",)), keyed(a_source()), keyed(a_source(name=OTHER)))
+    plan = plan_or_fail(a_model(sql, ("place",)), keyed(a_source()), keyed(a_source(name=OTHER)))
     assert plan is not None
     assert plan.describe_plan()[1:] == (
         "  where count > 1",
@@ -327,9 +327,9 @@ def test_the_key_and_the_columns_without_nulls_of_an_upstream_are_relied_on() ->
     sql = "select u.id from ods.up as u where u.id < 0 or not (not (u.place in (select place from ods.other)))"
     both = keyed(a_source()), keyed(a_source(name=OTHER))
     with pytest.raises(NotMaintained, match="NOT_IN_NULLABLE"):
-        planned(a_model(sql), *both)
+        plan_or_fail(a_model(sql), *both)
     up, other = (replace(source, not_null=("place",)) for source in both)
-    assert planned(a_model(sql), up, other)
+    assert plan_or_fail(a_model(sql), up, other)
 
 
 def test_a_column_with_a_map_is_a_reason_only_where_it_is_read_of_a_table_that_changed() -> None:
@@ -337,10 +337,10 @@ def test_a_column_with_a_map_is_a_reason_only_where_it_is_read_of_a_table_that_c
     with pytest.raises(
         NotMaintained, match=r"UNSUPPORTED: lake\.ods\.other has changed, and the query reads a column with a map"
     ):
-        planned(model, a_source(), a_source(name=OTHER))
+        plan_or_fail(model, a_source(), a_source(name=OTHER))
     still = a_source((1,), OTHER)
-    assert planned(model, a_source(), still)
-    assert planned(a_model(JOINED), a_source(), a_source(name=OTHER))
+    assert plan_or_fail(model, a_source(), still)
+    assert plan_or_fail(a_model(JOINED), a_source(), a_source(name=OTHER))
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_what_several_terms_look_for_in_a_large_source_is_read_once(rows: int, i
     """An estimate counts that reading, and none of what was found."""
     twice = "join ods.other as o on o.id = u.id join ods.other as p on p.id = o.id"
     up, other = keyed(a_source(rows=rows)), keyed(a_source(name=OTHER))
-    plan = planned(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
+    plan = plan_or_fail(a_model(f"select u.id, o.place, p.place as next from ods.up as u {twice}"), up, other)
     assert [part.source for part in plan.reducers] == ([UP] if is_sliced else [])
     assert [scan.image for scan in plan.change_scans if scan.source == UP].count("new") == (1 if is_sliced else 2)
     assert {scan.source for scan in plan.change_scans} == {UP, OTHER}
@@ -373,7 +373,7 @@ def test_of_a_join_the_few_changes_are_sent_to_where_the_rows_of_a_large_source_
     source = a_source()
     up = keyed(replace(source, commits=tuple(replace(commit, bytes=size) for commit in source.commits)))
     other = keyed(a_source((1,), OTHER, rows=rows))
-    plan = planned(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
+    plan = plan_or_fail(a_model("select u.id, o.place from ods.up as u join ods.other as o on o.id = u.id"), up, other)
     assert [node.broadcast for tree in plan.trees for node in walk_tree(tree) if isinstance(node, Join)] == [broadcast]
     doubted = remove_join_hints(plan)
     assert [node.broadcast for tree in doubted.trees for node in walk_tree(tree) if isinstance(node, Join)] == [None]
@@ -400,7 +400,7 @@ def test_a_far_smaller_filtered_table_is_a_runtime_filter_of_many_changes(
     up = keyed(replace(source, commits=(source.commits[0], replace(source.commits[1], rows=changed))))
     other = keyed(a_source((1,), OTHER, rows=rows))
     sql = "select u.place from ods.up as u join ods.other as o on o.id = u.id where o.place = 'x' group by u.place"
-    plan = planned(a_model(sql, ("place",)), up, other)
+    plan = plan_or_fail(a_model(sql, ("place",)), up, other)
     assert isinstance(plan.maintenance, AffectedKeys)
     asked = [scan.source for scan in list_scans(plan.maintenance.affected)]
     assert asked == ([UP, OTHER] if is_asked else [UP])
@@ -419,7 +419,7 @@ def test_rows_of_a_large_source_are_found_before_changes_are_laid_over_it(
 ) -> None:
     source = keyed(a_source(rows=rows))
     up = replace(source, base=source.name, bases=((7, v(merged)),))
-    plan = planned(a_model(JOINED), up, keyed(a_source(name=OTHER)))
+    plan = plan_or_fail(a_model(JOINED), up, keyed(a_source(name=OTHER)))
     assert [part.source for part in plan.reducers] == ([UP] if is_sliced else [])
 
 
@@ -442,7 +442,7 @@ def test_no_windows_need_no_plan() -> None:
 
 
 def test_a_plan_is_serialisable_as_json() -> None:
-    plan = json.loads(json.dumps(asdict(planned(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
+    plan = json.loads(json.dumps(asdict(plan_or_fail(a_model(JOINED), a_source(), a_source(name=OTHER))), default=str))
     assert set(plan) == {"maintenance", "outputs", "key", "tree", "changed", "reducers", "spools", "types"}
 
 
@@ -456,7 +456,7 @@ def test_a_window_is_followed_or_refused_by_name_for_any_set_of_kept_snapshots(k
     elif start in {1, *kept}:
         assert plan_increment(a_model(), upstreams(source), windows(source, start=v(start))) is not None
     else:
-        assert refused(a_model(), source, v(start))[0] == "UPSTREAM_EXPIRED"
+        assert explain_refusal(a_model(), source, v(start))[0] == "UPSTREAM_EXPIRED"
 
 
 # Whether any change could be followed.

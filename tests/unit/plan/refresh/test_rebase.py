@@ -49,14 +49,14 @@ def windows(start: Reads, end: Reads) -> dict[str, Window]:
     return {table: Window(table, v(start[table]), v(end[table])) for table in start}
 
 
-def found(then: Reads, theirs: Reads, own: Reads, model: Model | None = None, **run: Any) -> Rebase | None:
+def find_rebase_of(then: Reads, theirs: Reads, own: Reads, model: Model | None = None, **run: Any) -> Rebase | None:
     first = a_run(1, then, mode="create")
     decision = Decision("incremental", "CHANGES", windows(then, own))
     return plan_rebase(model or a_model(), a_log(first), a_log(first, a_run(2, theirs, **run)), decision, SUMMARY)
 
 
 def test_a_run_of_another_flow_leaves_all_that_this_one_read() -> None:
-    rebased = found({A: 1, B: 1}, {A: 3, B: 1}, {A: 1, B: 2})
+    rebased = find_rebase_of({A: 1, B: 1}, {A: 3, B: 1}, {A: 1, B: 2})
     assert rebased == Rebase(windows({A: 1, B: 1}, {A: 3, B: 1}), windows({A: 3, B: 1}, {A: 3, B: 2}))
     assert rebased.offsets == {A: v(3), B: v(2)}
 
@@ -73,7 +73,7 @@ def test_a_run_of_another_flow_leaves_all_that_this_one_read() -> None:
 )
 def test_events_that_both_read_are_applied_once(theirs: Reads, own: Reads, left: tuple[Reads, Reads] | None) -> None:
     then = {A: 1, B: 1}
-    rebased = found(then, theirs, own)
+    rebased = find_rebase_of(then, theirs, own)
     assert rebased == (left and Rebase(windows(then, theirs), windows(*left)))
 
 
@@ -89,8 +89,8 @@ def test_events_that_both_read_are_applied_once(theirs: Reads, own: Reads, left:
 )
 def test_commits_of_another_kind_in_between_make_a_run_start_again(run: dict[str, Any]) -> None:
     then, theirs, own = {A: 1, B: 1}, {A: 3, B: 1}, {A: 1, B: 2}
-    assert found(then, theirs, own, **run) is None
-    assert found(then, theirs, own) is not None
+    assert find_rebase_of(then, theirs, own, **run) is None
+    assert find_rebase_of(then, theirs, own) is not None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_commits_of_another_kind_in_between_make_a_run_start_again(run: dict[str
 )
 def test_events_that_do_not_stand_for_themselves_make_a_run_start_again(model: Model) -> None:
     then, theirs, own = {A: 1, B: 1}, {A: 3, B: 1}, {A: 1, B: 2}
-    assert found(then, theirs, own, model) is None
+    assert find_rebase_of(then, theirs, own, model) is None
 
 
 def test_other_columns_and_a_lost_head_make_a_run_start_again() -> None:
@@ -168,7 +168,7 @@ def test_kept_and_recomputed_rows_are_those_of_all_events_in_their_order(
     zero = {A: 0, B: 0}
     before = Table().applied(read(windows(zero, then)))
     after = before.applied(read(windows(then, theirs)))
-    rebased = found(then, theirs, own)
+    rebased = find_rebase_of(then, theirs, own)
     if rebased is None:
         assert all(own[table] <= theirs[table] for table in (A, B))
         return

@@ -436,7 +436,7 @@ CURRENT, FORMER = TABLE.with_name(f"{TABLE.name}_current"), TABLE.with_name("for
 CREATE = ReplaceCurrentView(CURRENT, TABLE)
 
 
-def shown(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool = True) -> CurrentViewState:
+def make_view(name: TableName, columns: tuple[Column, ...] = COLUMNS, is_own: bool = True) -> CurrentViewState:
     return CurrentViewState(name, "view", columns, is_own)
 
 
@@ -449,15 +449,15 @@ def marked(name: str) -> NoteCurrentView:
     [
         (True, "", (), (marked(CURRENT.name), CREATE)),
         (True, CURRENT.name, (), (CREATE,)),
-        (True, CURRENT.name, (shown(CURRENT),), ()),
-        (True, CURRENT.name, (shown(CURRENT, COLUMNS[:1]),), (CREATE,)),
-        (True, FORMER.name, (shown(FORMER),), (DropCurrentView(FORMER), marked(CURRENT.name), CREATE)),
-        (True, FORMER.name, (shown(FORMER, is_own=False),), (marked(CURRENT.name), CREATE)),
-        (True, CURRENT.name, (shown(CURRENT, is_own=False),), ()),
-        (False, CURRENT.name, (shown(CURRENT),), (DropCurrentView(CURRENT), marked(""))),
+        (True, CURRENT.name, (make_view(CURRENT),), ()),
+        (True, CURRENT.name, (make_view(CURRENT, COLUMNS[:1]),), (CREATE,)),
+        (True, FORMER.name, (make_view(FORMER),), (DropCurrentView(FORMER), marked(CURRENT.name), CREATE)),
+        (True, FORMER.name, (make_view(FORMER, is_own=False),), (marked(CURRENT.name), CREATE)),
+        (True, CURRENT.name, (make_view(CURRENT, is_own=False),), ()),
+        (False, CURRENT.name, (make_view(CURRENT),), (DropCurrentView(CURRENT), marked(""))),
         (False, CURRENT.name, (), (marked(""),)),
         (False, "", (), ()),
-        (FORMER.name, FORMER.name, (shown(FORMER),), ()),
+        (FORMER.name, FORMER.name, (make_view(FORMER),), ()),
     ],
 )
 def test_the_view_of_current_versions_has_the_name_and_the_columns_that_it_should_have(

@@ -26,7 +26,7 @@ def diamond(**lags: float) -> World:
     return result
 
 
-def started(world: World) -> list[str]:
+def start_models(world: World) -> list[str]:
     names = [model.name for model in world.started]
     world.started.clear()
     return names
@@ -40,17 +40,17 @@ def settle(world: World, passes: int = 3) -> None:
 def test_nothing_starts_where_nothing_moved() -> None:
     result = diamond()
     result.run_pass()
-    assert started(result) == []
+    assert start_models(result) == []
 
 
 def test_what_moved_and_what_lies_below_it_starts_and_nothing_else() -> None:
     result = diamond()
     result.move(t("b"))
     result.run_pass()
-    assert started(result) == ["right", "both"]
+    assert start_models(result) == ["right", "both"]
     result.move(t("c"))
     result.run_pass()
-    assert started(result) == ["alone"]
+    assert start_models(result) == ["alone"]
 
 
 def test_models_that_do_not_depend_on_each_other_start_side_by_side() -> None:
@@ -77,12 +77,12 @@ def test_a_failed_model_holds_back_what_is_below_it_and_nothing_else() -> None:
     result.fails = {t("right")}
     result.move(t("a"))
     result.run_pass()
-    assert started(result) == ["left", "right", "alone"]
+    assert start_models(result) == ["left", "right", "alone"]
     result.run_pass()
-    assert "right" not in started(result)
+    assert "right" not in start_models(result)
     result.now += THRESHOLDS.retry_seconds
     result.run_pass()
-    assert "right" in started(result)
+    assert "right" in start_models(result)
     result.fails = set()
     result.now += 2 * THRESHOLDS.retry_seconds
     settle(result)
@@ -104,10 +104,10 @@ def test_a_lost_race_is_tried_again_at_once() -> None:
     result.loses = {t("left")}
     result.move(t("a"))
     result.run_pass()
-    assert set(started(result)) == {"left", "right"}
+    assert set(start_models(result)) == {"left", "right"}
     result.loses = set()
     result.run_pass()
-    assert set(started(result)) == {"left", "both", "alone"}
+    assert set(start_models(result)) == {"left", "both", "alone"}
     assert result.behind() == []
 
 
@@ -117,10 +117,10 @@ def test_a_lag_delays_a_model_and_what_would_mix_with_it() -> None:
     result.move(t("a"))
     result.move(t("c"))
     result.run_pass()
-    assert set(started(result)) == {"right", "alone"}
+    assert set(start_models(result)) == {"right", "alone"}
     result.now = 40
     result.run_pass()
-    assert {"left", "both"} <= set(started(result))
+    assert {"left", "both"} <= set(start_models(result))
     assert result.behind() == []
 
 

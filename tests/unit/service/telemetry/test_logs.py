@@ -41,7 +41,7 @@ def lines() -> Iterator[Lines]:
     own.setLevel(before[2])
 
 
-def logged(lines: Lines, *events: tuple[str, Any]) -> list[dict[str, Any]]:
+def read_records(lines: Lines, *events: tuple[str, Any]) -> list[dict[str, Any]]:
     log = EventLog(capacity=100)
     with EventLogger(log, ServiceThresholds()):
         for kind, data in events:
@@ -52,7 +52,7 @@ def logged(lines: Lines, *events: tuple[str, Any]) -> list[dict[str, Any]]:
 def test_a_job_has_lines_for_its_beginning_and_its_end(lines: Lines) -> None:
     running = replace(refresh("7", "running"), ended_at=None, reason="CHANGES")
     done = refresh("7", seconds=2.0, insert=20)
-    began, ended = logged(
+    began, ended = read_records(
         lines, ("job", replace(running, state="waiting")), ("job", running), ("job", running), ("job", done)
     )
 
@@ -88,7 +88,7 @@ def test_a_line_has_the_time_at_which_its_job_ended_whenever_it_is_written(lines
 def test_a_batch_has_one_line_and_one_that_fails_has_that_of_its_job(lines: Lines) -> None:
     job = replace(refresh("7", "running"), kind="ingest", name="ingest shop", ended_at=None)
     batch = {"source": "shop", "events": 20, "tables": {"orders": {"insert": 20}}, "dead": 0, "seconds": 0.5}
-    records = logged(
+    records = read_records(
         lines,
         ("job", job),
         ("batch", batch),
@@ -99,7 +99,9 @@ def test_a_batch_has_one_line_and_one_that_fails_has_that_of_its_job(lines: Line
 
 
 def test_a_failed_job_is_an_error(lines: Lines) -> None:
-    (failed,) = logged(lines, ("job", replace(refresh("7", "failed"), error="division by zero\n  where: dws.sales")))
+    (failed,) = read_records(
+        lines, ("job", replace(refresh("7", "failed"), error="division by zero\n  where: dws.sales"))
+    )
 
     assert (failed["level"], failed["error"]) == ("error", "division by zero\n  where: dws.sales")
 
@@ -128,7 +130,7 @@ def test_a_logged_error_has_its_known_parts(lines: Lines) -> None:
 def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines) -> None:
     leads, fails = StillService().get_state(), StillService(errors={"catalog": "no answer"}).get_state()
     again = replace(leads, looked_at=None)
-    records = logged(lines, ("service", leads), ("service", again), ("service", fails), ("service", fails))
+    records = read_records(lines, ("service", leads), ("service", again), ("service", fails), ("service", fails))
 
     assert [(line["level"], line["role"], line.get("errors")) for line in records] == [
         ("info", "leads", None),
@@ -138,7 +140,7 @@ def test_the_service_has_a_line_when_its_role_or_its_errors_change(lines: Lines)
 
 def test_a_batch_has_its_source_and_its_rows(lines: Lines) -> None:
     batch = {"source": "shop", "events": 9, "seconds": 0.5, "tables": {"orders": {"insert": 8}}, "dead": 1}
-    (record,) = logged(lines, ("batch", batch))
+    (record,) = read_records(lines, ("batch", batch))
 
     assert (record["level"], record["source"], record["rows"], record["dead"]) == (
         "warning",
@@ -211,4 +213,4 @@ def test_values_of_any_type_can_be_logged() -> None:
 def test_nothing_is_lost_at_the_end(lines: Lines) -> None:
     """The last events before the service ends are logged too."""
     events = [("job", refresh(str(number))) for number in range(50)]
-    assert len(logged(lines, *events)) == 50
+    assert len(read_records(lines, *events)) == 50

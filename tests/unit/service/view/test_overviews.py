@@ -57,7 +57,7 @@ def model(name: str, lag: int = 0, ingested: str | None = None) -> Model:
 READS = {t("ods"): [], t("left"): [t("ods")], t("right"): [t("ods")], t("both"): [t("left"), t("right")]}
 
 
-def shown(**changed: Any) -> Shown:
+def make_shown(**changed: Any) -> Shown:
     """A diamond that is up to date."""
     result = {
         t("ods"): observed("ods", 5),
@@ -75,7 +75,7 @@ def by_name(given: Shown) -> dict[str, Any]:
 
 
 def test_layers_count_the_longest_way_from_a_source() -> None:
-    assert {name: value.layer for name, value in by_name(shown()).items()} == {
+    assert {name: value.layer for name, value in by_name(make_shown()).items()} == {
         "ods": 0,
         "left": 1,
         "right": 1,
@@ -84,7 +84,7 @@ def test_layers_count_the_longest_way_from_a_source() -> None:
 
 
 def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
-    tables = by_name(shown())
+    tables = by_name(make_shown())
     assert {name: value.state for name, value in tables.items()} == {
         "ods": "unknown", "left": "fresh", "right": "fresh", "both": "fresh",
     }  # fmt: skip
@@ -92,7 +92,7 @@ def test_a_table_that_shows_all_that_is_above_it_is_fresh() -> None:
 
 
 def test_a_table_is_as_stale_as_the_oldest_change_that_it_does_not_show_however_far_above() -> None:
-    base = shown()
+    base = make_shown()
     behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
     tables = by_name(replace(base, observed=behind))
     late = NOW - timedelta(minutes=2)
@@ -105,7 +105,7 @@ def test_a_table_is_as_stale_as_the_oldest_change_that_it_does_not_show_however_
 
 
 def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
-    base = shown()
+    base = make_shown()
     behind = {**base.observed, t("left"): observed("left", 3, ods=1)}
     assert by_name(replace(base, observed=behind))["ods"].readers == (
         Lag("lake.shop.left", 3, 30),
@@ -114,7 +114,7 @@ def test_each_reader_of_a_table_has_a_lag_of_its_own() -> None:
 
 
 def test_a_source_that_was_recreated_has_no_lag_by_an_old_offset() -> None:
-    base = shown()
+    base = make_shown()
     ods = base.observed[t("ods")]
     renewed = {**base.observed, t("ods"): replace(ods, facts=replace(ods.facts, log="another"))}
     name = by_name(replace(base, observed=renewed))
@@ -135,7 +135,7 @@ def test_the_state_of_a_model_is_what_keeps_it_from_being_fresh(
     refreshing: Refreshing, is_stale: bool, state: str
 ) -> None:
     above = {t("left"): Refreshing(error="broken")} if refreshing.held_by else {}
-    base = shown(refreshing={t("both"): refreshing, **above})
+    base = make_shown(refreshing={t("both"): refreshing, **above})
     stale = {**base.observed, t("both"): observed("both", 2, left=0, right=2)}
     name = by_name(replace(base, observed=stale) if is_stale else base)
     assert name["both"].state == state
@@ -143,18 +143,18 @@ def test_the_state_of_a_model_is_what_keeps_it_from_being_fresh(
 
 def test_a_model_is_held_no_longer_than_the_one_above_fails() -> None:
     refreshing = {t("both"): Refreshing(held_by=t("left")), t("left"): Refreshing()}
-    assert by_name(shown(refreshing=refreshing))["both"].state == "fresh"
+    assert by_name(make_shown(refreshing=refreshing))["both"].state == "fresh"
 
 
 def test_a_paused_table_is_shown_as_paused_in_any_other_state() -> None:
     paused = Paused(tables=frozenset({str(t("left"))}))
-    name = by_name(shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
+    name = by_name(make_shown(paused=paused, refreshing={t("left"): Refreshing(error="broken")}))
     assert name["left"].state == "paused"
-    assert all(table.state == "paused" for table in by_name(shown(paused=Paused(everything=True))).values())
+    assert all(table.state == "paused" for table in by_name(make_shown(paused=Paused(everything=True))).values())
 
 
 def test_a_model_without_a_table_is_missing_until_it_is_refreshed() -> None:
-    base = shown()
+    base = make_shown()
     without = {name: value for name, value in base.observed.items() if name != t("both")}
     assert by_name(replace(base, observed=without))["both"].state == "missing"
     running = {t("both"): Refreshing(is_running=True)}
@@ -170,7 +170,7 @@ LONG_AGO = NOW - timedelta(seconds=1500)
 def below_source(origin: OriginStatus, run: IngestionRun | None = None, **changed: Any) -> dict[str, TableOverview]:
     """The diamond, below a table that is ingested."""
     ingestion = Ingestion("shop", "public.orders", dead_letters=2)
-    base = shown(**changed)
+    base = make_shown(**changed)
     ods = observed("ods", 5, ingestion, origin)
     return by_name(
         replace(
@@ -225,7 +225,7 @@ def test_tables_below_a_source_are_as_its_ingestion_through_all_layers(
 def test_a_table_names_the_model_above_that_fails_or_is_paused(
     changed: dict[str, Any], reason: str, action: str
 ) -> None:
-    base = shown(**changed)
+    base = make_shown(**changed)
     behind = {**base.observed, t("left"): observed("left", 3, ods=3)}
     freshness = by_name(replace(base, observed=behind))["both"].freshness
     assert freshness.state == "behind"
@@ -234,7 +234,7 @@ def test_a_table_names_the_model_above_that_fails_or_is_paused(
 
 
 def test_a_change_that_may_wait_delays_a_model_and_those_below_it() -> None:
-    base = shown()
+    base = make_shown()
     left = observed("left", 3, ods=3)
     behind = {**base.observed, t("left"): replace(left, facts=replace(left.facts, target_lag_seconds=300.0))}
     tables = by_name(replace(base, observed=behind))
@@ -255,7 +255,7 @@ def test_every_layer_reports_problems_of_its_source(name: str) -> None:
 
 
 def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> None:
-    (first,) = (overview for overview in build_overviews(shown()) if overview.table.name == "both")
+    (first,) = (overview for overview in build_overviews(make_shown()) if overview.table.name == "both")
     assert first.freshness is not None
 
     def later(seconds: float, **changed: Any) -> TableOverview:
@@ -270,7 +270,7 @@ def test_time_that_passes_is_news_now_and_then_and_everything_else_at_once() -> 
 
 
 def test_rows_of_the_last_minute_are_recent() -> None:
-    assert by_name(shown())["ods"].recent_rows == 20
+    assert by_name(make_shown())["ods"].recent_rows == 20
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_model_that_dbt_runs_at_its_times_is_no_source_and_lies_below_what_it_
     refreshing: Refreshing, is_there: bool, state: str
 ) -> None:
     mart = Scheduled("model.shop.mart", t("mart"), "0 6 * * *", reads=frozenset({t("both"), t("raw")}))
-    base = shown()
+    base = make_shown()
     given = replace(
         base,
         reads={**base.reads, t("above"): [t("mart")]},

@@ -23,16 +23,16 @@ RECORDS = [
 HISTORY = "".join(f"{json.dumps(record)}\n" for record in RECORDS)
 
 
-def kept(history: str) -> list[int]:
+def list_kept_lines(history: str) -> list[int]:
     return [RECORDS.index(json.loads(line)) for line in history.splitlines()]
 
 
 def test_records_are_kept_whose_statement_ended_before_a_place() -> None:
-    assert kept(select_until(HISTORY, {"file": "binlog.000009", "pos": 499})) == []
-    assert kept(select_until(HISTORY, {"file": "binlog.000010", "pos": 4})) == [0, 1, 2, 3]
+    assert list_kept_lines(select_until(HISTORY, {"file": "binlog.000009", "pos": 499})) == []
+    assert list_kept_lines(select_until(HISTORY, {"file": "binlog.000010", "pos": 4})) == [0, 1, 2, 3]
     assert select_until(HISTORY, {"file": "binlog.000010", "pos": 100}) == HISTORY
 
 
 def test_records_are_kept_that_define_a_table() -> None:
-    assert kept(select_tables(HISTORY, ["shop.a"])) == [2, 4]
-    assert kept(select_tables(HISTORY, ["shop.b.c", "other.a"])) == [3, 4]
+    assert list_kept_lines(select_tables(HISTORY, ["shop.a"])) == [2, 4]
+    assert list_kept_lines(select_tables(HISTORY, ["shop.b.c", "other.a"])) == [3, 4]

@@ -27,7 +27,7 @@ def lineage(sql: str) -> ColumnLineage:
     return compute_column_lineage(analysed.tree, analysed.outputs)
 
 
-def told(uses: Uses) -> dict[str, list[str]]:
+def describe_uses(uses: Uses) -> dict[str, list[str]]:
     """`table.column` → the kinds of its uses, those that mask with a star."""
     return {
         f"{origin.table.name}.{origin.column}": [f"{use.kind}{'*' * use.is_masking}" for use in sorted(value)]
@@ -151,8 +151,8 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.sql)
 def test_a_use_of_a_column_has_its_name(case: Case) -> None:
     columns = lineage(case.sql)
-    assert {name: told(uses) for name, uses in columns.columns.items()} == case.columns
-    assert told(columns.rows) == case.rows
+    assert {name: describe_uses(uses) for name, uses in columns.columns.items()} == case.columns
+    assert describe_uses(columns.rows) == case.rows
 
 
 @pytest.mark.parametrize("sql", QUERIES)
