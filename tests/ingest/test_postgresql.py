@@ -295,10 +295,10 @@ def test_obstacles_are_reported_before_anything_is_created(
     reader: DebeziumConnection, change: dict[str, object], expected: str
 ) -> None:
     broken = replace(reader, **change)  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=expected) as told:
+    with pytest.raises(SourceError, match=expected) as raised:
         DebeziumTransport(broken).check_source(None)
-    assert f"{broken.host}:{broken.port}" in str(told.value)
-    assert broken.password not in f"{told.value!r} {told.value} {broken!r}"
+    assert f"{broken.host}:{broken.port}" in str(raised.value)
+    assert broken.password not in f"{raised.value!r} {raised.value} {broken!r}"
 
 
 def test_nothing_is_printed_and_no_log_has_the_password(

@@ -103,9 +103,9 @@ def test_an_address_is_a_source(url: str, connection: dict[str, Any], monkeypatc
     ],
 )
 def test_an_address_that_can_not_be_used_is_reported_without_its_password(url: str, error: str) -> None:
-    with pytest.raises(ConfigError, match=error) as told:
+    with pytest.raises(ConfigError, match=error) as raised:
         build_source_at(url, None)
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(raised.value)
 
 
 def test_a_source_of_mysql_has_its_database_as_schema() -> None:
