@@ -9,7 +9,7 @@ Source: Maxwell's pages on its data format, its RowMap and its classes for colum
 - Times of day are written by way of a date: in the zone of Maxwell's Java, and without what is above a day. So their
   values aren't those of MySQL. Bits wider than eight are in another order of bytes in a bootstrap. Geometries lose
   their reference system.
-- With `output_nulls` set to false, a column that was null before an update can't be told from one that didn't change.
+- With `output_nulls` set to false, a column that was null before an update looks like one that didn't change.
 - TRUNCATE TABLE has no event: the table has to be bootstrapped, or truncated here too.
 - Columns are declared: events of rows tell nothing of types, and `def` in those of DDL leaves out the digits of
   decimals, the width of bits and the length of binaries.

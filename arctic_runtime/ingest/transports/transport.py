@@ -45,7 +45,7 @@ class Batch:
     minute, by a batch without any. `behind` is the number of events that the source had after the batch when it was
     asked last, None if the transport does not know it. `comes_again` says that
     the position lies before that of earlier batches, and that events after it come once more. A table without events in
-    a snapshot is in the batch that ends it, where its schema is known.
+    a snapshot is in the batch that ends it, if its schema is known.
     """
 
     tables: tuple[TableEvents, ...]
