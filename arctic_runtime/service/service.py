@@ -96,7 +96,7 @@ class Service:
     def run_service(self) -> None:
         """Leads, or stands by until it may, until `stop`; raises SparkEnded if Spark is gone."""
         self._table.ensure()
-        self._shared.paused = self._table.paused()
+        self._shared.paused = self._table.read_paused()
         self._replace_models(self._project.list_followed())
         observer = threading.Thread(target=self._observe_always, name="observer", daemon=True)
         observer.start()
@@ -141,7 +141,7 @@ class Service:
             try:
                 self._table.ensure()
                 other = self._lease.take_lease()
-                self._shared.paused = self._table.paused()
+                self._shared.paused = self._table.read_paused()
                 self._shared.set_error("lease", "")
             except ArcticError as error:
                 self._shared.set_error("lease", str(error))

@@ -128,11 +128,11 @@ class UserRequests:
         names = [str(self._shared.find_table(name)) for name in tables]
         if upkeep_only and not names:
             names = [str(table) for table in self._shared.models]
-        self._change_paused(lambda paused: paused.paused(names, upkeep_only))
+        self._change_paused(lambda paused: paused.pause(names, upkeep_only))
 
     def resume_tables(self, tables: Sequence[str]) -> None:
         names = [str(self._shared.find_table(name)) for name in tables]
-        self._change_paused(lambda paused: paused.resumed(names))
+        self._change_paused(lambda paused: paused.resume(names))
 
     def _change_paused(self, change: Callable[[Paused], Paused]) -> None:
         table, attempts = self._warehouse.service_table, self._warehouse.reader.thresholds.commits.attempts

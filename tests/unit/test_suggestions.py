@@ -11,7 +11,7 @@ KNOWN = ("compact", "savepoint", "verify")
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("compakt", "compact"), ("verfy", "verify"), ("compact", "compact"), ("drop", None), ("", None)],
+    [("compakt", "compact"), ("verifyy", "verify"), ("compact", "compact"), ("drop", None), ("", None)],
 )
 def test_the_closest_name_is_taken_and_none_that_is_far(name: str, nearest: str | None) -> None:
     assert find_nearest(name, KNOWN) == nearest
@@ -22,6 +22,6 @@ def test_names_may_come_one_by_one_and_there_may_be_none() -> None:
     assert find_nearest("compact", ()) is None
 
 
-@pytest.mark.parametrize(("name", "text"), [("verfy", " (did you mean 'verify'?)"), ("drop", "")])
+@pytest.mark.parametrize(("name", "text"), [("verifyy", " (did you mean 'verify'?)"), ("drop", "")])
 def test_a_suggestion_follows_the_name_in_a_message(name: str, text: str) -> None:
     assert f"unknown{suggest_nearest(name, KNOWN)}" == f"unknown{text}"

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from arctic_runtime.model.shape import Shape
-from arctic_runtime.spark.changes.diff import brought_flag, list_key_images
+from arctic_runtime.spark.changes.diff import build_provided_flag, list_key_images
 from arctic_runtime.spark.engine.statement import alias_as
 from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.tables.rows.frames import combine_all
@@ -89,7 +89,7 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
 
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
     """Net rows in which values that were not sent are those of the table's row under the first key of their chain."""
-    shape, flags = rules.shape, {i: F.col(brought_flag(i)) for i in rules.partial}
+    shape, flags = rules.shape, {i: F.col(build_provided_flag(i)) for i in rules.partial}
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
         *[table[shape.columns[i].name].alias(f"stored{i}") for i in flags],
@@ -103,7 +103,7 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
     )
     is_taken = {i: ~flag & F.col("is_known").isNotNull() for i, flag in flags.items()}
     filled = {f"a{i}": F.when(taken, F.col(f"stored{i}")).otherwise(F.col(f"a{i}")) for i, taken in is_taken.items()}
-    brought = {brought_flag(i): flags[i] | taken for i, taken in is_taken.items()}
+    brought = {build_provided_flag(i): flags[i] | taken for i, taken in is_taken.items()}
     return joined.withColumns({**filled, **brought}).select(*net.columns)
 
 

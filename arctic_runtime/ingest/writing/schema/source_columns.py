@@ -147,7 +147,7 @@ def _compare_by_numbers(known: Numbers, schema: SourceSchema, where: str) -> Col
         if column.number is not None and known.get(column.name, 0) is None:
             continue  # Its number was not known before.
         if column.number is None or (before is None and (column.name in known or column.number <= newest)):
-            raise unfollowed_columns_error(where, f"{column.name} can't be distinguished from another column")
+            raise build_unfollowed_columns_error(where, f"{column.name} can't be distinguished from another column")
         if before is None:
             added[column.name] = _require_older_rows(column)
         elif before != column.name:
@@ -166,7 +166,7 @@ def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> Colum
     gone = [name for name in known if not _has_name(name, names)]
     if new and gone:
         shown = f"{', '.join(gone)} became {', '.join(column.name for column in new)}, or was dropped"
-        raise unfollowed_columns_error(where, f"{shown}, and the source does not say which")
+        raise build_unfollowed_columns_error(where, f"{shown}, and the source does not say which")
     return ColumnChange({}, {column.name: _require_older_rows(column) for column in new})
 
 
@@ -179,7 +179,7 @@ def _require_older_rows(column: SourceColumn) -> OlderRows:
     return column.older_rows
 
 
-def unfollowed_columns_error(where: str, found: str) -> UnfollowedColumns:
+def build_unfollowed_columns_error(where: str, found: str) -> UnfollowedColumns:
     return UnfollowedColumns(
         f"{where}: its columns changed in a way that can't be followed.",
         actual=found,

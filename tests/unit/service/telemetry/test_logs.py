@@ -109,7 +109,7 @@ def test_a_failed_job_is_an_error(lines: Lines) -> None:
 def test_a_failed_job_has_the_known_parts_of_its_error(lines: Lines) -> None:
     error = ConfigError("No password is set.", where="source shop", fix="set password=hunter2")
     job = replace(refresh("7", "failed"), error=str(error), error_details=error.details)
-    (failed,) = logged(lines, ("job", job))
+    (failed,) = read_records(lines, ("job", job))
 
     assert (failed["where"], failed["fix"]) == ("source shop", "set password=***")
     assert not {"expected", "actual"} & set(failed)
