@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium.batches import get_first_source
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
+from arctic_runtime.ingest.transports.debezium.stream.batches import get_first_source
 from arctic_runtime.ingest.transports.transport import Batch, TableEvents
 from arctic_runtime.thresholds import DebeziumThresholds
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 import pyarrow as pa
 
 from arctic_runtime.errors import ConfigError, SourceError
-from arctic_runtime.ingest.transports.debezium.batches import StreamEvents, select_new_events
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.joining import add_joining
 from arctic_runtime.ingest.transports.debezium.load import DebeziumLoad
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, read_position
-from arctic_runtime.ingest.transports.debezium.receipts import Receipts
 from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
-from arctic_runtime.ingest.transports.debezium.stream import DebeziumStream, StopSignals, StreamSettings
+from arctic_runtime.ingest.transports.debezium.stream.batches import StreamEvents, select_new_events
+from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining
+from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StopSignals, StreamSettings
 from arctic_runtime.ingest.transports.transport import Batch, CatalogTable, TableEvents
 from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 

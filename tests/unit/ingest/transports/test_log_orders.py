@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Joining, LogOrder, Position, read_position
-from arctic_runtime.ingest.transports.debezium.replay_filter import (
+from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
+from arctic_runtime.ingest.transports.debezium.stream.replay_filter import (
     count_snapshot_rows,
     find_newest_event,
     flag_new_events,
 )
-from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
-from arctic_runtime.ingest.transports.debezium.servers.wal_order import WalOrder
 
 Event = tuple[str, dict[str, Any], dict[str, Any]]
 """Table, source and offset."""

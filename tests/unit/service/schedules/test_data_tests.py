@@ -74,8 +74,9 @@ def test_tests_that_can_not_be_run_are_shown_and_end_nothing() -> None:
 
     shop.test_table = away  # type: ignore[method-assign]
     shop.tests.perform_tests(ORDERS)
-    assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer"}
-    assert shop.shared.jobs.list_jobs()[0].state == "failed"
+    assert shop.errors == {"tests of lake.dwd.orders": "the catalog does not answer\n  what to do: start it"}
+    (job,) = shop.shared.jobs.list_jobs()
+    assert (job.state, job.error_details) == ("failed", {"fix": "start it"})
 
 
 def test_a_service_that_begins_to_lead_runs_all_and_a_refresh_only_those_of_its_table() -> None:

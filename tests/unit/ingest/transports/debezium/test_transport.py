@@ -11,12 +11,12 @@ import pytest
 
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import SourceColumn, SourceSchema
-from arctic_runtime.ingest.transports.debezium.batches import StreamEvents, join_batches, merge_events
 from arctic_runtime.ingest.transports.debezium.connection import (
     DebeziumConnection,
     build_driver_settings,
     build_engine_properties,
 )
+from arctic_runtime.ingest.transports.debezium.stream.batches import StreamEvents, join_batches, merge_events
 from arctic_runtime.ingest.transports.debezium.transport import DebeziumTransport
 from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch
 from arctic_runtime.thresholds import SHIPPED

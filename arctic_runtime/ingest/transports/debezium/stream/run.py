@@ -14,7 +14,15 @@ import pyarrow as pa
 
 from arctic_runtime.ingest.formats.connect_schema import build_source_schema
 from arctic_runtime.ingest.formats.event_format import SourceSchema
-from arctic_runtime.ingest.transports.debezium.batches import (
+from arctic_runtime.ingest.transports.debezium.connection import (
+    HISTORY,
+    OFFSETS,
+    DebeziumConnection,
+    build_engine_properties,
+)
+from arctic_runtime.ingest.transports.debezium.position import Position
+from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
+from arctic_runtime.ingest.transports.debezium.stream.batches import (
     StreamEvents,
     build_batch,
     count_bytes,
@@ -25,15 +33,7 @@ from arctic_runtime.ingest.transports.debezium.batches import (
     split_off_last_delete,
     split_snapshot_rows,
 )
-from arctic_runtime.ingest.transports.debezium.connection import (
-    HISTORY,
-    OFFSETS,
-    DebeziumConnection,
-    build_engine_properties,
-)
-from arctic_runtime.ingest.transports.debezium.joining import exclude_joining
-from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.servers.source_server import SourceServer
+from arctic_runtime.ingest.transports.debezium.stream.joining import exclude_joining
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch
 from arctic_runtime.thresholds import DebeziumThresholds
 

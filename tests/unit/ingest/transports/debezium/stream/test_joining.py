@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.joining import add_joining, exclude_joining, join_due_tables
 from arctic_runtime.ingest.transports.debezium.position import Position
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.stream.joining import add_joining, exclude_joining, join_due_tables
 
 SERVER: Any = SimpleNamespace(order=BinlogOrder())
 CONNECTION = DebeziumConnection("mysql", "db", 3306, "shop", "reader", "", (r"shop\.a", r"shop\.b", r"shop\.c"))

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from arctic_runtime.ingest.transports.debezium.position import INITIAL, Position
-from arctic_runtime.ingest.transports.debezium.run import EngineRun, Piece
 from arctic_runtime.ingest.transports.debezium.servers.binlog_order import BinlogOrder
+from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, Piece
 from arctic_runtime.ingest.transports.transport import PAYLOAD
 
 FILE = "binlog.000009"

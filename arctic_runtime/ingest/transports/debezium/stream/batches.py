@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arctic_runtime.ingest.transports.debezium.position import LogOrder, Newest, Position, Source
-from arctic_runtime.ingest.transports.debezium.replay_filter import (
+from arctic_runtime.ingest.transports.debezium.stream.replay_filter import (
     count_events_until,
     count_snapshot_rows,
     find_newest_event,

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium import stream as stream_module
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
 from arctic_runtime.ingest.transports.debezium.engine import EngineEnded
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.receipts import Receipts
-from arctic_runtime.ingest.transports.debezium.run import EngineRun
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost
-from arctic_runtime.ingest.transports.debezium.stream import DebeziumStream, StopSignals, StreamSettings
+from arctic_runtime.ingest.transports.debezium.stream import stream as stream_module
+from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun
+from arctic_runtime.ingest.transports.debezium.stream.stream import DebeziumStream, StopSignals, StreamSettings
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import SHIPPED
-from tests.unit.ingest.transports.debezium.test_run import STREAM, Server, after, records
+from tests.unit.ingest.transports.debezium.stream.test_run import STREAM, Server, after, records
 
 CONNECTION = DebeziumConnection("mysql", "db", 3306, "shop", "reader", "", (r"shop\.a",))
 LIMITS = replace(SHIPPED.debezium, reconnect_poll_seconds=0.001, push_seconds=60, idle_seconds=60)

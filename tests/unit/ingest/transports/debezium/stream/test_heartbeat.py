@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium import heartbeat, receipts
-from arctic_runtime.ingest.transports.debezium.heartbeat import Heartbeat, LogEnd
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.stream import heartbeat, receipts
+from arctic_runtime.ingest.transports.debezium.stream.heartbeat import Heartbeat, LogEnd
+from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
 from arctic_runtime.thresholds import SHIPPED
 
 LIMITS = replace(SHIPPED.debezium, push_seconds=1, idle_seconds=60)

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.errors import SourceError
-from arctic_runtime.ingest.transports.debezium.batches import GatheredBatch, count_bytes
 from arctic_runtime.ingest.transports.debezium.connection import DebeziumConnection
-from arctic_runtime.ingest.transports.debezium.heartbeat import Heartbeat, LogEnd
-from arctic_runtime.ingest.transports.debezium.joining import join_due_tables, join_first_tables
 from arctic_runtime.ingest.transports.debezium.position import Position
-from arctic_runtime.ingest.transports.debezium.receipts import Receipts
-from arctic_runtime.ingest.transports.debezium.run import EngineRun, start_run
 from arctic_runtime.ingest.transports.debezium.servers.source_server import ConnectionLost, SourceServer
+from arctic_runtime.ingest.transports.debezium.stream.batches import GatheredBatch, count_bytes
+from arctic_runtime.ingest.transports.debezium.stream.heartbeat import Heartbeat, LogEnd
+from arctic_runtime.ingest.transports.debezium.stream.joining import join_due_tables, join_first_tables
+from arctic_runtime.ingest.transports.debezium.stream.receipts import Receipts
+from arctic_runtime.ingest.transports.debezium.stream.run import EngineRun, start_run
 from arctic_runtime.ingest.transports.transport import Batch
 from arctic_runtime.thresholds import DebeziumThresholds
 

@@ -1,0 +1,1 @@
+"""An open stream of Debezium: its runs, their batches, heartbeats and receipts."""
