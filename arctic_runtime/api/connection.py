@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.joined_session import find_session
+from arctic_runtime.spark.engine.messages import get_message
 from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, join_pool, leave_pool, lend_session
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -33,6 +35,8 @@ class Connection:
         self.reader = CatalogReader(profile)
         joined = find_session() if spark is None and profile.method == "session" else spark
         self.is_joined = joined is not None
+        if not self.is_joined:  # It logs Java's stack trace of each query that fails, which the error says in words.
+            logging.getLogger("SQLQueryContextLogger").disabled = True
         self._pool = get_pool(profile) if joined is None else join_pool(profile, joined)
         self._session: SparkSession | None = None
         self._lock = threading.Lock()
@@ -50,15 +54,20 @@ class Connection:
     def lend_session(self) -> Iterator[LentSession]:
         """A session for one piece of work, which no other thread uses; raises SparkEnded if Spark ends meanwhile."""
         self.check_open()
-        with self.explain_loss(), lend_session(self._pool) as session:
+        with self.explain_errors(), lend_session(self._pool) as session:
             yield session
 
     @contextmanager
-    def explain_loss(self) -> Iterator[None]:
-        """Raises SparkEnded in the place of an error that came of Spark's end."""
+    def explain_errors(self) -> Iterator[None]:
+        """Raises SparkEnded if Spark has ended, and ConfigError for a query that Spark can't analyse."""
         try:
             yield
         except Exception as error:
+            from pyspark.errors import AnalysisException
+
+            if isinstance(error, AnalysisException):
+                text = get_message(error)
+                raise ConfigError(f"Spark can't run the query: {text}", fix="correct the query") from error
             ended = to_spark_ended(error)
             if ended is None:
                 raise

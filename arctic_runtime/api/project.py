@@ -162,7 +162,7 @@ class Project:
                 f"{model.table}: a model of a dbt project is not computed anew from here.",
                 fix=f"dbt run --full-refresh --select {model.table.name}",
             )
-        with self._connection.explain_loss():
+        with self._connection.explain_errors():
             return self._source.refresh_model(model)
 
     def _check_own_spark(self, command: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from arctic_runtime.api.connection import Connection
@@ -73,7 +74,7 @@ class Table:
 
         self._connection.check_open()
         get_operation("changes").check_keys([self._model])
-        context = self._build_context(self._connection.get_session)
+        context = self._build_context(self._connection.get_session, lambda _: None)
         return frame_changes_between(context.open_table(self._model), since, until)
 
     def explain(self) -> Answer:
@@ -156,12 +157,14 @@ class Table:
         return f"Table({self.name!r})"
 
     def _run(self, name: str, plan: bool = False, /, **arguments: Any) -> Answer:
-        """Runs an operation of the registry, of which arguments that are None have their defaults."""
+        """Runs an operation of the registry; the answer has its progress too. Arguments that are None have defaults."""
         operation = get_operation(name)
         values = operation.read_values({key: value for key, value in arguments.items() if value is not None})
         with self._connection.lend_session() as session:
-            context = self._build_context(session)
-            return operation.run_operation(context, [self._model], values, plan)
+            progress: list[str] = []
+            context = self._build_context(session, progress.append)
+            answer = operation.run_operation(context, [self._model], values, plan)
+        return replace(answer, lines=(*progress, *answer.lines))
 
-    def _build_context(self, session: Callable[[], Any]) -> OperationContext:
-        return OperationContext(self._connection.reader, session, tuple(self._models()))
+    def _build_context(self, session: Callable[[], Any], progress: Callable[[str], None]) -> OperationContext:
+        return OperationContext(self._connection.reader, session, tuple(self._models()), progress)
