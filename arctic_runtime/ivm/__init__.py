@@ -1,6 +1,6 @@
-"""Incremental maintenance of plain queries: analysis to a tree of operators, and the rules that maintain each.
+"""Incremental maintenance of plain queries: a query is analysed into a tree of operators, each maintained by rules.
 
-Pure: trees in, trees out. Rules follow the algebra of signed bags of Gupta and Mumick (Maintenance of Materialized
-Views, 1995) with the affected units of generalized recomputation (Salem et al. and later systems) where an operator
-is not linear.
+The code is pure: it turns trees into trees. The rules follow the algebra of signed bags of Gupta and Mumick
+(Maintenance of Materialized Views, 1995). For operators that are not linear they use the affected units of generalized
+recomputation (Salem et al. and later systems).
 """

@@ -1,4 +1,4 @@
-"""A tree in a few lines for people."""
+"""A short outline of a tree for people to read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from arctic_runtime.sql.spark_sql import write_sql
 
 
 def draw_outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:
-    """One line per operator, its inputs below it and further in; plain projections are left out."""
+    """Yields one line per operator of a tree, with its inputs indented below it; projections are left out."""
     if isinstance(node, Project):
         yield from draw_outline(node.child, changed, depth)
         return
@@ -75,7 +75,7 @@ def _format_names(names: Iterable[str]) -> str:
 
 
 def _strip_number(name: str) -> str:
-    """A column's name without the number that makes it unique in its tree."""
+    """Returns a column's name without the number that makes it unique in its tree."""
     return name.rpartition("#")[0] or name
 
 

@@ -1,4 +1,4 @@
-"""A tree as SQL: each operator one select over its inputs, which the engine's optimizer folds together."""
+"""Renders a tree as SQL: each operator is one select over its inputs; the engine's optimizer merges the selects."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from arctic_runtime.sql.spark_sql import write_sql
 
 
 def name_input(source: TableName, image: Image) -> str:
-    """The name under which an image of a source is at hand when a plan is executed."""
+    """Name of the view that holds an image of a source when a plan is executed."""
     return format_image_view(image, source)
 
 
 def render_sql(node: Node) -> str:
-    """The SQL of a tree; it reads each source's images by `name_input`, and given rows by their name."""
+    """Renders a tree as SQL; it reads images of sources from the views of `name_input`, and spools by their names."""
     return write_sql(build_query(node))
 
 
 def build_query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
-    """The tree as a query of sqlglot's."""
+    """Builds sqlglot's query for a tree."""
     match node:
         case Scan(source=source, fields=fields, image=image):
             read = [
@@ -124,7 +124,7 @@ def _build_input(node: Node, alias: str) -> exp.Subquery:
 
 
 def _build_select(selected: Iterable[exp.Expr]) -> exp.Select:
-    """A select of these; if rows matter and no column does, of a constant."""
+    """Builds a select of the expressions in `selected`; without any, it selects a constant, which keeps the rows."""
     return exp.Select(expressions=list(selected) or [exp.true()])
 
 

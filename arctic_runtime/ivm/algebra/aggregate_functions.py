@@ -1,7 +1,7 @@
 """Aggregate functions of Spark, each with the facts on which analysis and maintenance rely.
 
 A fact that is not proven has the cautious value: an unknown type, an unknown value over no rows, many answers, no
-state. It refuses a query, or computes more than it has to; it never makes a wrong row.
+state. With a cautious value a query is refused, or more is computed than necessary; rows are never wrong.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.numbers import infer_sum_type
 
 Answers = Literal["one", "near", "many"]
-"""How many values a call may give for the same rows: one; several that differ in their last digits, as sums of floating
-point numbers do, or in the sign of a zero; or several that have nothing in common, as the first of a group's."""
+"""How many values a call may return for the same rows: only one (`one`); several that differ in their last digits or in
+the sign of a zero, as sums of floating point numbers do (`near`); or any number of unrelated values, as the first value
+of a group (`many`)."""
 
 OneAnswerIf = Literal[
     "exact_argument", "exactly_averaged_type", "type_with_one_zero", "unique_second_argument", "unique_window_order"
@@ -39,30 +40,30 @@ class AggregateFunction:
     name: str
     expression: type[exp.Expr] | None
     infer_type: Callable[[str | None], str | None] | None
-    """The type of the value by the type of the first argument, None where either is not certain."""
+    """Returns the type of the value from the type of the first argument; None if either is not certain."""
     over_no_rows: Literal["zero", "null", "unknown"]
     is_never_null: bool
-    """Whether plans may rely on it that no value is null."""
+    """Whether plans may rely on the value never being null."""
     answers: Answers
     """Answers of any call, whatever the types of its arguments and in whatever order rows are read."""
     one_answer_if: OneAnswerIf | None
     ignores_row_order: bool
     """Whether the order of a subquery's rows is known not to matter, rounding apart."""
     state: State | None
-    """How aggregate state determines the value; None if groups that change are computed in full."""
+    """How the value is computed from aggregate state; None if groups that change are computed in full."""
     is_masking: bool
-    """Whether values of the argument can't be read from the result, as with a count."""
+    """Whether the result hides the values of the argument, as a count does."""
 
 
 def find_aggregate_function(call: exp.Expr) -> AggregateFunction | None:
-    """The function that is called; None if the expression calls no aggregate function itself."""
+    """Finds the aggregate function that `call` calls; None if the expression is no call of an aggregate function."""
     if isinstance(call, exp.Anonymous):
         return _BY_NAME.get(call.name.upper())
     return _BY_EXPRESSION.get(type(call))
 
 
 def get_first_argument(call: exp.Expr) -> exp.Expr | None:
-    """The first argument of a call, whether the parser has a class for the function or not."""
+    """Returns the first argument of a call, also if the parser has no class for the function; None if there is none."""
     argument = next(iter(call.expressions), None) if isinstance(call, exp.Anonymous) else call.this
     return argument if isinstance(argument, exp.Expr) else None
 
@@ -80,7 +81,7 @@ def _widen_type(of_type: str | None) -> str | None:
 
 
 _Calls = tuple[tuple[str, type[exp.Expr] | None], ...]
-"""Functions that share all other facts: the name and the class of each."""
+"""The name and the class of each of some functions, which have all other facts in common."""
 
 _FIRST_AND_LAST: _Calls = (("FIRST", exp.First), ("LAST", exp.Last))
 _FIRST_AND_LAST_VALUES: _Calls = (("FIRST_VALUE", exp.FirstValue), ("LAST_VALUE", exp.LastValue))

@@ -1,8 +1,9 @@
-"""The average of decimals from their sum and their number, exactly as Spark rounds it.
+"""Computes the average of decimals from their sum and their count, rounded exactly as Spark does.
 
 Spark's average of decimal(p, s) is the quotient rounded half away from zero to decimal(p + 4, s + 4). Its division
 rounds as well, to a number of digits that depends on the types, so that a quotient of two columns would be rounded
-twice. Here nothing is rounded: what of the sum is no multiple of the number, at the last digit, is subtracted first.
+twice. Here no division rounds: before it, the sum is reduced by its remainder modulo the count (in units of the last
+digit). The remainder then decides whether the last digit is rounded.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ _MOST_COUNTED = 19
 
 
 def is_averaged(of_type: str | None) -> bool:
-    """Whether averages of a type follow from sums, with no intermediate result of more than 38 digits."""
+    """Whether averages of a type are computed from sums, without an intermediate result of more than 38 digits."""
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return is_averaged_exactly(of_type) and precision <= _MOST and scale <= _MOST_BEHIND
 
 
 def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
-    """The average of values of a type that `is_averaged`; `count` is not zero, and null makes it null."""
+    """Builds the average `total / count` of values of a type for which `is_averaged` holds.
+
+    `count` is not zero. The average is null if `total` or `count` is.
+    """
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     precision, scale = precision + 4, scale + 4
     number = _cast_to_decimal(count, _MOST_COUNTED, 0)
@@ -38,7 +42,7 @@ def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
 
 
 def _build_rounding(rest: exp.Expr, step: exp.Expr, last: exp.Expr) -> exp.Expr:
-    """One more of the last digit where the rest is half of it or more, one less where it is that below zero."""
+    """Builds what rounding adds: `last` if `rest` is at least half of `step`, `-last` if it is at most minus half."""
     twice = exp.Add(this=exp.paren(rest), expression=exp.paren(rest))
     less = exp.Neg(this=exp.paren(step))
     up = exp.GTE(this=twice, expression=exp.paren(step))

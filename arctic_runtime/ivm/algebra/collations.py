@@ -1,7 +1,7 @@
-"""Texts that compare equal and are not the same, as under a collation that does not look at case.
+"""Refuses collations, under which texts compare equal without being the same, for example regardless of case.
 
-Keys of what may differ are compared as they are, and added and removed rows cancel out where they are the same. So a
-collation may be part of a condition, which is asked of one row or one pair at a time, and of nothing else.
+Maintenance compares keys byte by byte, and added and removed rows cancel out only if they are identical. So a
+collation may be used only in conditions, which are evaluated for one row or one pair of rows at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from arctic_runtime.ivm.algebra.tree import Aggregate, Explode, Node, Project, S
 
 
 def check_collations(tree: Node, types: Mapping[str, str]) -> None:
-    """Raises NotMaintained if a column, a group, a partition or a value is compared by a collation."""
+    """Raises NotMaintained if `tree` uses a collation outside of conditions, or reads a column with a collation."""
     for node in walk_tree(tree):
         if any(has_collation(part) for value in _list_values(node) for part in walk_parts(value)):
             raise NotMaintained("UNSUPPORTED", "a collation outside of conditions; write lower(…) or upper(…) instead")
@@ -27,7 +27,7 @@ def check_collations(tree: Node, types: Mapping[str, str]) -> None:
 
 
 def has_collation(part: exp.Expr) -> bool:
-    """Whether a part of an expression gives a text a collation."""
+    """Whether `part` itself, without the expressions inside it, applies a collation or is a type with one."""
     if isinstance(part, exp.DataType):
         return "collate" in part.sql(dialect="spark").lower()
     return isinstance(part, exp.Collate) or (isinstance(part, exp.Anonymous) and part.name.upper() == "COLLATE")

@@ -1,8 +1,8 @@
 """Facts that a condition states about columns: its conjuncts, and which columns it makes equal.
 
-An equality of two plain columns is taken for one of values, so that a column can stand for another that it equals.
-Where types differ, whoever builds a tree says so: in `coalesce(x) = y` values correspond one to one without being the
-same, and with both sides written like that it is no equality of columns at all.
+An equality of two plain columns means that their values are the same, so that one column can replace the other. If the
+types differ, the code that builds a tree marks the equality. In `coalesce(x) = y` values correspond one to one without
+being the same. With `coalesce` on both sides it does not count as an equality of columns.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from arctic_runtime.ivm.algebra.expressions import Form, build_column, get_form,
 
 @dataclass(frozen=True)
 class Equality:
-    """A column of the left input equals one of the right; `null_safe` where nulls equal each other as well.
+    """Equality of a column of the left input and a column of the right input; `null_safe` if nulls equal each other.
 
-    `same` tells whether one can stand for the other in any expression; if not, at least in comparisons.
+    `same` is True if one column can replace the other in any expression, False if only in comparisons.
     """
 
     left: str
@@ -29,7 +29,7 @@ class Equality:
 
 
 def split_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """The parts that all have to be true; none for no condition."""
+    """Splits a condition into the parts that AND connects; returns none for None or for `true`."""
     if condition is None:
         return ()
     bare = condition.unnest()
@@ -39,7 +39,7 @@ def split_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
 
 
 def build_conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
-    """The condition that all parts are true; None for no parts."""
+    """Builds the condition that all `parts` are true; None if there are no parts."""
     conditions = tuple(parts)
     if len(conditions) < 2:
         return conditions[0] if conditions else None
@@ -47,7 +47,10 @@ def build_conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
 
 
 def factor_conjuncts(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
-    """The conjuncts, if what all branches of an OR have in common is one of its own: `a and b or a and c`."""
+    """Splits a condition into conjuncts, after factoring out the conjuncts that all branches of an OR share.
+
+    For example `a and b or a and c` is split into `a` and `b or c`.
+    """
     return tuple(part for conjunct in split_conjuncts(condition) for part in _factor_disjunction(conjunct))
 
 
@@ -63,7 +66,10 @@ def _factor_disjunction(condition: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def derive_implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | None:
-    """Condition that an OR implies for some columns alone, if each of its branches restricts them; None else."""
+    """Derives from an OR a condition that reads only the columns `names`.
+
+    Returns None if a branch of the OR does not restrict these columns, or if the condition is no OR.
+    """
     branches = [
         build_conjunction(
             part
@@ -77,13 +83,13 @@ def derive_implied(condition: exp.Expr, names: Collection[str]) -> exp.Expr | No
 
 
 def _split_disjuncts(condition: exp.Expr) -> tuple[exp.Expr, ...]:
-    """The parts of which one at least has to be true."""
+    """Splits a condition into the parts that OR connects."""
     bare = condition.unnest()
     return (*_split_disjuncts(bare.left), *_split_disjuncts(bare.right)) if isinstance(bare, exp.Or) else (bare,)
 
 
 def list_equalities(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[Equality, ...]:
-    """The conjuncts that equate a column of `left` with one of `right`, whichever way round they are written."""
+    """Lists the conjuncts that equate a column in `left` with one in `right`, in either order of the sides."""
     equal_pairs: list[Equality] = []
     for part in split_conjuncts(condition):
         if not isinstance(part, (exp.EQ, exp.NullSafeEQ)):
@@ -99,13 +105,13 @@ def list_equalities(condition: exp.Expr | None, left: Collection[str], right: Co
 
 
 def _get_plain_column(side: exp.Expr) -> exp.Column | None:
-    """A plain column, or the one in `coalesce(x)`."""
+    """Returns `side` if it is a column, or the column in `coalesce(x)`; None for any other expression."""
     bare = side.this.unnest() if isinstance(side, exp.Coalesce) and not side.expressions else side
     return bare if isinstance(bare, exp.Column) else None
 
 
 def list_hash_links(condition: exp.Expr | None, left: Collection[str], right: Collection[str]) -> tuple[exp.Expr, ...]:
-    """The conjuncts by which an engine can hash: an expression of one side equals one of the other."""
+    """Lists the conjuncts that a hash join can use: an expression over `left` equals an expression over `right`."""
     return tuple(part for part in split_conjuncts(condition) if _is_link(part, left, right))
 
 
@@ -119,7 +125,7 @@ def _is_link(part: exp.Expr, left: Collection[str], right: Collection[str]) -> b
 
 
 def list_constant_columns(condition: exp.Expr | None) -> frozenset[str]:
-    """The columns that a condition gives one value."""
+    """The columns that a condition equates with an expression without columns, so that they have only one value."""
     sides = [
         (one.unnest(), other)
         for part in split_conjuncts(condition)
@@ -130,7 +136,7 @@ def list_constant_columns(condition: exp.Expr | None) -> frozenset[str]:
 
 
 def substitute_columns(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> exp.Expr:
-    """An expression with other expressions in the place of columns."""
+    """Replaces columns in an expression by the expressions that `values` has for their names."""
 
     def swap_column(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.name not in values:
@@ -142,12 +148,12 @@ def substitute_columns(expression: exp.Expr, values: Mapping[str, exp.Expr]) -> 
 
 
 def map_plain_columns(expressions: Iterable[tuple[str, exp.Expr]]) -> dict[str, str]:
-    """Of a projection's columns, those that are a column of the input: name to the input's name."""
+    """Maps the name of each output column that is a plain input column to the name of this input column."""
     bare = ((name, value.unnest()) for name, value in expressions)
     return {name: value.name for name, value in bare if isinstance(value, exp.Column)}
 
 
 def build_equality(left: str, right: str, null_safe: bool) -> exp.Expr:
-    """The condition that two columns are equal."""
+    """Builds the condition that two columns are equal; if `null_safe`, nulls equal each other."""
     kind = exp.NullSafeEQ if null_safe else exp.EQ
     return kind(this=build_column(left), expression=build_column(right))

@@ -1,4 +1,4 @@
-"""Test for exact numbers, whose sums are the same in any order."""
+"""Tests whether numbers are exact, so that their sums do not depend on the order of rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from arctic_runtime.ivm.algebra.inferred_types import type_of
 from arctic_runtime.ivm.algebra.numbers import get_precision_and_scale, is_whole
 
 _LEAST_AVERAGED = 12
-"""With fewer digits Spark's optimizer averages decimals as floating point, because that is faster."""
+"""Spark's optimizer averages decimals with fewer digits as floating point numbers, because that is faster."""
 
 
 def is_averaged_exactly(of_type: str | None) -> bool:
-    """Whether Spark computes averages of a type without floating point, as it does those of long enough decimals."""
+    """Whether Spark averages a type without floating point: decimals of at least `_LEAST_AVERAGED` digits."""
     digit_counts = get_precision_and_scale(of_type)
     return digit_counts is not None and not is_whole(of_type) and digit_counts[0] >= _LEAST_AVERAGED
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
-    """Whether a number is exact; None if that is not known.
+    """Whether the type of a number is exact; None if that is not known.
 
-    A quotient is exact only of decimals, and whether it is one of them is not looked into.
+    For a quotient the result is None unless a side is inexact, because only quotients of decimals are exact.
     """
     bare = value.unnest()
     if isinstance(bare, exp.Neg):
@@ -38,7 +38,7 @@ def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
 
 
 def _list_results(value: exp.Coalesce | exp.Case) -> list[exp.Expr]:
-    """Expressions that can be the result of an expression."""
+    """Lists the arguments of a COALESCE, or the results of the branches of a CASE."""
     if isinstance(value, exp.Coalesce):
         return [value.this, *value.expressions]
     default = value.args.get("default")

@@ -1,7 +1,7 @@
-"""Test for expressions that can end in an error, so that they are computed only for rows of the query.
+"""Tests whether an expression can raise an error; such expressions are computed only for rows of the query.
 
-Under ANSI rules `cast(s as int)` is an error where `s` is no number. A query that leaves such rows out before it casts
-has none of these errors, and whoever looks for changes must not make one of them.
+Under ANSI rules `cast(s as int)` raises an error if `s` is no number. A query that filters such rows out before it
+casts never raises this error, so the computation of its changes must not raise it either.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _COMPARED = (
     *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between),
     *(exp.Coalesce, exp.Like, exp.Trim),
 )
-"""What takes its arguments as they are where they have one type."""
+"""Expressions that do not convert their arguments if these have the same type."""
 
 _OF_ANYTHING = frozenset(
     {"LOWER", "UPPER", "LCASE", "UCASE", "LTRIM", "RTRIM", "BTRIM", "INITCAP", "CONCAT_WS", "MD5", "SHA1", "LENGTH"}
     | {"HASH", "XXHASH64", "ISNULL", "ISNOTNULL"}
 )
-"""What takes texts, and everything else as a text."""
+"""Functions whose arguments may have any type: they are converted to texts without errors."""
 _OF_ONE_TYPE = frozenset({"IFNULL", "NVL", "NULLIF", "CONCAT", "REPLACE", "STARTSWITH", "ENDSWITH", "CONTAINS"})
 _OF_PLACES = frozenset({"SUBSTR", "SUBSTRING", "LEFT", "RIGHT"})
 _OF_MOMENTS = frozenset(
@@ -37,7 +37,7 @@ _INEXACT = ("float", "double")
 
 
 def can_fail(value: exp.Expr, types: Mapping[str, str]) -> bool:
-    """Whether an error is possible for some values of the columns; True if it is not known."""
+    """Whether `value` can raise an error for some values of its columns; True if that is not known."""
     return not _is_safe(value, types)
 
 
@@ -102,7 +102,7 @@ def _are_all_safe(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
 
 
 def _has_one_type(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
-    """Whether no part has to be converted to be put beside the others, but for numbers to wider ones."""
+    """Whether `parts` are combined without a conversion that can fail: they have one type, or all are numbers."""
     kinds = {type_of(part.unnest(), types) for part in parts if not isinstance(part, exp.Null)}
     return len(kinds) <= 1 if None in kinds or not all(map(_is_number, kinds)) else True
 
@@ -120,7 +120,7 @@ def _are_moments(parts: Iterable[exp.Expr], types: Mapping[str, str]) -> bool:
 
 
 def _is_lossless_cast(of_type: str | None, to: str | None) -> bool:
-    """Whether each value of a type is one of another."""
+    """Whether a cast from `of_type` to `to` succeeds for every value."""
     if to == "string" or (of_type is not None and of_type == to):
         return True
     if of_type in _MOMENTS and to in _MOMENTS:

@@ -1,4 +1,4 @@
-"""Types of expressions, as far as they are certain without asking the engine."""
+"""Infers types of expressions, as far as they are certain without asking the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arctic_runtime.ivm.algebra.numbers import (
 )
 
 SAME_TYPE = (exp.Paren, exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
-"""Parentheses and clauses that have the type of the expression that they are applied to."""
+"""Parentheses, and clauses that have the same type as the expression that they are applied to."""
 
 ALWAYS_TYPES: dict[type[exp.Expr], str] = {
     exp.Boolean: "boolean",
@@ -34,10 +34,10 @@ FUNCTION_TYPES: dict[tuple[str, int], str] = {
     **dict.fromkeys((("DAYOFWEEK", 1), ("LENGTH", 1), ("HASH", 1), ("HASH", 2)), "int"),
     **dict.fromkeys((("XXHASH64", 1), ("XXHASH64", 2)), "bigint"),
 }
-"""Functions, with so many arguments, whose type does not depend on those of their arguments."""
+"""Result types by function name and number of arguments, for functions whose type does not depend on the arguments."""
 
 TEXT_FUNCTIONS = frozenset({"LOWER", "UPPER", "INITCAP", "REPLACE", "REGEXP_REPLACE", "SPLIT_PART", "CONCAT_WS"})
-"""Functions that give a text with the collation of their arguments."""
+"""Functions that return a text with the collation of their arguments."""
 
 _TEXTS = ("char", "varchar")
 
@@ -45,7 +45,7 @@ _OF_SUFFIX = {"Y": "tinyint", "S": "smallint", "L": "bigint", "D": "double", "F"
 
 
 def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
-    """The type as Spark writes it, if that of each column is in `types`; None if it is not certain."""
+    """Infers the type of `value`, as Spark writes it, from the `types` of columns; None if it is not certain."""
     match value:
         case exp.Column():
             return types.get(value.name)
@@ -75,11 +75,11 @@ def type_of(value: exp.Expr, types: Mapping[str, str]) -> str | None:
 
 
 _CASTS: dict[Form, str] = {}
-"""What casts give, by the form of the type: a wide query has thousands of casts to a few types."""
+"""Cached result types of casts by the form of the type, as a wide query has thousands of casts to a few types."""
 
 
 def _infer_cast_type(value: exp.Cast) -> str:
-    """Spark knows texts of a length as types of stored columns alone."""
+    """Returns the result type of a cast: `string` for char(n) and varchar(n), which only stored columns can have."""
     key = get_form(value.to)
     if key not in _CASTS:
         written = value.to.sql(dialect="spark").lower()
@@ -96,7 +96,10 @@ def _infer_call_type(call: exp.Anonymous, types: Mapping[str, str]) -> str | Non
 
 
 def _infer_negative_type(value: exp.Neg, types: Mapping[str, str]) -> str | None:
-    """The least whole numbers are written without an opposite of their type: `-2147483648` is an int."""
+    """Infers the type of a negated number.
+
+    A negated literal is typed as a whole: `-2147483648` is an int, although `2147483648` is a bigint.
+    """
     if isinstance(value.this, exp.Literal) and value.this.is_int:
         return _infer_whole_number_type(-int(value.this.name))
     of_type = type_of(value.this, types)
@@ -104,7 +107,7 @@ def _infer_negative_type(value: exp.Neg, types: Mapping[str, str]) -> str | None
 
 
 def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[str, str]) -> str | None:
-    """The type of a sum, a difference or a product of exact numbers."""
+    """Infers the type of a sum, a difference or a product of exact numbers; None if it is not certain."""
     sides = [side.unnest() for side in (value.this, value.expression)]
     one, other = (type_of(side, types) for side in sides)
     if one is not None and other is not None and is_whole(one) and is_whole(other):
@@ -116,14 +119,20 @@ def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[st
 
 
 def _get_precision_and_scale(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
-    """The digits of a number beside a decimal: Spark counts those of a whole one that is written out."""
+    """Returns precision and scale of an operand as in arithmetic with a decimal; None if they are not certain.
+
+    The precision of a whole literal is the number of its digits, as in Spark.
+    """
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
         return get_precision_and_scale(of_type)
     return (len(str(int(value.name.rstrip("LSYlsy")))), 0) if isinstance(value, exp.Literal) else None
 
 
 def _infer_common_type(parts: Iterable[exp.Expr | None], types: Mapping[str, str]) -> str | None:
-    """The type that all parts have, or the one of exact numbers that holds them all; a null has any."""
+    """Returns the one type of all `parts`, or the type of exact numbers that holds all their values.
+
+    Nulls are ignored. Returns None if there is no such type, or if the type of a part is not certain.
+    """
     part_types = {type_of(part, types) for part in parts if part is not None and not isinstance(part, exp.Null)}
     known = [of_type for of_type in part_types if of_type is not None]
     if len(known) < len(part_types) or not known:
@@ -148,7 +157,7 @@ def _infer_literal_type(value: exp.Literal) -> str | None:
 
 
 def _infer_whole_number_type(number: int) -> str | None:
-    """The type of a whole number that is written out."""
+    """Returns the type of a literal that is a whole number; None if it does not fit a bigint."""
     if -(2**31) <= number < 2**31:
         return "int"
     return "bigint" if -(2**63) <= number < 2**63 else None

@@ -1,18 +1,18 @@
-"""Types of numbers, and the types that Spark gives to arithmetic with them."""
+"""Types of numbers, and the result types of Spark's arithmetic with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 _WHOLE = {"tinyint": 3, "byte": 3, "smallint": 5, "short": 5, "int": 10, "integer": 10, "bigint": 20, "long": 20}
-"""Whole numbers and the digits that Spark gives them where it takes them for decimals."""
+"""The types of whole numbers, with the number of digits that Spark gives them as decimals."""
 _DECIMAL = ("decimal", "dec", "numeric")
 _MOST_DIGITS = 38
 _MORE_IN_SUM = 10
 
 
 def get_precision_and_scale(of_type: str | None) -> tuple[int, int] | None:
-    """Precision and scale of an exact number; None for other types."""
+    """Returns precision and scale of a type of exact numbers; None for other types."""
     name, _, rest = (of_type or "").lower().replace(" ", "").partition("(")
     if name in _WHOLE:
         return _WHOLE[name], 0
@@ -28,12 +28,12 @@ def is_whole(of_type: str | None) -> bool:
 
 
 def to_decimal_type(precision: int, scale: int) -> str | None:
-    """A type of so many digits; None if there are more than Spark keeps, so that it would round."""
+    """Returns the decimal type with this precision and scale; None above 38 digits, because Spark would round."""
     return f"decimal({precision},{scale})" if precision <= _MOST_DIGITS else None
 
 
 def infer_sum_type(of_type: str | None) -> str | None:
-    """The type of a sum of exact numbers; None for other types."""
+    """Returns the type of Spark's `sum` over values of a type of exact numbers; None for other types."""
     if is_whole(of_type):
         return "bigint"
     digit_counts = get_precision_and_scale(of_type)
@@ -41,18 +41,27 @@ def infer_sum_type(of_type: str | None) -> str | None:
 
 
 def infer_addition_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
-    """The type of a sum or a difference of two decimals with so many digits."""
+    """Returns the type of a sum or a difference of two decimals, each given as (precision, scale).
+
+    None if it needs more than 38 digits.
+    """
     scale = max(left[1], right[1])
     return to_decimal_type(max(left[0] - left[1], right[0] - right[1]) + scale + 1, scale)
 
 
 def infer_product_type(left: tuple[int, int], right: tuple[int, int]) -> str | None:
-    """The type of a product of two decimals with so many digits."""
+    """Returns the type of a product of two decimals, each given as (precision, scale).
+
+    None if it needs more than 38 digits.
+    """
     return to_decimal_type(left[0] + right[0] + 1, left[1] + right[1])
 
 
 def find_exact_type(of_types: Sequence[str]) -> str | None:
-    """The type of exact numbers that holds all values of some; None if there is none, or one is no exact number."""
+    """Finds the type of exact numbers that holds all values of all `of_types`.
+
+    Returns None if there is no such type, or if one of `of_types` is not a type of exact numbers.
+    """
     if all(map(is_whole, of_types)):
         return max(of_types, key=lambda of_type: _WHOLE[of_type.lower().strip()])
     sizes = [get_precision_and_scale(of_type) for of_type in of_types]
@@ -64,5 +73,5 @@ def find_exact_type(of_types: Sequence[str]) -> str | None:
 
 
 def find_wider_type(left: str, right: str) -> str:
-    """The type of an arithmetic operation on two whole numbers."""
+    """Returns the wider of two types of whole numbers, which is the type of arithmetic with both."""
     return max(left, right, key=lambda of_type: _WHOLE[of_type.lower().strip()])

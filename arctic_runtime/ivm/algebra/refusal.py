@@ -1,4 +1,4 @@
-"""Why a query can't be maintained."""
+"""Refusals: why a query can't be maintained incrementally."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import cast, get_args
 from arctic_runtime.model.step import Reason
 
 MOST_TEXT = 300
-"""Characters of an error that are kept: the summary of a commit is read in each later run."""
+"""Most characters of an error that are stored in the summary of a commit, which each later run reads."""
 
 
 class NotMaintained(Exception):
-    """A query, or a change to what it reads, that no rule covers; it is recomputed in full and compared.
+    """Raised if no rule covers a query, or a change of a table that it reads; the query is then recomputed in full.
 
-    `reason` is a code, `because` one line for people.
+    The result is compared with the stored rows. `reason` is a code, `because` one line for people.
     """
 
     def __init__(self, reason: Reason, because: str) -> None:
@@ -27,9 +27,9 @@ class NotMaintained(Exception):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an incremental run computes in full instead.
+    """The reason why an incremental run computes in full instead.
 
-    It `lasts` where the next run would end in the same way, until the query, a setting or the rules are others.
+    `lasts` is True if later runs are refused as well, until the query, a setting or the rules change.
     """
 
     reason: Reason
@@ -37,12 +37,12 @@ class Refusal:
     lasts: bool = True
 
     def __str__(self) -> str:
-        """The text that a commit's summary keeps."""
+        """Formats the refusal as the text that is stored in a commit's summary."""
         return f"{self.reason} {self.because}" if self.lasts else f"{self.reason} - {self.because}"
 
     @classmethod
     def from_text(cls, text: str | None) -> Refusal | None:
-        """From such a text; None if there is none, or one with a reason of another version."""
+        """Parses the text of a commit's summary; None if there is no text, or if this version does not know the reason."""
         reason, _, because = (text or "").partition(" ")
         if reason not in get_args(Reason):
             return None
@@ -51,7 +51,7 @@ class Refusal:
 
 @contextmanager
 def refuse_on_error() -> Iterator[None]:
-    """Turns any other error of planning an increment into the refusal to maintain the query."""
+    """Turns errors inside the block into NotMaintained, except NotMaintained itself and MemoryError."""
     try:
         yield
     except (NotMaintained, MemoryError):
@@ -61,7 +61,10 @@ def refuse_on_error() -> Iterator[None]:
 
 
 def get_first_line(error: BaseException) -> str:
-    """First line of an error, after its type if that says more."""
+    """Returns the first line of an error's text, at most `MOST_TEXT` characters.
+
+    The name of the error's type precedes it, unless the text begins with an error class in brackets.
+    """
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else ""
     return (text if text.startswith("[") else f"{type(error).__name__}: {text}".removesuffix(": "))[:MOST_TEXT]

@@ -1,7 +1,7 @@
 """The operators that a query is made of.
 
-Every column of a tree has a name of its own, unique in the whole tree, so that an expression is understood without
-knowing where it stands: expressions are sqlglot's, and their columns are unqualified names of the operator's inputs.
+Every column has a name that is unique in the whole tree, so that an expression means the same in every operator.
+Expressions are sqlglot's; their columns are unqualified and name columns of the operator's inputs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ MULTIPLICITY = "__arctic_weight"
 """The multiplicity column of a Z-set: +1 for an added row, -1 for a removed row."""
 
 HAS_AFTER = "__arctic_has_after"
-"""The column of a pair that says whether there is such a row now; if not, what it holds beside its key is nothing."""
+"""The column of a pair that says whether the row exists now; if not, its columns besides the key have no meaning."""
 
 HAS_BEFORE = "__arctic_has_before"
-"""The column of a pair that says whether there was such a row, which the columns named by `before` hold."""
+"""The column of a pair that says whether the row existed before; `name_before` names the columns of its old values."""
 
 Image = Literal["new", "old", "either", "delta", "pair"]
-"""A source as of the end of its window, as of its start, a superset of both; the rows that came and went; or a
-row for each key that changed, as it is now and as it was, with the key in both."""
+"""What is read of a source: its rows at the end of its window (`new`), at the start (`old`), or a superset of both
+(`either`); the added and removed rows (`delta`); or one row for each changed key, with its new and its old values, the
+key in both (`pair`)."""
 
 Side = Literal["left", "right"]
-"""Of a join."""
+"""A side of a join."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """A source's columns under their names in the tree; `key` are those that identify a row, None if not known."""
+    """Reads a source. `fields` are its columns: the name in the tree and the name in the source.
+
+    `key` are the columns that identify a row, None if they are not known.
+    """
 
     source: TableName
     fields: tuple[tuple[str, str], ...]
@@ -43,7 +47,7 @@ class Scan:
 
     @property
     def reads_rows(self) -> bool:
-        """Whether the source's rows are read, not what changed alone."""
+        """Whether the scan reads the source's rows and not only its changes."""
         return self.image in ("new", "old", "either")
 
     @property
@@ -53,7 +57,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class SpoolScan:
-    """Rows that are at hand under a name when the plan is executed, such as the keys of affected rows.
+    """Reads rows that are available as `name` when the plan is executed, such as the keys of affected rows.
 
     `key` are the columns that identify a row, None if not known.
     """
@@ -65,12 +69,12 @@ class SpoolScan:
 
 @dataclass(frozen=True)
 class OneRow:
-    """Exactly one row, without columns: what a query without FROM starts from."""
+    """Exactly one row without columns, which is the input of a query without FROM."""
 
 
 @dataclass(frozen=True)
 class Project:
-    """One expression for each column, deterministic, of one row alone."""
+    """Computes each column by a deterministic expression over one row of the child."""
 
     child: Node
     expressions: tuple[tuple[str, exp.Expr], ...]
@@ -78,7 +82,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Filter:
-    """The rows for which a condition is true."""
+    """The rows of the child for which a condition is true."""
 
     child: Node
     condition: exp.Expr
@@ -86,7 +90,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Join:
-    """Pairs of rows for which `on` is true; left and full joins keep rows without a partner. No `on`: all pairs.
+    """Pairs of rows for which `on` is true, or all pairs without `on`; left and full joins keep rows without a partner.
 
     A right join is a left join with its sides exchanged. `broadcast` is the side whose rows Spark copies to every task;
     None leaves the choice to Spark.
@@ -133,7 +137,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Explode:
-    """Each row of the child once for each row that a generator makes of it; `outer` keeps rows without any."""
+    """Each row of the child, repeated for each row that a generator such as explode returns for it.
+
+    `outer` keeps rows for which the generator returns none.
+    """
 
     child: Node
     generator: exp.Expr
@@ -143,14 +150,14 @@ class Explode:
 
 @dataclass(frozen=True)
 class Distinct:
-    """The child's rows, each once."""
+    """The child's rows without duplicates."""
 
     child: Node
 
 
 @dataclass(frozen=True)
 class UnionAll:
-    """The rows of all children, column by column in their order, under names of its own."""
+    """The rows of all `inputs`; columns are matched by position and get the new names `names`."""
 
     inputs: tuple[Node, ...]
     names: tuple[str, ...]
@@ -158,7 +165,7 @@ class UnionAll:
 
 @dataclass(frozen=True)
 class SetOperation:
-    """Rows in both children (`intersect`), or in the left one only (`except`); `all` counts copies."""
+    """The rows in both children (`intersect`), or only in the left one (`except`); with `all`, duplicates count."""
 
     kind: Literal["intersect", "except"]
     all: bool
@@ -194,7 +201,7 @@ def list_columns(node: Node) -> tuple[str, ...]:
 
 
 _COLUMNS, _SOURCES = "_columns", "_sources"
-"""Where a node keeps these, once they are worked out: rules ask for them again and again."""
+"""Attributes in which a node caches its columns and sources, because rules need them often."""
 
 
 def _compute_columns(node: Node) -> tuple[str, ...]:
@@ -224,7 +231,7 @@ def _compute_columns(node: Node) -> tuple[str, ...]:
 
 
 def list_expressions(node: Node) -> list[exp.Expr]:
-    """The expressions that a node computes or asks of its inputs' columns."""
+    """Lists the expressions that a node evaluates over the columns of its inputs, conditions included."""
     match node:
         case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
             return [value for _, value in named]
@@ -238,12 +245,12 @@ def list_expressions(node: Node) -> list[exp.Expr]:
 
 
 def name_before(name: str) -> str:
-    """The column of a pair that holds what another one was."""
+    """Name of the column of a pair that holds the old value of the column `name`."""
     return f"__arctic_before_{name}"
 
 
 def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
-    """Columns that an image has besides the source's own: names in the tree, and in the image."""
+    """Lists the columns that an image has besides the source's columns: name in the tree, name in the image."""
     if image == "delta":
         return ((MULTIPLICITY, MULTIPLICITY),)
     flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
@@ -260,7 +267,7 @@ def list_children(node: Node) -> tuple[Node, ...]:
 
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
-    """The same node over other inputs."""
+    """Replaces each input of a node by the result of `function`."""
     mapped: dict[str, Any] = {}
     for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
@@ -275,11 +282,11 @@ def _list_inputs(operator: Any) -> tuple[tuple[str, bool], ...]:
 
 
 _INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _list_inputs(operator) for operator in get_args(Node)}
-"""The fields of each operator that are inputs, in order, and whether each holds several."""
+"""For each operator, its fields that are inputs, in order, and whether the field holds several inputs."""
 
 
 def walk_tree(node: Node) -> Iterator[Node]:
-    """A node and everything below it, the node first."""
+    """Yields a node and all nodes below it, each before its inputs."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
@@ -288,7 +295,7 @@ def walk_tree(node: Node) -> Iterator[Node]:
 
 
 def list_scans(node: Node) -> tuple[Scan, ...]:
-    """The sources below a node, left before right; one read twice stands twice."""
+    """Lists the scans below a node, left before right; a source that is read twice has two scans."""
     return tuple(scan for scan in walk_tree(node) if isinstance(scan, Scan))
 
 

@@ -1,4 +1,4 @@
-"""Columns that are proven to identify a row of a tree."""
+"""Finds sets of columns that are proven to identify a row of a tree."""
 
 from __future__ import annotations
 
@@ -33,21 +33,24 @@ from arctic_runtime.ivm.algebra.tree import (
 
 _Keys = tuple[frozenset[str], ...]
 _MOST = 16
-"""Joins of many sources have keys without number; the first ones found are those of the tables listed first."""
+"""Most keys that are kept of a node, because joins of many sources have very many; the first tables' keys are kept."""
 
 
 def find_unique_keys(node: Node) -> _Keys:
-    """Sets of columns that no two rows have equal, with nulls equal to each other; the empty set: at most one row."""
+    """Finds sets of columns in which no two rows of `node` are equal, with nulls equal to each other.
+
+    The empty set means that there is at most one row.
+    """
     return _select_minimal_keys(_derive_keys(node))
 
 
 def is_unique(node: Node, names: Iterable[str]) -> bool:
-    """Whether no two rows can be equal in these columns, or in those which they equal by a condition below."""
+    """Whether the columns `names` are proven to identify a row; equalities in conditions below `node` count as well."""
     return _has_key(node, find_unique_keys(node), names)
 
 
 def is_one_partner(names: Collection[str], partner: Node, on: exp.Expr | None) -> bool:
-    """Whether a row with the columns `names` finds one row of `partner` at most by the condition of a join."""
+    """Whether a row with the columns `names` is proven to have at most one partner in `partner` by a join on `on`."""
     return _has_one_partner(names, partner, find_unique_keys(partner), on)
 
 
@@ -98,7 +101,7 @@ def _derive_keys(node: Node) -> Iterable[frozenset[str]]:  # noqa: C901 - one ca
 
 
 def _is_copy_free(generator: exp.Expr) -> bool:
-    """Whether a generator gives a row literals that all differ."""
+    """Whether a generator explodes an array of text literals that all differ."""
     array = generator.this if isinstance(generator, exp.Explode) else None
     values = array.expressions if isinstance(array, exp.Array) else []
     is_written = bool(values) and all(isinstance(value, exp.Literal) and value.is_string for value in values)
@@ -106,7 +109,7 @@ def _is_copy_free(generator: exp.Expr) -> bool:
 
 
 def _project_keys(node: Project) -> Iterable[frozenset[str]]:
-    """Keys whose columns are still there, perhaps as one that they equal."""
+    """Yields the child's keys that the projection keeps; a column may be represented by one that equals it."""
     names = {below: name for name, below in map_plain_columns(node.expressions).items()}
     for key in find_unique_keys(node.child):
         equal_names = [
@@ -117,7 +120,7 @@ def _project_keys(node: Project) -> Iterable[frozenset[str]]:
 
 
 def _join_keys(node: Join) -> Iterable[frozenset[str]]:
-    """A side's keys where a row of it has one partner at most, else a key of each side together."""
+    """Finds keys of a join: a side's keys if its rows have at most one partner, else unions of a key of each side."""
     if node.kind == "full":
         return ()
     left, right = find_unique_keys(node.left), find_unique_keys(node.right)
@@ -130,12 +133,12 @@ def _join_keys(node: Join) -> Iterable[frozenset[str]]:
 
 
 def _close_over_equals(node: Node, names: frozenset[str]) -> frozenset[str]:
-    """The names, all columns that equal one of them, and those that have one value only."""
+    """Adds to `names` all columns that equal one of them, and all columns that have only one value."""
     return names.union(_list_constants(node), *(_list_equal_columns(node, name) for name in names))
 
 
 def _list_equal_columns(node: Node, name: str) -> tuple[str, ...]:
-    """A column and those that have the same value in every row, itself first."""
+    """Lists the columns that have the same value as `name` in every row, `name` itself first."""
     names = [name]
     pairs = _list_equal_pairs(node)
     for reached in names:
@@ -167,7 +170,7 @@ def _list_constants(node: Node) -> frozenset[str]:
 
 
 def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
-    """Conditions that are true of every row, in columns of this node."""
+    """Conjuncts that filters and joins below make true for every row of `node`."""
     match node:
         case Filter(child=child, condition=condition):
             return (*split_conjuncts(condition), *_list_true_conditions(child))
@@ -182,11 +185,11 @@ def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
 
 
 def _select_minimal_keys(keys: Iterable[frozenset[str]]) -> _Keys:
-    """Without those that contain another."""
+    """Removes keys that contain another key, and then all but the first `_MOST`."""
     unique_sets = tuple(dict.fromkeys(keys))
     return tuple(key for key in unique_sets if not any(other < key for other in unique_sets))[:_MOST]
 
 
 def has_single_row(node: SemiJoin) -> bool:
-    """Whether there is one row on the right at most, so that it is either the partner of a row or there is none."""
+    """Whether the right side of a semi join is proven to have at most one row, which is each left row's only candidate."""
     return is_unique(node.right, ())
