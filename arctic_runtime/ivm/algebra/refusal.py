@@ -42,7 +42,7 @@ class Refusal:
 
     @classmethod
     def from_text(cls, text: str | None) -> Refusal | None:
-        """Parses the text of a commit's summary; None if there is no text, or if this version does not know the reason."""
+        """Parses the text of a commit's summary; None without a text, or if this version does not know its reason."""
         reason, _, because = (text or "").partition(" ")
         if reason not in get_args(Reason):
             return None

@@ -1,1 +1,1 @@
-"""SQL text to a tree of operators. A text that is not understood, or not proven, raises NotMaintained."""
+"""Turns SQL text into a tree of operators; raises NotMaintained for what is not understood or not proven."""

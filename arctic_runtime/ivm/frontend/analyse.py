@@ -1,10 +1,10 @@
-"""A query's text as a tree of operators.
+"""Analyses the text of a query into a tree of operators.
 
-Names are resolved as Spark does; views and named queries are written out where they are read, so that one that is
-read twice stands there twice. The order of rows is dropped. Whatever is not understood, or not proven to be what a
-rule asks for, raises NotMaintained; nothing is guessed.
+Names are resolved as Spark does. Views and CTEs are expanded wherever they are read, so that one that is read twice is
+twice in the tree. The order of rows is dropped. NotMaintained is raised for whatever is not understood, or not proven
+to be what a rule requires; nothing is guessed.
 
-Each column keeps its name from the operator that makes it up to the top: `amount#7` is one column wherever it is.
+Each column keeps its name from the operator that computes it up to the top: `amount#7` is the same column everywhere.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_", "sor
 
 @dataclass(frozen=True)
 class Analysed:
-    """A tree, and for each column that the user sees its name and the tree's column, in order.
+    """A query's tree, and its `outputs`: each output column's name and the column of the tree, in order.
 
-    A name is "" where Spark makes one up from the expression's text; two names may show the same column. `types` are
-    those of the tree's columns that are certain.
+    A name is "" if Spark derives it from the expression's text. Two outputs may be the same column of the tree. `types`
+    has the types of the tree's columns that are certain.
     """
 
     tree: Node
@@ -71,10 +71,9 @@ def analyse_query(
     catalog: str,
     schema: str,
 ) -> Analysed:
-    """The tree of a Spark query over `relations`, looking through `views`; both by their full names.
+    """Analyses a Spark query over the tables in `relations`, with its `views` expanded; keys of both are full names.
 
-    Names with fewer levels are completed by `catalog` and `schema`, inside a view by what belongs to the view.
-    Raises NotMaintained.
+    `catalog` and `schema` complete names with fewer levels; inside a view, those of the view do. Raises NotMaintained.
     """
     context = Context(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
@@ -105,7 +104,7 @@ def _to_view_text(view: str | ViewText) -> ViewText:
 
 
 def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
-    """The tree of any query: a select, a set operation, or one of these in parentheses."""
+    """Builds the tree of any query: a select, a set operation, or one of these in parentheses."""
     if has_limit(query):
         return derive_limited(query, lambda part: _derive_query(part, context, outer), context.names)
     if isinstance(query, exp.Select):
@@ -124,7 +123,7 @@ def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | No
 
 
 def _with_named(query: exp.Query, context: Context) -> Context:
-    """Adds the queries of a WITH to the context: each query knows those before it, and the inner hides the outer."""
+    """Adds the CTEs of a query to the context; each may read those before it, and hides outer ones of its name."""
     clause = query.args.get("with_")
     if clause is None:
         return context
@@ -149,9 +148,10 @@ def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
 
 
 def _coerce_sides(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
-    """Both sides of a set operation with casts where it would cast itself.
+    """Adds casts to both sides of a set operation `what` where Spark would add them implicitly.
 
-    The rules may look at one side alone, and what is computed of its columns is not to depend on that.
+    A rule may compute from one side only, and the types of its columns must not depend on that. Raises NotMaintained
+    if the common type is not certain.
     """
     wanted: list[str | None] = []
     for (name, one), (_, other) in zip(left.fields, right.fields, strict=True):
@@ -198,12 +198,12 @@ def _combine_inputs(query: exp.SetOperation, inputs: tuple[Node, ...], names: tu
 
 
 def _flatten_unions(inputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """One union of many instead of a chain of twos."""
+    """Replaces inputs that are unions by their inputs, so that a chain of unions becomes one."""
     return tuple(part for node in inputs for part in (node.inputs if isinstance(node, UnionAll) else (node,)))
 
 
 def _project_by_position(derived: Derived, names: Names) -> Node:
-    """The query with exactly one column for each of its fields, in their order."""
+    """Projects a query to one column per field, in order; a column of several fields is copied under fresh names."""
     wanted = [made for _, made in derived.fields]
     if len(set(wanted)) == len(wanted):
         return select_exactly(derived.node, wanted)
@@ -221,7 +221,7 @@ def _project_by_position(derived: Derived, names: Names) -> Node:
 
 
 def _check_columns_available(tree: Node) -> None:
-    """No expression reads a column that its inputs lack, which a correlation over several levels would."""
+    """Raises NotMaintained if an expression reads a column that its inputs lack, as in correlations over two levels."""
     for node in walk_tree(tree):
         available = {name for child in list_children(node) for name in list_columns(child)}
         if any(not available.issuperset(list_used_columns(value)) for value in list_expressions(node)):

@@ -1,6 +1,6 @@
-"""Names of Spark's built-in functions, in upper case, each of which gives one answer for the same arguments.
+"""Names, in upper case, of Spark's built-in functions that always return the same for the same arguments.
 
-What depends on the session or the moment is missing here on purpose; see `functions`.
+Functions that depend on the session or the time are left out on purpose; see `functions`.
 """
 
 from __future__ import annotations

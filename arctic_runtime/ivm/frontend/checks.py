@@ -1,4 +1,4 @@
-"""A contract's checks: predicates over a table's columns, read where these have other names."""
+"""Rewrites the check constraints of a contract for a query in which the table's columns have other names."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from arctic_runtime.model.columns import is_same_name
 
 
 def rename_check_columns(check: str, names: Mapping[str, str]) -> exp.Expr:
-    """The same predicate over columns that go by other names; `names` maps each column's own to the other.
+    """Parses the predicate `check` and renames its columns; `names` maps each column's name to the new one.
 
-    Raises ConfigError for a text that is no predicate, and for a column that there is not.
+    Raises ConfigError for a text that is no predicate, and for a column that is not in `names`.
     """
     predicate = _parse_check(check)
     variables = {variable.name for function in predicate.find_all(exp.Lambda) for variable in function.expressions}

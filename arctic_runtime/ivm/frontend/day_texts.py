@@ -1,7 +1,7 @@
-"""Texts that Spark may read as of the day of the run: as a timestamp, `10:00` is today's.
+"""Finds texts that Spark may read as a time of the day of the run: as a timestamp, `10:00` is at ten o'clock today.
 
-A query says that by no function's name. A text becomes a timestamp by a cast, or because it stands where a timestamp is
-expected: beside one in a comparison, in `hour(text)`. Dates and timestamps without a zone are never read so.
+No function name reveals this. A text becomes a timestamp by a cast, or because a timestamp is expected: next to one in
+a comparison, or as the argument of `hour(text)`. Dates, and timestamps without a zone, are never read in this manner.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlglot import exp
 from arctic_runtime.ivm.frontend.reads import list_function_names
 
 TIME_ALONE = r"(?<![A-Za-z0-9:+.\-])(?<!\d[-/.]\d{1,2} )(T\d|\d{1,2}:\d)"
-"""A time without a date in front of it, as Java searches it in a text or in the text of a nested value."""
+"""Java's regular expression for a time without a date before it, in a text or in the text of a nested value."""
 
 _LITERAL = re.compile(r"\s*(T\d|\d{1,2}:\d)", re.IGNORECASE)
 _MOMENTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ)
@@ -54,12 +54,15 @@ _BESIDE = (
     *(exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In),
     *(exp.Coalesce, exp.Case, exp.Nullif, exp.Greatest, exp.Least, exp.If, exp.Nvl2, exp.DecodeCase, exp.Array),
 )
-"""What makes values of several types ones of one type."""
+"""Expressions that convert their arguments to a common type."""
 
 
 @dataclass(frozen=True)
 class DayTexts:
-    """Texts that are read as of the day: texts that they hold or `make`, and text `columns` of their tables."""
+    """Texts that Spark may read as a time of the day of the run.
+
+    `made` are texts that the queries contain or compute, `columns` are text columns of their tables.
+    """
 
     made: tuple[str, ...] = ()
     columns: frozenset[str] = frozenset()
@@ -67,10 +70,10 @@ class DayTexts:
 
 @lru_cache(maxsize=64)
 def find_day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
-    """Finds texts and columns that Spark may read as of the day in a query and its views, which can be parsed.
+    """Finds texts that Spark may read as a time of the day of the run in `queries`: a query and its views.
 
-    `types` are the names, in lower case, and the types of all columns of all tables that they read. Columns are known
-    apart by their names alone, so this may find too much.
+    All of them can be parsed. `types` are the names, in lower case, and the types of all columns of all tables that
+    they read. Columns are distinguished only by their names, so that too many texts may be returned.
     """
     trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
     finder = _Finder(_group_by_name(types), _collect_aliases(trees))
@@ -96,12 +99,12 @@ def _collect_aliases(trees: Sequence[exp.Expr]) -> dict[str, list[exp.Expr]]:
 
 
 def is_text(kind: str) -> bool:
-    """Whether values of a type are texts, or have any inside."""
+    """Whether the type `kind` is a text, or contains one."""
     return _TEXT.search(kind) is not None
 
 
 class _Finder:
-    """Collects texts that become timestamps, by the types of columns and by what aliases stand for."""
+    """Collects texts that become timestamps; `types` has the types of columns, `aliases` the expressions of aliases."""
 
     def __init__(self, types: Mapping[str, str], aliases: Mapping[str, Sequence[exp.Expr]]) -> None:
         self.types, self.aliases = types, aliases
@@ -110,7 +113,7 @@ class _Finder:
         self._seen: set[int] = set()
 
     def list_timestamp_values(self, node: exp.Expr) -> Iterator[exp.Expr]:
-        """The values that a part of an expression takes for timestamps, if they are texts."""
+        """Yields the operands of `node` that are converted to timestamps if they are texts."""
         if isinstance(node, exp.Cast):
             if _is_moment(node):
                 yield node.this
@@ -130,7 +133,7 @@ class _Finder:
         return values if is_moment or any(map(self._may_be_moment, values)) else []
 
     def find_texts(self, value: exp.Expr) -> None:
-        """Collects the texts that a value, which becomes a timestamp, is made of."""
+        """Collects the literals, cut-out texts and text columns from which a value is built that becomes a timestamp."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -158,7 +161,7 @@ class _Finder:
             self.find_texts(aliased)
 
     def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
-        """Whether a value may be a timestamp; True if that is not known."""
+        """Whether a value may be a timestamp; True if that is not known. Aliases are followed `rounds` times at most."""
         bare = value.unnest()
         match bare:
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():
@@ -184,11 +187,11 @@ _TEXT_FUNCTIONS = frozenset(
     | _CUT_OUT
     | _CUT_FROM
 )
-"""Functions that give no timestamp."""
+"""Functions that never return a timestamp."""
 
 
 def _list_result_values(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The values of which an expression makes one; of a case those that it gives."""
+    """Yields the arguments of an expression; of a CASE or IF only the results of its branches."""
     if isinstance(node, exp.Case):
         yield from (part.args["true"] for part in node.args["ifs"])
         yield from filter(None, [node.args.get("default")])
@@ -203,7 +206,7 @@ def _is_moment(cast: exp.Cast) -> bool:
 
 
 def _is_cut_out(value: exp.Expr) -> bool:
-    """Whether a text is a part of another one, or of a date and a time, that may be a time alone."""
+    """Whether a value is cut out of a text, or formatted from a timestamp, so that it may be a time without a date."""
     if not isinstance(value, exp.Func):
         return False
     names = set(list_function_names(value))

@@ -1,4 +1,4 @@
-"""A copy of a query's tree in which all columns have fresh names."""
+"""Copies a query's tree with fresh names for all columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from arctic_runtime.ivm.frontend.scope import Derived, Names
 
 
 def with_fresh_attributes(derived: Derived, names: Names) -> Derived:
-    """A copy of a query for another place of a larger one, in a fraction of the time of a second analysis."""
+    """Copies a query with fresh column names, so that a larger query can contain it twice.
+
+    It takes a fraction of the time of a second analysis.
+    """
     other = _Renaming(names)
     return Derived(
         other.rename_node(derived.node),
@@ -38,7 +41,7 @@ def with_fresh_attributes(derived: Derived, names: Names) -> Derived:
 
 
 class _Renaming:
-    """Gives each column a fresh name, with the type and nullability of the old one."""
+    """Renames each column to a fresh name, for which the type and nullability of the old one are stored."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

@@ -1,11 +1,11 @@
-"""Functions that a maintained query may call, and the parser of its text.
+"""Parses a query, and checks which functions it calls.
 
-Volatile functions, whose answer depends on more than their arguments, are refused. Functions whose answer depends on
-the order of rows that compare equal are not: `first`, `collect_list`, and `row_number` or `lag` over an order with
-ties. Maintenance recomputes whole groups and partitions, so that what it gives is an answer that a full run could
-have given as well; that a full run might have chosen another one says nothing against it.
+Volatile functions, whose result depends on more than their arguments, are refused. Functions whose result depends on
+the order of rows that compare equal are allowed: `first`, `collect_list`, and `row_number` or `lag` over an order with
+ties. Maintenance recomputes whole groups and partitions, so that its result is one that a full run could have returned.
+It is still right if a full run would have chosen another one.
 
-Functions that Spark does not have are users' own, of which nothing is known.
+Functions that Spark does not have are defined by users. Nothing is known about them, so they are refused.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _OWN_SYNTAX = frozenset(
 
 
 class _Parser(Parser):
-    """Reads as few functions as possible as more than a name, since what is not understood is written back as it was.
+    """Parser that has classes for as few functions as possible; other calls keep their name and are written unchanged.
 
-    The constructor of arrays is among those read, because a subscript behind its bare name is taken for its argument.
+    ARRAY has a class, because a subscript after an unknown name would be parsed as its argument.
     """
 
     FUNCTIONS: ClassVar = {
@@ -70,7 +70,7 @@ class _Parser(Parser):
 
 
 def parse_query(sql: str) -> exp.Query:
-    """The one query of a text; NotMaintained if it is none, or not understood."""
+    """Parses a text that is one query; raises NotMaintained if it is not one query, or can't be parsed."""
     try:
         statements_read = read_sql(sql)
     except SqlglotError as error:
@@ -87,7 +87,7 @@ def parse_query(sql: str) -> exp.Query:
 
 
 def read_sql(sql: str) -> list[exp.Expr | None]:
-    """The statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
+    """Parses the statements or expressions of a text; raises sqlglot's error, and NotMaintained for pipe syntax."""
     sql_tokens = tokenize_sql(sql)
     if any(token.token_type == TokenType.PIPE_GT for token in sql_tokens):
         raise NotMaintained("UNSUPPORTED", "pipe syntax (`|>`)")
@@ -99,7 +99,10 @@ def read_sql(sql: str) -> list[exp.Expr | None]:
 
 
 def _check_read(node: exp.Expr) -> None:
-    """Refuses expressions that are parsed as something else: a time of day as a moment, a path as a parameter."""
+    """Raises NotMaintained for WITH RECURSIVE, parameters, and syntax that is parsed as something else.
+
+    The type TIME is parsed as a timestamp, a path into a variant as a parameter.
+    """
     if isinstance(node, exp.DataType) and node.is_type(exp.DType.TIME, exp.DType.TIMETZ):
         raise NotMaintained("UNSUPPORTED", "the type TIME")
     if isinstance(node, exp.With) and node.args.get("recursive"):
@@ -130,7 +133,7 @@ def check_functions(expression: exp.Expr) -> None:
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a node is a call of an aggregate, with what belongs to it (`filter`, `within group`, `ignore nulls`)."""
+    """Whether a node is a call of an aggregate, perhaps inside its `filter`, `within group` or `ignore nulls`."""
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         return is_aggregate(node.this)
     if isinstance(node, exp.Anonymous):
@@ -139,12 +142,12 @@ def is_aggregate(node: exp.Expr) -> bool:
 
 
 def is_generator(node: exp.Expr) -> bool:
-    """Whether a node is a call of a function that makes any number of rows."""
+    """Whether a node is a call of a generator, a function such as explode that returns any number of rows."""
     return isinstance(node, exp.Func) and not GENERATORS.isdisjoint(list_function_names(node))
 
 
 def get_value_over_no_rows(call: exp.Expr) -> exp.Expr | None:
-    """Value of an aggregate over no rows: 0, or null; None if that is not known."""
+    """Returns the value of an aggregate call over no rows: the expression 0 or null; None if it is not known."""
     while isinstance(call, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         call = call.this
     function = find_aggregate_function(call)
@@ -175,7 +178,7 @@ def _check_function(function: exp.Func) -> None:
 
 
 def _check_variables(function: exp.Expr) -> None:
-    """A variable that is written in another case than where it is declared has been taken for a column."""
+    """Raises NotMaintained if a lambda uses its variable in another case than declared: it was parsed as a column."""
     if not isinstance(function, exp.Lambda):
         return
     variables = {variable.name.lower() for variable in function.expressions}
@@ -188,7 +191,7 @@ def _check_variables(function: exp.Expr) -> None:
 
 
 def _mark_unit(node: exp.Expr) -> None:
-    """Keeps `dateadd(day, 1, d)` from reading a column `day`."""
+    """Turns the unit `day` in `dateadd(day, 1, d)`, which is parsed as a column, into a keyword."""
     if isinstance(node, exp.Anonymous) and node.name.upper() in _TAKES_UNIT and len(node.expressions) == 3:
         unit = node.expressions[0]
         if isinstance(unit, exp.Column) and not unit.table:
@@ -196,7 +199,7 @@ def _mark_unit(node: exp.Expr) -> None:
 
 
 def _name_fields(node: exp.Expr) -> None:
-    """Keeps `struct(amount)` from naming its field as the column is named in the tree."""
+    """Adds aliases to columns in `struct(amount)`, so that its fields keep their names although the tree renames columns."""
     if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
         for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
             last = value.this if isinstance(value, exp.Column) else value.expression

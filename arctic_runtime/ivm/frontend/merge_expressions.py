@@ -1,4 +1,4 @@
-"""Expressions of `merge_columns`: a column's new value from the stored row, `old`, and the arriving one, `new`."""
+"""Expressions of `merge_columns`, which compute a column from the stored row `old` and the arriving row `new`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLD, NEW = "old", "new"
 
 
 def check_merge_expression(text: str) -> None:
-    """Raises ConfigError for a text that is not one expression over `old.column` and `new.column`."""
+    """Raises ConfigError if a text is not one deterministic row-wise expression over `old.column` and `new.column`."""
     expression = _parse_expression(text)
     if next(_list_columns(expression, text), None) is None:
         raise ConfigError(f"{text!r} uses neither `old.column` nor `new.column`")
@@ -34,7 +34,7 @@ def check_merge_expression(text: str) -> None:
 
 
 def list_row_columns(text: str, row: str) -> tuple[str, ...]:
-    """The columns of `old` or of `new` that an expression uses, each once."""
+    """Lists the columns of `row`, which is `old` or `new`, that an expression uses, each once."""
     column_names = (
         column.parts[1].name
         for column in _list_columns(_parse_expression(text), text)
@@ -44,9 +44,10 @@ def list_row_columns(text: str, row: str) -> tuple[str, ...]:
 
 
 def bind_rows(text: str, rows: Mapping[str, tuple[str, Mapping[str, str]]]) -> exp.Expr:
-    """The expression over two structs: `rows` has for `old` and `new` the struct's name and its field per column.
+    """Rewrites an expression so that it reads its columns from two structs, one for `old` and one for `new`.
 
-    Raises ConfigError for a column that a row does not have.
+    `rows` has for each of the two the name of the struct, and the name of its field by column. Raises ConfigError for a
+    column that a row does not have.
     """
     expression = _parse_expression(text)
     for column in list(_list_columns(expression, text)):
@@ -74,7 +75,7 @@ def _parse_expression(text: str) -> exp.Expr:
 
 
 def _list_columns(expression: exp.Expr, text: str) -> Iterator[exp.Column]:
-    """The columns of both rows; raises ConfigError for any other column."""
+    """Yields the references to columns of `old` and `new`; raises ConfigError for any other column."""
     variables = {variable.name for function in expression.find_all(exp.Lambda) for variable in function.expressions}
     if variables & {OLD, NEW}:
         raise ConfigError(f"{text!r} names a variable `old` or `new`; give it another name")

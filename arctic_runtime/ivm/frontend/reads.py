@@ -1,4 +1,4 @@
-"""Tables that a query reads, and whether its answer depends on anything else."""
+"""Finds the tables that a query reads, and whether its result depends on anything else."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ UNSTABLE = frozenset(
         "VERSION",
     }
 )
-"""What may answer differently although its arguments are the same: it depends on the moment, the session, or chance."""
+"""Functions that may return another value for the same arguments: they depend on time, session or random numbers."""
 
 _CLOCK_WORD = re.compile(r"[\s\x00-\x20]*(now|today|tomorrow|yesterday)(?![a-z])", re.IGNORECASE)
-"""Behind it may stand a time zone."""
+"""Matches a clock word at the start of a text; a time zone may follow."""
 
 _TIME_ALONE = re.compile(r"\s*T?\d{1,2}:\d|\s*T\d", re.IGNORECASE)
 
@@ -78,18 +78,18 @@ _GENERATORS = frozenset(
         "VARIANT_EXPLODE_OUTER",
     }
 )
-"""Functions that make any number of rows of one, and read no table."""
+"""Functions that turn one row into any number of rows and read no table."""
 
 _WRITTEN = "written"
 
 
 @dataclass(frozen=True)
 class Reads:
-    """The tables that a query names, and why its answer may change although they do not.
+    """The tables that a query names, and why its result may change although the tables do not.
 
-    `unstable` are names of functions in upper case. `parsed` is False if the query could not be read:
-    then nothing is known of it and it has to run every time. Texts in `day_columns`, which are named in lower case, may
-    be read as of the day of the run.
+    `unstable` are names of functions in upper case. `parsed` is False if the query could not be parsed: then nothing is
+    known about it and it has to run every time. `day_columns` are text columns, named in lower case, that Spark may
+    read as times of the day of the run.
     """
 
     tables: tuple[TableName, ...] = ()
@@ -100,7 +100,7 @@ class Reads:
 
 @lru_cache(maxsize=64)
 def find_reads(sql: str, catalog: str, schema: str) -> Reads:
-    """Finds the tables of a Spark query. Names with fewer levels are completed by `catalog` and `schema`."""
+    """Finds the tables and unstable functions of a Spark query; `catalog` and `schema` complete shorter table names."""
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
         if tree.find(exp.Command) is not None or not isinstance(tree, exp.Query):
@@ -115,12 +115,12 @@ def find_reads(sql: str, catalog: str, schema: str) -> Reads:
 
 
 def with_position(sql: str, may_unite: bool = False) -> str | None:
-    """The same text with the source's position selected too; None if that could change its meaning.
+    """Adds the position of the source's row to the select list of `sql`; None if that could change its meaning.
 
-    Only a select over `changes(…)`, perhaps joined, without grouping, distinct, set operation or limit keeps each
-    event one row, so only there the position of the source's row is the position of the event. Where a query
-    `may_unite` several sources, so it is in each part of a `union all` of such selects; positions of different sources
-    say nothing of their order.
+    This is possible for a select over `changes(…)`, perhaps joined, without grouping, distinct, set operation or limit:
+    each of its rows is one event, so that the position of the source's row is the position of the event. If the query
+    `may_unite` several sources, it may also be a `union all` of such selects, each from another source. Positions of
+    different sources do not order their events.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
@@ -143,9 +143,9 @@ def with_position(sql: str, may_unite: bool = False) -> str | None:
 
 
 def keeps_events_apart(sql: str) -> bool:
-    """Whether each row of a query is one event of one `changes(…)`, whichever others there are and whenever it is read.
+    """Whether each row of a query depends only on one event of one `changes(…)`, not on other events or the time.
 
-    So it is for selections from `changes(…)` without joins, and a `union all` of them.
+    This holds for selects from `changes(…)` without joins, and for a `union all` of them.
     """
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
@@ -162,7 +162,10 @@ def keeps_events_apart(sql: str) -> bool:
 
 
 def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
-    """The parts of a `union all` in the order of the text; a query that is no set operation is its only part."""
+    """Lists the parts of a `union all` in the order of the text; a query that is no set operation is its only part.
+
+    Returns none for any other set operation.
+    """
     if not isinstance(tree, exp.SetOperation):
         return [tree]
     is_plain = isinstance(tree, exp.Union) and tree.args.get("distinct") is False and not tree.args.get("by_name")
@@ -173,7 +176,7 @@ def _list_union_parts(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def _is_one_more(sql: str, tree: exp.Expr, columns: list[exp.Column]) -> bool:
-    """Whether a text is read as the same selects with one more column each and nothing else."""
+    """Whether `sql` is parsed as the selects of `tree` with one more column each, those in `columns`."""
     wanted = tree.copy()
     try:
         for select, column in zip(_list_union_parts(wanted), columns, strict=True):
@@ -203,7 +206,7 @@ def _find_event_source(tree: exp.Expr) -> str | None:
 
 
 def _find_top_level_froms(tokens: list[Token]) -> list[int]:
-    """Positions of the `from` of each select outside of parentheses; that of `is distinct from` is another."""
+    """Positions in the text of the FROM of each select outside of parentheses; `is distinct from` is no FROM."""
     depth, positions, awaits = 0, list[int](), False
     kinds = [token.token_type for token in tokens]
     for before, token in zip([None, *kinds], tokens, strict=False):
@@ -235,7 +238,7 @@ def _list_physical_tables(tree: exp.Query) -> list[exp.Table]:
 
 
 def _fold_cte_names(tree: exp.Query) -> set[str]:
-    """Writes what may name a CTE in lower case, since Spark does not look at case; returns the CTEs' names."""
+    """Writes CTEs' names and references to them in lower case, as Spark ignores case; returns the CTEs' names."""
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for cte in tree.find_all(exp.CTE):
         cte.args["alias"].this.set("this", cte.alias.lower())
@@ -247,7 +250,7 @@ def _fold_cte_names(tree: exp.Query) -> set[str]:
 
 
 def _is_no_table(table: exp.Table) -> bool:
-    """Names in hints, and functions that make rows of their arguments alone."""
+    """Whether a table in the syntax tree is none: a name in a hint, or a function that makes rows of its arguments."""
     function = table.this
     is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(list_function_names(function))
     return bool(is_generator) or table.find_ancestor(exp.Hint) is not None
@@ -275,11 +278,12 @@ def _find_unstable_functions(tree: exp.Expr) -> set[str]:
 
 
 def get_clock_word(part: exp.Expr) -> str | None:
-    """Word of an expression that means another moment in every run, in upper case; None for what has no such meaning.
+    """Returns, in upper case, a text in `part` that Spark reads as another date or time in each run; None without one.
 
-    Spark takes `today` for a date wherever a constant text becomes one: in `date 'today'`, and in `day < 'today'`,
-    where nothing in the text says so. So a text is one of these words unless it is clear that it stays a text. A time
-    alone, as in `timestamp '10:00'`, is one of the day of the run, and what a text is made of is not looked into.
+    Spark converts `today` wherever a constant text becomes a date: in `date 'today'`, and also in `day < 'today'`,
+    which has no visible conversion. So such a word counts unless it is clear that it stays a text. A time without a
+    date, as in `timestamp '10:00'`, is on the day of the run. A concatenation of constants that becomes a date or a
+    time is returned as well, because its value is not computed here.
     """
     if isinstance(part, exp.Literal) and part.is_string:
         match = _CLOCK_WORD.match(part.name)
@@ -292,7 +296,7 @@ def get_clock_word(part: exp.Expr) -> str | None:
 
 
 def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
-    """Expression from which a date or a time is made; None for any other part."""
+    """Returns the expression that `part` converts to a date or a time; None if `part` is no such conversion."""
     if isinstance(part, exp.Cast):
         return part.this.unnest() if part.is_type(*exp.DataType.TEMPORAL_TYPES) else None
     if not isinstance(part, exp.Func) or _MAKE_MOMENTS.isdisjoint(list_function_names(part)):
@@ -302,7 +306,7 @@ def _get_timestamp_source(part: exp.Expr) -> exp.Expr | None:
 
 
 def _is_used_as_text(literal: exp.Expr) -> bool:
-    """Whether a text is selected as it is, joined to others, or compared with a certain text."""
+    """Whether a literal stays a text: it is selected as it is, concatenated, or compared with a certain text."""
     parent = literal.parent
     match parent:
         case None | exp.Select() | exp.DPipe() | exp.Like() | exp.ILike() | exp.RegexpLike():
@@ -326,7 +330,7 @@ def _yields_texts(case: exp.Case) -> bool:
 
 
 def _is_text(value: exp.Expr) -> bool:
-    """Whether an expression, which is no constant, gives a text for any argument."""
+    """Whether an expression is certainly a text: a cast to one, or a text function or concatenation over columns."""
     bare = value.unnest()
     if isinstance(bare, exp.Cast):
         return bare.is_type(*exp.DataType.TEXT_TYPES)
@@ -335,7 +339,7 @@ def _is_text(value: exp.Expr) -> bool:
 
 
 def list_function_names(function: exp.Func) -> list[str]:
-    """The names that a call may go by, in upper case."""
+    """Lists the names under which the called function is known, in upper case."""
     if isinstance(function, exp.Anonymous):
         return [function.name.upper()]
     return [name.upper() for name in type(function).sql_names()]

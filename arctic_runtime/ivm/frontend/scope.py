@@ -17,10 +17,10 @@ from arctic_runtime.ivm.algebra.tree import Distinct, Node, Project, list_column
 from arctic_runtime.model.columns import Column, is_same_name
 
 Field = tuple[str, str]
-"""A name that a query can say, and the column of the tree that it stands for."""
+"""A name that a query can use, and the column of the tree that it refers to."""
 
 Lookup = Callable[[tuple[str, ...]], exp.Expr | None]
-"""What the parts of a name stand for, in terms of the tree's columns; None where there is nothing of this name."""
+"""Resolves a name, given by its parts, to an expression over the tree's columns; None if nothing has this name."""
 
 _MOST_COLUMNS = 20_000
 
@@ -29,8 +29,8 @@ _MOST_COLUMNS = 20_000
 class Relation:
     """Known facts about a table that a query reads.
 
-    `key` are the columns of its primary key, () where it has exactly one row, None if nothing is known.
-    `not_null` are columns that are never null, beyond the key.
+    `key` are the columns of its primary key, () if it has exactly one row, None if nothing is known.
+    `not_null` are columns besides the key that are never null.
     """
 
     columns: tuple[Column, ...]
@@ -40,7 +40,10 @@ class Relation:
 
 @dataclass(frozen=True)
 class ViewText:
-    """A view's query, its own names for the columns, and what completes names; by default the view's own levels."""
+    """A view: its query `sql`, its names for the `columns`, and the catalog and schema that complete names in it.
+
+    Without `columns` the query's names remain. Catalog and schema are by default those of the view itself.
+    """
 
     sql: str
     columns: tuple[str, ...] = ()
@@ -50,9 +53,9 @@ class ViewText:
 
 @dataclass(frozen=True)
 class Source:
-    """Columns that a qualifier reaches.
+    """The columns of one table in FROM, which a `qualifier` such as its alias refers to.
 
-    `in_order` is False if `qualifier.*` would give these columns in another order.
+    `in_order` is False if `qualifier.*` would return these columns in another order.
     """
 
     qualifier: tuple[str, ...]
@@ -61,13 +64,13 @@ class Source:
 
     @cached_property
     def named(self) -> dict[str, list[str]]:
-        """The columns of the tree by the names that they go by here, in lower case."""
+        """Columns of the tree by the name, in lower case, that they have in this source."""
         return group_by_name(self.fields)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Result of a FROM clause: `visible` is what `*` stands for and where names without qualifier are looked for."""
+    """Result of a FROM clause; `visible` are the columns of `*`, among which names without qualifier are resolved."""
 
     node: Node
     visible: tuple[Field, ...]
@@ -75,7 +78,7 @@ class Rows:
 
     @cached_property
     def named(self) -> dict[str, list[str]]:
-        """The same for names without qualifier."""
+        """Columns of the tree by the name, in lower case, that they have without a qualifier."""
         return group_by_name(self.visible)
 
 
@@ -83,7 +86,7 @@ class Rows:
 class Derived:
     """A query's tree and the names of its columns.
 
-    `pending` are conditions on rows of this tree and of the query around it, which is to apply them.
+    `pending` are conditions that compare rows of this tree with the outer query, which has to apply them.
     """
 
     node: Node
@@ -95,8 +98,8 @@ class Derived:
 class Shape:
     """A select before its select list is applied: `items` are the names and values of its columns, over `node`.
 
-    `groups` tells whether it has groups by keys of its own, exactly one group, or none; `plain` that neither HAVING nor
-    windows nor DISTINCT stand between its groups and its columns.
+    `groups` is "many" if it groups by keys, "one" if it aggregates without keys, "none" if it does not aggregate.
+    `plain` is False if HAVING, windows or DISTINCT are applied after grouping. `pending` is as in `Derived`.
     """
 
     node: Node
@@ -109,9 +112,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Cte:
-    """A named query, with the names in scope at its definition.
+    """A CTE, with the context in which its names are resolved.
 
-    Once it was read, `derived` is its tree, and `ordered` whether it puts rows in an order.
+    `derived` and `ordered` are caches, empty until they are needed: its tree, and whether it orders its rows.
     """
 
     query: exp.Query
@@ -123,14 +126,14 @@ class Cte:
 
 @dataclass
 class Names:
-    """Gives every column of the tree its name, and remembers the types and the nulls of those that are known."""
+    """Names the columns of a tree, and stores which types are known and which columns are never null."""
 
     types: dict[str, str] = field(default_factory=dict)
     never_null: set[str] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=count)
 
     def make_fresh(self, name: str, of_type: str | None = None) -> str:
-        """A name that no other column of the tree has; NotMaintained when there are too many."""
+        """Returns `name` with a unique number, and stores its type; raises NotMaintained for too many columns."""
         number = next(self._numbers)
         if number > _MOST_COLUMNS:
             raise NotMaintained("UNSUPPORTED", "the query is too large once its views and CTEs are expanded")
@@ -146,9 +149,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a query's names may stand for beyond its own FROM clause; names in lower case.
+    """Everything that names in a query may refer to besides its own FROM clause; names are in lower case.
 
-    `around` are the rows of the query around a subquery in an expression.
+    `derive` and `shape` analyse a query inside another one. `inside` are the views that are being expanded. `around` is
+    the tree of the outer query, if the query is a subquery in an expression.
     """
 
     relations: Mapping[str, tuple[str, Relation]]
@@ -165,7 +169,10 @@ class Context:
 
 
 def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
-    """Resolves a name in a FROM clause; more qualifiers go before fewer, and what is left names inner fields."""
+    """Resolves a name in a FROM clause; None if there is no such column.
+
+    The longest matching qualifier wins. Parts after the column name nested fields.
+    """
     for depth in range(min(3, len(parts) - 1), -1, -1):
         where = _list_qualified_sources(rows, parts[:depth]) if depth else (rows,)
         matches = tuple(dict.fromkeys(made for part in where for made in part.named.get(parts[depth].lower(), ())))
@@ -175,20 +182,20 @@ def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
 
 
 def select_nested_field(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
-    """The field inside a value that is reached through these names; without any, the value."""
+    """Builds the access to a nested field of `value` by the path `inner`; without a path it is `value` itself."""
     for part in inner:
         value = exp.Dot(this=value, expression=exp.to_identifier(part, quoted=True))
     return value
 
 
 def find_matching_fields(fields: Iterable[Field], name: str) -> tuple[str, ...]:
-    """The columns of the tree that a name may stand for, each once."""
+    """Columns of the tree whose field is called `name`, in any case, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 
 
 def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
-    """The columns of the tree by the names that they go by, in lower case."""
+    """Groups the columns of the tree by their name in `fields`, in lower case."""
     columns_by_name: dict[str, list[str]] = {}
     for own, made in fields:
         columns_by_name.setdefault(own.lower(), []).append(made)
@@ -196,7 +203,7 @@ def group_by_name(fields: Iterable[Field]) -> dict[str, list[str]]:
 
 
 def require_one(matches: tuple[str, ...], name: str) -> str:
-    """The only column found; NotMaintained if there are several or none."""
+    """Returns the only column in `matches`; raises NotMaintained for the name `name` if there are several or none."""
     if len(matches) != 1:
         what = "could be several columns" if matches else "is no column that is known"
         raise NotMaintained("UNRESOLVED", f"{name} {what}")
@@ -204,15 +211,15 @@ def require_one(matches: tuple[str, ...], name: str) -> str:
 
 
 def matches_qualifier(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a name's qualifier means a source."""
+    """Whether the last parts of a source's `qualifier` are the qualifier `parts` of a name, in any case."""
     own = qualifier[-len(parts) :]
     return len(own) == len(parts) and all(map(is_same_name, own, parts))
 
 
 def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
-    """The parts of a name that stands for a column, perhaps with fields inside it; None for any other expression.
+    """Returns the parts of a name of a column, perhaps with nested fields; None for any other expression.
 
-    Spark does not look at parentheses: `(t).a` is `t.a`.
+    Parentheses are ignored as in Spark: `(t).a` is `t.a`.
     """
     if isinstance(node, exp.Column):
         if isinstance(node.this, exp.Star):
@@ -225,7 +232,7 @@ def name_parts(node: exp.Expr) -> tuple[str, ...] | None:
 
 
 def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
-    """The expression in terms of the tree's columns; queries inside it are left as they are."""
+    """Replaces names in an expression by columns of the tree, as `lookup` resolves them; subqueries are not changed."""
 
     def visit_node(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Query):
@@ -237,7 +244,7 @@ def resolve_names(expression: exp.Expr, lookup: Lookup) -> exp.Expr:
 
 
 def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
-    """Resolves a name; NotMaintained if that is nothing."""
+    """Resolves a name by `lookup`; raises NotMaintained if nothing has this name."""
     resolved = lookup(parts)
     if resolved is None:
         raise NotMaintained("UNRESOLVED", f"{'.'.join(parts)} is not a known column")
@@ -245,7 +252,7 @@ def resolve_name(parts: tuple[str, ...], lookup: Lookup) -> exp.Expr:
 
 
 def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
-    """Looks a name up in a FROM clause, then in the query around it."""
+    """Returns a lookup that resolves names in a FROM clause and, if that fails, by the lookup `outer`."""
 
     def look_up(parts: tuple[str, ...]) -> exp.Expr | None:
         resolved = find_column(rows, parts)
@@ -255,7 +262,7 @@ def look_up_locally(rows: Rows, outer: Lookup | None) -> Lookup:
 
 
 def project_shape(shape: Shape, names: Names) -> Derived:
-    """The query with its select list applied; what pending conditions read of its rows stays at hand."""
+    """Builds a query's tree by applying its select list, and keeps columns that the pending conditions read."""
     available = dict.fromkeys(list_columns(shape.node))
     taken: dict[str, exp.Expr] = {}
     fields = []

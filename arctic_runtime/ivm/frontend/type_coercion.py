@@ -1,9 +1,9 @@
-"""Test whether equalities of a query are equalities of values, by the types of both sides.
+"""Marks equalities that hold for values that are not the same, by the types of both sides.
 
-`'07' = 7` holds in SQL, and so does `'7' = 7`. Where types are not known to be alike, both sides of an equality are
-written as `coalesce(x)`, which means the same and is no plain column, so that no rule lets one stand for the other.
-Numbers of two exact types correspond one to one, but `1` and `1.00` are different texts: of these only the left side
-is written like that.
+Both `'07' = 7` and `'7' = 7` hold in SQL. Unless the types are known to be alike, both sides of an equality are
+written as `coalesce(x)`. It means the same but is no plain column, so that no rule replaces one side by the other.
+Numbers of two exact types correspond one to one, but `1` and `1.00` are different texts: then only the left side is
+written as `coalesce(x)`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MOMENTS = ("date", "timestamp", "timestamp_ntz")
 
 
 def mark_unlike(node: Node, names: Names) -> Node:
-    """The same tree, with its equalities written as the module's head says."""
+    """Writes sides of equalities in a tree as `coalesce(x)` unless equal values are the same; see the module."""
     if list_children(node):
         node = map_children(node, lambda child: mark_unlike(child, names))
     match node:
@@ -50,7 +50,7 @@ def mark_unlike(node: Node, names: Names) -> Node:
 
 
 def is_comparison_lossless(left: str | None, right: str | None) -> bool:
-    """Whether comparing two types leaves values as they are, so that each equals one of the other type at most."""
+    """Whether two types are compared without loss, so that a value equals at most one value of the other type."""
     if left is None or right is None:
         return False
     one, other = _split_digits(left), _split_digits(right)
@@ -60,12 +60,12 @@ def is_comparison_lossless(left: str | None, right: str | None) -> bool:
 
 
 def is_same(left: str, right: str) -> bool:
-    """Whether two types are one by another name."""
+    """Whether two names of types mean the same type."""
     return _normalize_type(left) == _normalize_type(right)
 
 
 def find_common_type(left: str, right: str) -> str | None:
-    """The type of a column with values of both types, as a set operation has; None if that is not certain."""
+    """Returns the type to which a set operation converts both types; None if it is not certain."""
     one, other = _split_digits(left), _split_digits(right)
     kinds = {_normalize_type(left), _normalize_type(right)}
     if one and other and is_comparison_lossless(left, right):
@@ -79,7 +79,7 @@ def find_common_type(left: str, right: str) -> str | None:
 
 
 def mark_equalities(condition: exp.Expr, names: Names) -> exp.Expr:
-    """The condition with those equalities rewritten that have to hold for it to be true."""
+    """Rewrites the equalities that a condition connects by AND; others remain as they are."""
     match condition:
         case exp.Paren():
             return exp.Paren(this=mark_equalities(condition.this, names))
@@ -107,12 +107,12 @@ def _mark_equality(equality: exp.EQ | exp.NullSafeEQ, names: Names) -> exp.Expr:
 
 
 def _is_interchangeable(left: str | None, right: str | None) -> bool:
-    """Whether values of two types that equal each other are the same; 0.0 and -0.0 are not."""
+    """Whether equal values of two types are always the same; for floating point, 0.0 and -0.0 are equal but differ."""
     return left is not None and right is not None and is_same(left, right) and _normalize_type(left) not in _INEXACT
 
 
 def _has_one_value(of_type: str | None, other_type: str | None, other: exp.Expr) -> bool:
-    """Whether a column that equals an expression has one value where that has one."""
+    """Whether each value of `other` equals at most one value of a column of type `of_type`."""
     own = _normalize_type(of_type or "")
     if own in _MOMENTS and other_type == "string" and not list_used_columns(other):
         return True
@@ -128,13 +128,13 @@ def _rebuild_equality(equality: exp.EQ | exp.NullSafeEQ, left: bool, right: bool
 
 
 def _split_digits(of_type: str) -> tuple[int, int] | None:
-    """The most digits that an exact number has before and behind its point; None for other types."""
+    """Returns the number of digits before and after the point of a type of exact numbers; None for other types."""
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return (precision - scale, scale) if precision else None
 
 
 def _normalize_type(of_type: str) -> str:
-    """A type in one way of writing it; the length of a text is none of its values."""
+    """Returns the one spelling of a type that is used to compare types; the length of a text is left out."""
     name, bracket, rest = of_type.lower().replace(" ", "").partition("(")
     known = _OTHER_NAMES.get(name, name)
     return known if known == "string" else f"{known}{bracket}{rest}"

@@ -1,1 +1,1 @@
-"""Queries inside expressions, as joins."""
+"""Turns subqueries in expressions into joins."""

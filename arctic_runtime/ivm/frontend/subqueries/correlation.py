@@ -1,4 +1,4 @@
-"""Conditions that compare the rows of a subquery with the query around it."""
+"""Conditions that compare rows of a subquery with the outer query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.ivm.frontend.type_coercion import is_comparison_lossless
 
 @dataclass(frozen=True)
 class Correlated:
-    """Rows with the columns `keys`, of which `on` compares each with the query around."""
+    """A subquery's rows with their correlation: the conditions `on` compare the columns `keys` with the outer query."""
 
     node: Node
     keys: tuple[str, ...]
@@ -28,10 +28,10 @@ class Correlated:
 def split_correlation(
     node: Node, conditions: Sequence[exp.Expr], output_columns: Sequence[str], names: Names
 ) -> Correlated:
-    """The rows with the columns `output_columns` and with what conditions compare with the query around as columns.
+    """Projects a subquery to `output_columns` and to the expressions that `conditions` compare with the outer query.
 
-    Rows that are alike in these columns have the same partners. Raises NotMaintained for other conditions than
-    equalities of values.
+    These expressions become key columns; rows with equal keys have the same partners. Raises NotMaintained for
+    conditions other than equalities of values.
     """
     inside = set(list_columns(node))
     keys: dict[str, exp.Expr] = {}
@@ -52,10 +52,11 @@ def split_correlation(
 def join_domain(
     node: Node, conditions: Sequence[exp.Expr], around: Node, names: Names
 ) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """The rows that conditions pick for each combination of values that they read of the query `around`.
+    """Joins a subquery's rows to each distinct combination of the outer columns that `conditions` read.
 
-    The combinations are columns, which the conditions that are left compare with the values, nulls equal. So rows can
-    be grouped by what picks them, whatever the condition is.
+    `around` is the outer query's tree. Returns the join, which has the combinations as columns, and the conditions that
+    remain: these columns equal those of the outer query, nulls equal. So rows can be grouped by the combination,
+    whatever the conditions are.
     """
     inside = set(list_columns(node))
     read = tuple(dict.fromkeys(name for part in conditions for name in list_used_columns(part) if name not in inside))
@@ -74,7 +75,7 @@ def join_domain(
 
 
 def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
-    """Whether rows that a condition picks are alike in a value, or it reads none of them."""
+    """Whether a condition is an equality of values with the outer query, or reads no columns of `node`."""
     inside = set(list_columns(node))
     sides = match_correlation(condition, inside)
     return inside.isdisjoint(list_used_columns(condition)) or (
@@ -83,7 +84,7 @@ def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
 
 
 def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """The two sides of an equality, the one of `inside` columns first; None for any other condition."""
+    """Returns the sides of an equality between `inside` columns and others, the `inside` one first; None for others."""
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
     left, right = condition.this, condition.expression
@@ -103,9 +104,9 @@ def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, 
 
 
 def find_inner_side(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
-    """Expression of these rows by which a condition on the outer query groups them.
+    """Returns the side over `inside` columns of an equality with the outer query.
 
-    None if it reads none of these rows.
+    None if the condition reads no `inside` columns; raises NotMaintained if it is no equality of values.
     """
     if inside.isdisjoint(list_used_columns(condition)):
         return None

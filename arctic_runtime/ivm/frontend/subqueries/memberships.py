@@ -1,7 +1,7 @@
-"""`in` and `not in` over queries, with nulls on either side.
+"""Turns `in` and `not in` over subqueries into joins, with nulls on either side.
 
-A value that is null, or that is not among others of which one is null, may or may not be among them: neither `in` nor
-`not in` holds. Inside an expression Spark takes both for false then, and not for null.
+If the value is null, or if the subquery returns a null and not the value, neither `in` nor `not in` holds. Inside an
+expression Spark then evaluates both as false, not as null.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from arctic_runtime.ivm.rewrite.nullability import find_never_null, is_never_nul
 
 @dataclass(frozen=True)
 class Membership:
-    """Values, and the query among whose rows they are looked for."""
+    """The values on the left of IN, and the subquery on its right."""
 
     derived: Derived
     values: tuple[exp.Expr, ...]
@@ -36,7 +36,7 @@ class Membership:
         return [exp.EQ(this=value.copy(), expression=made) for value, made in self.pairs]
 
     def list_nullable_sides(self, node: Node, names: Names) -> list[list[exp.Expr]]:
-        """Sides of each pair that may be null."""
+        """Lists, for each compared pair, those of its two sides that may be null."""
         around, inside = (find_never_null(side_node, names.never_null) for side_node in (node, self.derived.node))
         return [
             [side for side, known in ((value, around), (made, inside)) if not is_never_null(side, known)]
@@ -45,7 +45,7 @@ class Membership:
 
 
 def exclude_members(node: Node, member: Membership, names: Names) -> Node:
-    """The rows whose values are known not to be among those of the query."""
+    """Restricts `node` to the rows for which `not in` holds: their values are certainly not among the subquery's rows."""
     nullable = member.list_nullable_sides(node, names)
     derived = member.derived
     if any(nullable) and len(nullable) == 1 and not derived.pending:
@@ -60,9 +60,10 @@ def exclude_members(node: Node, member: Membership, names: Names) -> Node:
 
 
 def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
-    """Whether values are among those of a query, as an expression, and the node with what it reads.
+    """Builds the expression that `in` holds; returns it with the node that has the columns that it reads.
 
-    Where the membership is negated as it is `written`, it is true of values that may be among the others.
+    If `written` is negated in its expression, the result is also true for values that may be among the subquery's rows
+    because of nulls, so that its negation is `not in`.
     """
     groups = split_correlation(member.derived.node, [*member.derived.pending, *member.equal], (), names)
     rows = names.make_fresh("rows", "bigint")
@@ -86,9 +87,9 @@ def build_containment(node: Node, member: Membership, written: exp.In, names: Na
 
 
 def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names) -> tuple[Node, exp.Expr]:
-    """One row about the query, and whether a value that is not among its rows is known not to be.
+    """Builds a node with one row of counts, and the condition that a value without a match is certainly no member.
 
-    It is where there are no rows, or no nulls.
+    The condition is true if the subquery has no rows, or if neither its rows nor the value are null.
     """
     other = with_fresh_attributes(member.derived, names)
     (value,), own = member.values, build_column(other.fields[0][1])
@@ -102,7 +103,7 @@ def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names)
 
 
 def _count_negations(written: exp.In) -> int:
-    """Number of negations around a membership: 2 stands for more than one, and for any form that is not recognised."""
+    """Counts the negations around a membership; returns 2 for an expression with a negation that is not recognised."""
     negation_count = 0
     is_seen_through = True
     node = written.parent

@@ -1,7 +1,8 @@
-"""Queries that give one value, as joins.
+"""Turns scalar subqueries, which return one value, into joins.
 
-Grouped by what it is correlated by, or with one row for all, such a query is the right side of a left join. Where it is
-not proven to give one row at most, the rows are counted, and an error is raised where Spark raises one.
+The subquery becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row
+for all outer rows. If it is not proven to return at most one row, its rows are counted, and an error is raised
+whenever Spark raises one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", 
 
 
 def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
-    """The value of a query, and the node with the columns that it is made of."""
+    """Joins a scalar subquery to `node`; returns the expression of its value, and the joined node."""
     if not isinstance(query, exp.Query):
         raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
     if not isinstance(query, exp.Select) or has_limit(query):
@@ -51,7 +52,7 @@ def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: C
 
 
 def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """One row for all; if it may be missing it is made, so that others can be judged by it."""
+    """Joins an uncorrelated subquery to every row; if it may return no row or several, it is aggregated to one."""
     if len(derived.fields) != 1:
         raise NotMaintained("UNRESOLVED", "a scalar subquery with more than one column")
     inner, name = derived.node, derived.fields[0][1]
@@ -67,9 +68,10 @@ def _join_uncorrelated(derived: Derived, node: Node, names: Names) -> tuple[exp.
 def _reduce_to_single_value(
     node: Node, keys: Sequence[str], name: str, names: Names, is_counted: bool
 ) -> tuple[Node, exp.Expr]:
-    """A row for each group, and the only value that it has, which ends in an error where there are several.
+    """Aggregates to one row for each group; returns it with the expression of the group's only value.
 
-    The error is that of everybody who reads the value, so no error is raised for groups that are joined to nothing.
+    If `is_counted`, the expression raises an error for a group of several rows. It is evaluated after the join, so no
+    error is raised for groups without an outer row. Raises NotMaintained if values of the type have no order.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):
@@ -94,7 +96,7 @@ def has_order(of_type: str | None) -> bool:
 
 
 def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """A value of the row that a condition picks: by a key, or the only one of those that equal each other in it."""
+    """Joins a correlated subquery without aggregates; unless a key identifies its row, its rows are grouped and counted."""
     if any(is_generator(part) for part in walk_outside_queries(shape.items[0][1])):
         raise NotMaintained("SCALAR_SUBQUERY", "a generator such as explode in a correlated scalar subquery")
     derived = project_shape(shape, names)
@@ -110,7 +112,7 @@ def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, 
 
 
 def _join_correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
-    """Without rows there is no group to join, so each aggregate above the join is what it makes of no rows."""
+    """Joins a correlated aggregate; where no group is joined, aggregates have their values over no rows."""
     inner = shape.node
     if shape.groups != "one" or not shape.plain or not isinstance(inner, Aggregate):
         raise NotMaintained(

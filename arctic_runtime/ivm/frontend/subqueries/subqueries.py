@@ -1,7 +1,7 @@
-"""Queries inside expressions, as joins.
+"""Turns subqueries in expressions into joins.
 
-A membership (`in`, `exists`) that has to hold is a semi join, one that must not hold an anti join. A query that gives
-one value is the right side of a left join: grouped by what it is correlated by, or with one row for all.
+A membership (`in`, `exists`) that is required becomes a semi join; a negated one becomes an anti join. A scalar subquery
+becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row for all.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from arctic_runtime.ivm.frontend.subqueries.scalar_subqueries import has_one_row
 
 
 def has_query(expression: exp.Expr) -> bool:
-    """Whether there is a query inside an expression."""
+    """Whether an expression contains a subquery."""
     return type(expression) is not exp.Column and any(isinstance(part, exp.Query) for part in walk_parts(expression))
 
 
 def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Lookup, context: Context) -> Node:
-    """The rows for which all conditions hold, each one with a query in it."""
+    """Restricts `node` to the rows for which all `conditions` hold; each of them contains a subquery."""
     for condition in conditions:
         negated = isinstance(condition, exp.Not)
         bare = condition.this.unnest() if negated else condition
@@ -45,9 +45,10 @@ def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Loo
 
 
 def _filter_by_lifted(node: Node, lifted: Node, condition: exp.Expr) -> Node:
-    """The rows for which a condition is true that reads what was `lifted` beside them.
+    """Restricts `node` to rows for which a condition over `lifted` is true, the node with its subqueries' columns.
 
-    Nobody else reads that, so values that are the same for all rows are a partner that a row has or has not.
+    Only the condition reads these columns. So if they are the same for all rows, their row becomes the right side of a
+    semi join on the condition.
     """
     values: list[Node] = []
     below = lifted
@@ -64,7 +65,7 @@ def _cross_join(left: Node, right: Node) -> Node:
 
 
 def lift_subqueries(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
-    """The expression with columns in the place of its queries, and the node with these columns."""
+    """Replaces the subqueries in an expression by columns; returns it with the node joined to the subqueries."""
     if type(expression) is exp.Column or not any(map(_is_query, walk_parts(expression))):
         return expression, node
     holder = exp.Paren(this=expression.copy())
@@ -94,7 +95,7 @@ def _lift_value(subquery: exp.Expr, node: Node, lookup: Lookup, context: Context
 
 
 def _build_count_query(query: exp.Expr) -> exp.Select:
-    """Query that counts the rows of a query."""
+    """Builds the query that counts the rows of `query`; raises NotMaintained if it is no plain select."""
     bare = query.unnest() if isinstance(query, exp.Subquery) else query
     refused = ("group", "having", "limit", "offset", "distinct")
     if (
@@ -117,7 +118,7 @@ def _filter_by_exists(node: Node, subquery: exp.Exists, negated: bool, lookup: L
 
 
 def _strip_select_list(query: exp.Expr) -> exp.Expr:
-    """The same rows with nothing selected, which for EXISTS is as good."""
+    """Replaces the select list below EXISTS by a constant, unless the query aggregates."""
     is_plain = (
         isinstance(query, exp.Select) and not query.args.get("group") and not collect_aggregate_calls(query.expressions)
     )
