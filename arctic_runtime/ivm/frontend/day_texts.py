@@ -133,7 +133,7 @@ class _Finder:
         return values if is_moment or any(map(self._may_be_moment, values)) else []
 
     def find_texts(self, value: exp.Expr) -> None:
-        """Collects the literals, cut-out texts and text columns from which a value is built that becomes a timestamp."""
+        """Collects the literals, cut-out texts and text columns from which `value`, a future timestamp, is built."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -161,7 +161,7 @@ class _Finder:
             self.find_texts(aliased)
 
     def _may_be_moment(self, value: exp.Expr, rounds: int = _ROUNDS) -> bool:
-        """Whether a value may be a timestamp; True if that is not known. Aliases are followed `rounds` times at most."""
+        """Whether a value may be a timestamp; True if that is not known. Follows aliases at most `rounds` times."""
         bare = value.unnest()
         match bare:
             case exp.Literal() | exp.Null() | exp.Boolean() | exp.DPipe() | exp.Predicate() | exp.Count():

@@ -199,7 +199,7 @@ def _mark_unit(node: exp.Expr) -> None:
 
 
 def _name_fields(node: exp.Expr) -> None:
-    """Adds aliases to columns in `struct(amount)`, so that its fields keep their names although the tree renames columns."""
+    """Adds aliases to columns in `struct(amount)`, so that fields keep their names when the tree renames columns."""
     if isinstance(node, exp.Anonymous) and node.name.upper() == "STRUCT":
         for value in [part for part in node.expressions if isinstance(part, exp.Column | exp.Dot)]:
             last = value.this if isinstance(value, exp.Column) else value.expression

@@ -1,4 +1,4 @@
-"""Parts that a clause may have; anything else is not maintained."""
+"""Checks that clauses and expressions have only parts that can be maintained."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WRITTEN = {
     "pivots": "PIVOT or UNPIVOT",
     "recursive": "WITH RECURSIVE",
 }
-"""What a part is called where it is written."""
+"""How messages call a part of a clause."""
 
 
 def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
-    """Raises NotMaintained if a clause has a part that `known` does not name."""
+    """Raises NotMaintained if a clause uses an argument of its syntax node that is not in `known`."""
     for name, value in node.args.items():
         if value and name not in known:
             reason: Reason = _REASONS.get(name, "UNSUPPORTED")
@@ -37,7 +37,7 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained if an expression takes more than its own row into account, or makes rows."""
+    """Raises NotMaintained for an aggregate, a window function or a generator in an expression outside of subqueries."""
     for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
             raise NotMaintained(
@@ -46,5 +46,5 @@ def check_of_one_row(expression: exp.Expr, clause: str) -> None:
 
 
 def walk_outside_queries(expression: exp.Expr) -> Iterable[exp.Expr]:
-    """An expression's nodes without those of the queries in it."""
+    """Yields the nodes of an expression, without the parts of its subqueries."""
     return walk_parts(expression, whole=exp.Query)

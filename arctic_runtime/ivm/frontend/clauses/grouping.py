@@ -1,4 +1,4 @@
-"""GROUP BY, aggregates and HAVING: one Aggregate, and everything above it in terms of its columns."""
+"""Turns GROUP BY and aggregates into one Aggregate, and rewrites expressions above it to read its columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from arctic_runtime.ivm.frontend.subqueries.correlation import find_inner_side, 
 _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 Lift = Callable[[exp.Expr, Node], tuple[exp.Expr, Node]]
-"""Turns the queries inside an expression into columns of a wider node."""
+"""Replaces the subqueries in an expression by columns; returns the expression and the node with these columns."""
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """An aggregate, expressions above it, and the remaining conditions on the outer query."""
+    """An aggregate, the expressions that read its columns, and the `pending` conditions on the outer query."""
 
     node: Node
     expressions: tuple[exp.Expr, ...]
@@ -41,11 +41,12 @@ def group_rows(
     grouping: GroupingCalls,
     around: Node | None = None,
 ) -> Grouped:
-    """Groups rows by `keys`, and by what `pending` conditions compare with the query around.
+    """Groups rows by `keys`, and by the expressions that `pending` conditions compare with the outer query.
 
-    A correlated aggregate sees the rows that its condition picks; grouped by what the condition compares, they are
-    one group (or, with keys of its own, as many as it would make). Where that is no equality, they are grouped by all
-    that it reads of the rows `around`.
+    A correlated aggregate reads the rows that its conditions select for one outer row. Grouped by the compared
+    expressions as well, these rows are one group, or one for each combination of `keys`. If a condition is no
+    equality, rows are grouped by all columns of the outer rows `around` that the conditions read. `expressions` are
+    rewritten to read the columns of the aggregate.
     """
     if around is not None and not all(is_by_values(condition, node, names) for condition in pending):
         node, pending = join_domain(node, pending, around, names)
@@ -83,7 +84,7 @@ def group_rows(
 
 
 def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """The aggregates that a group's rows are asked for, each once, without those of window functions."""
+    """Collects the aggregate calls in `expressions`, each once, without the functions of windows."""
     calls_by_form: dict[Form, exp.Expr] = {}
     for expression in expressions:
         _collect_calls(expression, calls_by_form)
@@ -91,7 +92,7 @@ def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 
 def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
-    """Finds calls outermost first; that of a window function is none, but its arguments may hold some."""
+    """Adds the outermost aggregate calls in `node` to `calls_by_form`, except the functions of windows."""
     if isinstance(node, exp.Query | exp.Column):
         return
     if is_aggregate(node):
@@ -103,7 +104,7 @@ def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
 
 
 def _list_inner_parts(node: exp.Expr) -> list[exp.Expr]:
-    """Direct parts of a node; of a window the arguments of its function, and how it is partitioned and ordered."""
+    """Lists the children of a node; of a window the arguments of its function, its partition and its order."""
     if not isinstance(node, exp.Window):
         return list(node.iter_expressions())
     call = _unwrap_call(node.this)
@@ -136,7 +137,7 @@ def _lift_all(expressions: Sequence[exp.Expr], node: Node, lift: Lift) -> tuple[
 def _name_keys(
     written: Sequence[exp.Expr], lifted: Sequence[exp.Expr], names: Names
 ) -> tuple[dict[Form, str], list[tuple[str, exp.Expr]]]:
-    """The column of each key by its form, and those columns that are yet to be computed."""
+    """Maps the form of each key to its column; returns with it the columns that have to be computed first."""
     names_by_form: dict[Form, str] = {}
     computed = []
     for key, value in zip(written, lifted, strict=True):
@@ -175,9 +176,9 @@ def _lift_above_groups(
 
 
 def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
-    """The expression with keys and calls, which are of some `kinds`, replaced by the aggregate's columns.
+    """Replaces keys and aggregate calls in an expression by the columns that `known` has for their forms.
 
-    Literals need no replacing.
+    `kinds` are the classes of all keys and calls. Literals are not replaced.
     """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -191,14 +192,14 @@ def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[
 
 
 def _is_windows_own(call: exp.Expr) -> bool:
-    """Whether a call is that of a window function, perhaps with a filter or the like around it."""
+    """Whether a call is the function of a window, perhaps inside a filter, `ignore nulls` or the like."""
     while call.arg_key == "this" and isinstance(call.parent, _WRAPPERS):
         call = call.parent
     return call.arg_key == "this" and isinstance(call.parent, exp.Window)
 
 
 def list_columns_outside_queries(expression: exp.Expr) -> tuple[str, ...]:
-    """The columns that an expression reads itself, without those of the queries in it."""
+    """The columns that an expression reads outside of its subqueries."""
     return tuple(node.name for node in walk_outside_queries(expression) if isinstance(node, exp.Column))
 
 

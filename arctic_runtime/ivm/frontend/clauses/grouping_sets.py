@@ -1,7 +1,7 @@
-"""ROLLUP, CUBE and GROUPING SETS: one aggregate over rows that stand there once for each grouping set.
+"""Turns ROLLUP, CUBE and GROUPING SETS into one aggregate over rows that are repeated for each grouping set.
 
-Spark does the same. A copy has null in the keys that its grouping set lacks, and the number of the set, by which a
-null of a row and a null of a total are kept apart. Without rows there are no groups, so there is no grand total either.
+Spark does the same. A copy has null in the keys that its grouping set lacks. It also has the number of the set, which
+distinguishes a null in a row from a null in a total. Without rows there are no groups, so there is no grand total.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ _Set = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """The keys of all sets together, each once and in their order, and of each set the places of its keys."""
+    """The distinct `keys` of all grouping sets, in order, and for each of the `sets` the positions of its keys."""
 
     keys: tuple[exp.Expr, ...]
     sets: tuple[tuple[int, ...], ...]
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Value of `grouping_id()` in each set: a bit for each key, the first one highest, 1 where the set lacks it."""
+        """Value of `grouping_id()` of each set: one bit per key, the first key highest, 1 if the set lacks the key."""
         last = len(self.keys) - 1
         return tuple(
             sum(1 << (last - place) for place in range(len(self.keys)) if place not in one) for one in self.sets
         )
 
     def list_sets_with_key(self, place: int) -> tuple[int, ...]:
-        """The numbers of the sets that have a key."""
+        """The distinct `numbers` of the sets that contain the key at position `place`."""
         return tuple(dict.fromkeys(number for number, one in zip(self.numbers, self.sets, strict=True) if place in one))
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """Rows once for each grouping set.
+    """Rows that are repeated for each grouping set.
 
-    `keys` are the columns that stand for the keys, null where the row's grouping set lacks the key, `number` has
-    the number of the set, and `groups` are all columns that tell the groups of all sets apart.
+    `keys` are the columns of the keys, null if the row's grouping set lacks the key. `number` is the column with the
+    number of the set. `groups` are the columns by which to group: they distinguish the groups of all sets.
     """
 
     node: Node
@@ -72,9 +72,9 @@ class Expanded:
 
 @dataclass
 class GroupingCalls:
-    """The calls of `grouping` and `grouping_id` in a select, each once, by the column that stands for it.
+    """Collects the calls of `grouping` and `grouping_id` in a select, and replaces each by a column.
 
-    Where they are not allowed they are left as they are, as functions that are not supported.
+    Unless `is_allowed`, they are not replaced, and are refused later as functions that are not supported.
     """
 
     names: Names
@@ -82,7 +82,7 @@ class GroupingCalls:
     made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
 
     def replace_calls(self, expression: exp.Expr) -> exp.Expr:
-        """The expression with columns in the place of these calls; those in queries inside it are not its own."""
+        """Replaces the calls in an expression by columns, except in its subqueries."""
 
         def visit_node(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Query):
@@ -96,7 +96,7 @@ class GroupingCalls:
         return transform_expression(expression, visit_node) if self.is_allowed else expression
 
     def list_values(self, grouping: GroupingSets, number: str) -> list[tuple[str, exp.Expr]]:
-        """Value of each call, by the column that holds the number of the grouping set."""
+        """Builds the column and the value of each call; `number` is the column with the number of the grouping set."""
         return [(name, _compute_call_value(call, grouping, number)) for name, call in self.made.values()]
 
 
@@ -109,7 +109,7 @@ def has_grouping_sets(select: exp.Select) -> bool:
 
 
 def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -> GroupingSets:
-    """Reads a GROUP BY with grouping sets; `key` resolves a key that is written there."""
+    """Analyses a GROUP BY with grouping sets; `key` resolves a written key to an expression over the tree."""
     check_clause_args(clause, {"expressions", *_SUFFIXES})
     suffixes = [(kind, clause.args[name]) for name, kind in _SUFFIXES.items() if clause.args.get(name)]
     if not suffixes:
@@ -134,7 +134,10 @@ def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -
 def expand_rows(
     node: Node, grouping: GroupingSets, keys: Sequence[str], output_columns: Iterable[str], names: Names
 ) -> Expanded:
-    """Each row once for each grouping set, with the columns `output_columns`; `keys` are columns of the sets' keys."""
+    """Repeats each row of `node` for each grouping set, and keeps only `output_columns` besides the sets' columns.
+
+    `keys` are the columns of `grouping.keys`.
+    """
     number = names.make_fresh("grouping_id", "bigint")
     numbers = grouping.numbers
     place = names.make_fresh("grouping_set", "int")
@@ -164,7 +167,7 @@ def _build_number(number: int, of_type: str) -> exp.Expr:
 
 
 def _read_sets(part: exp.Expr) -> list[_Set]:
-    """The grouping sets that a part of GROUP BY stands for."""
+    """Lists the grouping sets of one part of GROUP BY; a plain key is one set."""
     of_kind = _SETS.get(type(part))
     return [(unwrap_parens(part),)] if of_kind is None else of_kind(part.expressions)
 
@@ -195,7 +198,7 @@ _SETS: Mapping[type[exp.Expr], Callable[[Sequence[exp.Expr]], list[_Set]]] = {
 
 
 def _read_elements(part: exp.Expr) -> _Set:
-    """Elements in parentheses together, or one alone."""
+    """Returns the expressions of a tuple in parentheses, or the one expression without any."""
     return tuple(map(unwrap_parens, part.expressions)) if isinstance(part, exp.Tuple) else (unwrap_parens(part),)
 
 
@@ -232,9 +235,10 @@ def _find_key_index(key: exp.Expr, order: Sequence[Form]) -> int:
 
 
 def _check_keys(keys: Sequence[exp.Expr]) -> None:
-    """Raises NotMaintained if it depends on more than a key's form which part of the select list is that key.
+    """Raises NotMaintained if it is uncertain which expressions of the select list Spark identifies with a key.
 
-    Elsewhere that does not matter: `1 + a` is the same as a key `a + 1`. Here one is null where the other is not.
+    Spark identifies `1 + a` with a key `a + 1`. Without grouping sets both have the same value anyway; here the key is
+    null in sets that lack it. Also raises for constants and for too many keys.
     """
     if len(keys) > _MOST_KEYS:
         raise NotMaintained("GROUPING_SETS", f"grouping sets of more than {_MOST_KEYS} keys")

@@ -1,7 +1,8 @@
-"""HAVING: conditions on groups, with names that may be columns or aliases of the select list.
+"""Resolves HAVING: conditions on groups, in which names may be columns or aliases of the select list.
 
-Spark first reads every name as a column, and keeps that where it is in an aggregate, or in an expression that is
-selected or grouped by. Any other name becomes the alias. What is compared with it stays cast to the column's type.
+Spark first resolves every name as a column. It remains a column inside an aggregate, or inside an expression that is
+selected or grouped by; any other name becomes the alias. The other side of a comparison keeps its cast to the column's
+type.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def resolve_having(
     outer: Lookup | None,
     names: Names,
 ) -> exp.Expr:
-    """A condition of HAVING over the columns below the groups, cast to a boolean, as Spark does in HAVING alone."""
+    """Resolves a condition of HAVING over the ungrouped columns; casts it to boolean, as Spark does only in HAVING."""
     resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
         unwrap_parens(condition)
     )
@@ -54,7 +55,7 @@ def resolve_having(
 
 @dataclass(frozen=True)
 class _Groups:
-    """Expressions that HAVING can refer to: `made` are the grouped or selected ones."""
+    """The names and expressions that HAVING can refer to; `made` are the selected and the grouped expressions."""
 
     made: tuple[exp.Expr, ...]
     items: Sequence[Item]
@@ -71,10 +72,10 @@ class _Groups:
         return {_get_comparable_kind(value) for value in self.made if not isinstance(value, exp.Column | exp.Literal)}
 
     def resolve_condition(self, condition: exp.Expr) -> exp.Expr:
-        """The condition with what each name stands for.
+        """Resolves each name in a condition as a column or as an alias.
 
-        Spark knows expressions that only mean the same, such as `1 + a` for `a + 1`. Where it matters whether it does,
-        nothing is assumed.
+        Spark also recognises expressions that only mean the same, such as `1 + a` for `a + 1`. If the result depends on
+        that, NotMaintained is raised.
         """
 
         def visit_node(node: exp.Expr) -> exp.Expr:
@@ -98,7 +99,7 @@ class _Groups:
         return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
 
     def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
-        """Expression that a node refers to as a whole; None if that is to be said of its parts."""
+        """Resolves a name or an aggregate and copies a subquery; None if the parts of `node` have to be resolved."""
         if isinstance(node, exp.Query):
             return node.copy()
         if is_aggregate(node):
@@ -115,7 +116,7 @@ class _Groups:
         return alias
 
     def _check_type(self, node: exp.Expr, resolved: exp.Expr) -> None:
-        """Raises NotMaintained if an alias could stay cast to the type of the column that it hides."""
+        """Raises NotMaintained if an alias hides a column of another type, to which Spark might keep a cast."""
         parts = name_parts(node)
         own = None if parts is None else find_column(self.rows, parts)
         if own is None or get_form(own) == get_form(unwrap_parens(resolved)):
@@ -137,7 +138,7 @@ class _Groups:
 
 
 def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
-    """A field of a column, the fields that it is in, and the column."""
+    """Yields a nested field, the fields that contain it, and last the column."""
     yield field
     while isinstance(field, exp.Dot):
         field = field.this
@@ -145,7 +146,7 @@ def _walk_field_path(field: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
-    """Whether a name of an exact type is compared to a whole number that is written out and of no wider type."""
+    """Whether `name` is compared to a whole literal that fits `of_type`, a type of exact numbers."""
     comparison = name.parent
     if not isinstance(comparison, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
         return False
@@ -158,5 +159,5 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
 
 
 def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
-    """Common class of expressions that may mean the same: Spark turns comparisons around."""
+    """Returns one class for all expressions that may mean the same, because Spark turns comparisons around."""
     return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

@@ -1,6 +1,6 @@
-"""LIMIT and OFFSET over an order without ties, as a condition on the number of each row.
+"""Turns LIMIT and OFFSET over an order without ties into a condition on the row number.
 
-Without such an order it is left open which rows there are, so nothing is followed.
+With ties, or without an order, SQL leaves open which rows are returned, so NotMaintained is raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def has_limit(query: exp.Query) -> bool:
 
 
 def derive_limited(query: exp.Query, derive: Callable[[exp.Query], Derived], names: Names) -> Derived:
-    """A query with LIMIT or OFFSET; `derive` makes the tree of it without these."""
+    """Builds the tree of a query with LIMIT or OFFSET; `derive` builds the tree of the query without them."""
     least, most = _read_count(query, "offset"), _read_count(query, "limit")
     whole = query.copy()
     for part in ("limit", "offset", "order"):
@@ -54,7 +54,7 @@ def derive_limited(query: exp.Query, derive: Callable[[exp.Query], Derived], nam
 
 
 def is_number_of_limit(name: str) -> bool:
-    """Whether a column is the number of a row below a LIMIT."""
+    """Whether a column is the row number to which a LIMIT or OFFSET is applied."""
     return name.startswith(f"{_NUMBER}#")
 
 
@@ -75,7 +75,7 @@ def _resolve_order(order: exp.Order, by: Sequence[str]) -> exp.Order:
 
 
 def _read_count(query: exp.Query, clause: str) -> int | None:
-    """Number in a clause; nothing if it is missing or says ALL."""
+    """Returns the number in a LIMIT or OFFSET clause; None if the clause is missing or is ALL."""
     clause_node = query.args.get(clause)
     if clause_node is None or (
         isinstance(clause_node.expression, exp.Var) and clause_node.expression.name.upper() == "ALL"
@@ -89,7 +89,7 @@ def _read_count(query: exp.Query, clause: str) -> int | None:
 
 
 def _resolve_order_item(part: exp.Expr, query: exp.Query) -> int | str | exp.Expr:
-    """Column that rows are ordered by: a place or a name in the select list, else an expression to be added to it."""
+    """Resolves an ORDER BY item to a position or a name in the select list, or to an expression to be added to it."""
     written = unwrap_parens(part.this) if isinstance(part, exp.Ordered) else unwrap_parens(part)
     if isinstance(written, exp.Literal) and written.is_int:
         return int(written.name)
@@ -123,7 +123,7 @@ def _build_hidden_item(written: exp.Expr, query: exp.Select, aliases: Mapping[st
 
 
 def _collect_aliases(query: exp.Query) -> dict[str, exp.Expr]:
-    """Expressions of a select list by their aliases in lower case."""
+    """Collects the expressions of a select list by their aliases, in lower case."""
     if not isinstance(query, exp.Select):
         return {}
     named = [part for part in query.expressions if isinstance(part, exp.Alias)]
@@ -131,7 +131,7 @@ def _collect_aliases(query: exp.Query) -> dict[str, exp.Expr]:
 
 
 def _list_plain_columns(query: exp.Query) -> set[str]:
-    """Names of columns that a select list shows as they are."""
+    """Names, in lower case, of columns that are selected without an alias."""
     shown = query.expressions if isinstance(query, exp.Select) else []
     return {part.name.lower() for part in shown if isinstance(part, exp.Column)}
 

@@ -1,7 +1,7 @@
-"""The order of rows that a subquery gives, for what may depend on it.
+"""Refuses selects whose result may depend on the order of a subquery's rows.
 
-SQL promises no order but the outermost query's, and here it is dropped. Spark mostly keeps it, though: over sorted rows
-`collect_list` collects in that order, and ties of `row_number` are broken by it.
+SQL guarantees only the order of the outermost query, and the tree has no order at all. But Spark mostly keeps the order
+of a subquery: `collect_list` collects sorted rows in their order, and `row_number` breaks ties by it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from arctic_runtime.ivm.frontend.scope import Context, ViewText
 _CLAUSES = ("order", "sort", "cluster", "distribute")
 
 _RANKS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
-"""Window functions to which the order of rows that compare equal does not matter."""
+"""Window functions whose result does not depend on the order of rows that compare equal."""
 
 
 def check_order(select: exp.Select, context: Context) -> None:
-    """Raises NotMaintained if a select gathers rows by an order that a query below it has put them in."""
+    """Raises NotMaintained if aggregates or window functions of a select may depend on the order of a subquery."""
     if any(map(_is_order_dependent, _list_own_parts(select))) and _is_ordered_below(select, context):
         raise NotMaintained(
             "NOT_REPEATABLE",
@@ -56,7 +56,7 @@ def _is_ordered_below(select: exp.Select, context: Context) -> bool:
 
 
 def _has_order(part: exp.Expr, context: Context) -> bool:
-    """Whether a query in it has an order, or one that it reads by a name."""
+    """Whether a query inside `part` is ordered, or a CTE or view that `part` reads."""
     for node in part.walk():
         if isinstance(node, exp.Query) and any(node.args.get(clause) for clause in _CLAUSES):
             return True

@@ -1,7 +1,7 @@
-"""PIVOT and UNPIVOT in FROM.
+"""Analyses PIVOT and UNPIVOT in FROM.
 
-PIVOT is one aggregate by the columns that it does not name, with each call once for each value. UNPIVOT has each row
-once for each of some columns.
+PIVOT groups by the columns that it does not name, and computes each aggregate once for each listed value. UNPIVOT
+repeats each row once for each listed column.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from arctic_runtime.ivm.frontend.type_coercion import is_same
 _ARGS = {"expressions", "fields", "alias", "unpivot", "include_nulls"}
 _OF_OURS = {"columns", "default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"}
 _OF_OURS |= {"value_columns_first"}
-"""What the parser adds: names that it expects, and how other dialects write the same."""
+"""Arguments that the parser adds by itself: expected names, and how other dialects write the same."""
 
 
 def apply_pivots(rows: Rows, pivots: Sequence[exp.Pivot], names: Names) -> Rows:
-    """Rows after what stands behind them in FROM."""
+    """Applies the `pivots` that follow a table or a subquery in FROM to its `rows`."""
     for pivot in pivots:
         check_clause_args(pivot, _ARGS | _OF_OURS)
         derived = (
@@ -111,7 +111,7 @@ def _get_in_clause(pivot: exp.Pivot) -> exp.In:
 
 
 def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
-    """An aggregate and the name that is given to it."""
+    """Resolves an aggregate of PIVOT; returns its alias, "" without one, and the resolved call."""
     value = written.this if isinstance(written, exp.Alias) else written
     resolved = resolve_names(unwrap_parens(value), lambda parts: find_column(rows, parts))
     check_functions(resolved)
@@ -124,10 +124,10 @@ def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
 
 
 def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
-    """Raises NotMaintained if it is not known what a call gives for a value that a group does not have.
+    """Raises NotMaintained if the result of a call is not known for a value that a group does not have.
 
-    Spark computes PIVOT in two ways. If all results are numbers or booleans, it is null; else it is what the call makes
-    of no rows.
+    Spark computes PIVOT in two manners. If all results are numbers or booleans, the missing result is null; else it is
+    the value of the call over no rows.
     """
     empty = [get_value_over_no_rows(call) for call in calls]
     is_simple = all(_is_simple(names.type_of(call)) for call in calls)
@@ -140,7 +140,7 @@ def _is_simple(of_type: str | None) -> bool:
 
 
 def _read_pivot_value(part: exp.Expr) -> tuple[exp.Expr, str]:
-    """A value of PIVOT, and what its columns are called."""
+    """Returns a value that PIVOT lists, and the name of its columns: its alias or its text."""
     value = part.this if isinstance(part, exp.PivotAlias) else part
     is_named = isinstance(part, exp.PivotAlias)
     if not isinstance(value, exp.Literal) or not (is_named or value.is_string or value.is_int):
@@ -149,7 +149,7 @@ def _read_pivot_value(part: exp.Expr) -> tuple[exp.Expr, str]:
 
 
 def _read_unpivot_column(part: exp.Expr, rows: Rows) -> Field:
-    """A column of UNPIVOT, by what it is called in the result."""
+    """Resolves a column that UNPIVOT lists; returns its name in the result, and the column of the tree."""
     written = part.this if isinstance(part, exp.PivotAlias) else part
     resolved = (
         resolve_names(written, lambda parts: find_column(rows, parts)) if isinstance(written, exp.Column) else None

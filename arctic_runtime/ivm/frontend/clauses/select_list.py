@@ -1,4 +1,4 @@
-"""Columns of a select list, and their names in other clauses."""
+"""Columns of a select list, and the resolution of their aliases in other clauses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from arctic_runtime.model.columns import is_same_name
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of the select list: a generator may have several names, and what Spark names itself has none."""
+    """One entry of a select list; `names` are several for a generator, and none if Spark derives the name."""
 
     names: tuple[str, ...]
     value: exp.Expr
 
 
 def resolve_alias(items: Sequence[Item], parts: tuple[str, ...]) -> exp.Expr | None:
-    """Resolves a name that begins with an alias, in parentheses; NotMaintained if several have that alias."""
+    """Resolves a name, given by its `parts`, that begins with an alias; None if no item has this alias.
+
+    The result is in parentheses unless it is a column. Raises NotMaintained if different items have this alias.
+    """
     same = [item.value for item in items if len(item.names) == 1 and is_same_name(item.names[0], parts[0])]
     values = list({get_form(value): value for value in same}.values())
     if len(values) > 1:

@@ -1,4 +1,4 @@
-"""One select: conditions, groups, windows, generators and the select list."""
+"""Analyses one select: conditions, groups, windows, generators and the select list."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PARTS = frozenset(
 
 
 def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
-    """Everything below a select's list, with the list in its terms; names in `context` include its own CTEs."""
+    """Builds the tree below a select list, and the list's expressions over it; `context` includes the select's CTEs."""
     check_clause_args(select, _PARTS)
     check_order(select, context)
     rows = read_from(select, context)
@@ -94,7 +94,7 @@ def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> S
 
 
 def _select_computed(values: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Those that are more than a column: most of a wide list are no more."""
+    """Selects the expressions that are more than a column; in wide select lists these are few."""
     return [value for value in values if type(value) is not exp.Column]
 
 
@@ -106,7 +106,7 @@ def _is_distinct(select: exp.Select) -> bool:
 
 
 def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Context) -> tuple[Node, list[exp.Expr]]:
-    """The rows that WHERE leaves, and the conditions that compare them with the query around."""
+    """Applies WHERE to `rows`; returns the result and the conditions that also read columns of the outer query."""
     clause = select.args.get("where")
     condition = resolve_names(clause.this, lookup) if clause else None
     if condition is not None:
@@ -123,7 +123,7 @@ def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Contex
 
 
 def check_functions_outside(expression: exp.Expr) -> None:
-    """Checks an expression's own functions; queries in it are checked when their turn comes."""
+    """Checks an expression's functions outside of its subqueries, which are checked when they are analysed."""
 
     def visit_node(node: exp.Expr) -> exp.Expr:
         return exp.Null() if isinstance(node, exp.Query) else node
@@ -157,7 +157,7 @@ def _build_item(written: exp.Expr, lookup: Lookup) -> Item:
 
 
 def _with_aliases(rows: Rows, before: Sequence[Item], outer: Lookup | None) -> Lookup:
-    """Finds a name in FROM, else among the select list to its left, else in the outer query."""
+    """Returns a lookup for a select item: it resolves names in FROM, else by aliases to its left, else in `outer`."""
     known = list(before)
 
     def look_up(parts: tuple[str, ...]) -> exp.Expr | None:
@@ -212,7 +212,7 @@ def _resolve_excepted(part: exp.Expr, fields: Sequence[tuple[str, str]], rows: R
 def _resolve_group_keys(
     select: exp.Select, items: Sequence[Item], rows: Rows, outer: Lookup | None
 ) -> tuple[exp.Expr, ...] | GroupingSets | None:
-    """Resolves the keys of GROUP BY, by position, by alias or as written; None if there is no such clause."""
+    """Resolves the keys of GROUP BY by position, by alias or as expressions; None without a GROUP BY."""
     clause = select.args.get("group")
     if clause is None:
         return None
@@ -234,7 +234,10 @@ def _resolve_group_keys(
 
 
 def _is_named(name: str, items: Sequence[Item], rows: Rows, outer: Lookup | None) -> bool:
-    """Whether there is a column of this name, which Spark takes before the word that is no name."""
+    """Whether a column or an alias is called `name`, which Spark then prefers to the keyword (`ALL`).
+
+    Raises NotMaintained if the outer query has the name.
+    """
     if outer is not None and outer((name,)) is not None:
         raise NotMaintained("UNRESOLVED", f"{name} in GROUP BY may be a column of the outer query")
     return find_column(rows, (name,)) is not None or resolve_alias(items, (name,)) is not None
@@ -304,7 +307,7 @@ def _build_groups(
 def _lift_select_list(
     node: Node, values: Sequence[exp.Expr], lookup: Lookup, context: Context
 ) -> tuple[Node, list[exp.Expr]]:
-    """The list with its queries and its window functions as columns of the node."""
+    """Replaces subqueries and window functions in the select list by columns that are added to `node`."""
     values_out = []
     for value in values:
         lifted, node = lift_subqueries(value, node, lookup, context) if has_query(value) else (value, node)

@@ -1,4 +1,4 @@
-"""The FROM clause: tables, views, named queries, joins and lateral views."""
+"""Analyses the FROM clause: tables, views, CTEs, joins and lateral views."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "inner", "SE
 
 
 def read_from(select: exp.Select, context: Context) -> Rows:
-    """The rows that a select starts from."""
+    """Builds the rows that a select reads: its FROM with joins and lateral views, or one row without FROM."""
     clause = select.args.get("from_")
     start = Rows(OneRow(), (), ()) if clause is None else _derive_from_item(clause.this, context)
     rows = _derive_joins(start, select.args.get("joins") or [], context)
@@ -50,7 +50,11 @@ def read_from(select: exp.Select, context: Context) -> Rows:
 
 
 def derive_generator(node: Node, generator: exp.Expr, names: Sequence[str], outer: bool, context: Names) -> Derived:
-    """The rows that a generator makes; without names for its columns those that Spark gives, if they are known."""
+    """Applies a generator to each row of `node`; returns the result and the fields of the generated columns.
+
+    `outer` keeps rows for which the generator returns none. Without `names` the columns are called as Spark calls them;
+    raises NotMaintained if that is not known.
+    """
     own = tuple(names) or _get_default_names(generator, context)
     made = tuple(context.make_fresh(name) for name in own)
     call, keeps = _strip_outer(generator)
@@ -73,7 +77,7 @@ def _derive_from_item(item: exp.Expr, context: Context) -> Rows:
 
 
 def _derive_values(item: exp.Values, names: Names) -> Derived:
-    """Rows that the query itself holds."""
+    """Builds the rows of a VALUES clause."""
     rows = [list(row.expressions) if isinstance(row, exp.Tuple) else [row] for row in item.expressions]
     if len({len(row) for row in rows}) != 1:
         raise NotMaintained("UNRESOLVED", "VALUES with rows of different lengths")
@@ -107,7 +111,7 @@ def _derive_subquery(item: exp.Subquery, context: Context) -> Rows:
 
 
 def _is_joins(item: exp.Subquery) -> bool:
-    """Whether parentheses hold tables and joins and no query."""
+    """Whether parentheses in FROM contain tables and joins instead of a query."""
     return not isinstance(item.unnest(), exp.Query)
 
 
@@ -154,7 +158,7 @@ def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
 
 
 def _get_stored_spelling(parts: tuple[str, str, str], name: str) -> TableName:
-    """The table's own spelling of a name that was found without looking at case."""
+    """Splits `name`, the stored spelling of a table's name, into levels as long as the `parts` of the written name."""
     first, second = len(parts[0]), len(parts[0]) + 1 + len(parts[1])
     try:
         return TableName(name[:first], name[first + 1 : second], name[second + 1 :])
@@ -204,7 +208,10 @@ def _derive_joins(rows: Rows, joins: Sequence[exp.Join], context: Context) -> Ro
 
 
 def _check_commas(joins: Sequence[exp.Join]) -> None:
-    """A comma binds less than JOIN and is read as a cross join, which matters before these joins only."""
+    """Raises NotMaintained for joins whose result differs because a comma is parsed as a cross join.
+
+    A comma binds less than JOIN. That matters only before RIGHT, FULL and NATURAL joins.
+    """
     crossed = False
     for join in joins:
         if crossed and (join.side in ("RIGHT", "FULL") or join.method):
@@ -254,7 +261,7 @@ def _resolve_on(join: exp.Join, lookup: Lookup) -> exp.Expr | None:
 
 
 def _pair_using_columns(left: Rows, right: Rows, join: exp.Join) -> tuple[tuple[Field, Field], ...]:
-    """The pairs of columns that USING or NATURAL merges."""
+    """Pairs the columns of both sides that USING or NATURAL merges."""
     names = [name.name for name in join.args.get("using") or []]
     if join.method == "NATURAL":
         names = [name for name, _ in left.visible if find_matching_fields(right.visible, name)]
@@ -274,7 +281,7 @@ def _build_using_conditions(using: Sequence[tuple[Field, Field]]) -> list[exp.Ex
 def _merge_using_columns(
     node: Join, left: Rows, right: Rows, using: Sequence[tuple[Field, Field]], side: str, names: Names
 ) -> Rows:
-    """Merged columns come first, and the sides' own stay in reach of their qualifiers."""
+    """Returns a join's rows with the columns merged by USING first; qualified names still reach both sides' columns."""
     dropped = {made for pair in using for _, made in pair}
     merged = [(pair[0][0], pair[1][1] if side == "RIGHT" else pair[0][1]) for pair in using]
     rest = [field for field in (*left.visible, *right.visible) if field[1] not in dropped]
@@ -300,7 +307,7 @@ def _get_same_type(pair: tuple[Field, Field], names: Names) -> str | None:
 
 
 def _mark_star_order(source: Source, merged: set[str]) -> Source:
-    """`t.*` begins with merged columns; if they stand elsewhere in `t`, it is not maintained."""
+    """Marks a source whose merged columns are not its first ones: in `t.*` they come first, so it is not maintained."""
     places = [place for place, (_, made) in enumerate(source.fields) if made in merged]
     return replace(source, in_order=source.in_order and places == list(range(len(places))))
 
@@ -331,7 +338,7 @@ def _get_default_names(generator: exp.Expr, names: Names) -> tuple[str, ...]:
 
 
 def _strip_outer(generator: exp.Expr) -> tuple[exp.Expr, bool]:
-    """The generator that drops rows without elements, and whether the one given keeps them."""
+    """Replaces a generator such as `explode_outer` by the one without `outer`; returns whether it was an outer one."""
     if isinstance(generator, exp.Anonymous) and generator.name.upper() == "INLINE_OUTER":
         return exp.Inline(this=generator.expressions[0].copy()), True
     if isinstance(generator, exp.PosexplodeOuter):

@@ -1,4 +1,4 @@
-"""Window functions: one Window for each way of partitioning."""
+"""Turns window functions into Window operators, one for each distinct PARTITION BY."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIFIED = ("partition_by", "order", "spec")
 
 
 def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
-    """The expression with the definitions of named windows in the place of their names."""
+    """Replaces the names of windows in an expression by the definitions in `named`, those of the WINDOW clause."""
     known = {window.name.lower(): window for window in named}
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -33,7 +33,7 @@ def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
 
 
 def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -> tuple[Node, tuple[exp.Expr, ...]]:
-    """The node with the columns of all window functions, and the expressions in their terms."""
+    """Adds a column for each window function to `node`, and replaces the functions in `expressions` by columns."""
     calls = {
         get_form(part): part
         for expression in expressions
@@ -54,7 +54,7 @@ def compute_windows(node: Node, expressions: Sequence[exp.Expr], names: Names) -
 
 
 def _resolve_window_name(window: exp.Window, known: Mapping[str, exp.Window]) -> exp.Window:
-    """A window named by a name that names a window: followed to the end."""
+    """Replaces a window's name by its definition; a definition may again be the name of another window."""
     definition = window
     followed: set[str] = set()
     while definition.args.get("alias"):
@@ -77,7 +77,7 @@ def _copy_parts(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp
 def _compute_partitions(
     node: Node, calls: Sequence[exp.Window], names: Names
 ) -> tuple[Node, dict[Form, tuple[str, ...]]]:
-    """The node with every expression that a window partitions by as a column, and each window's partition."""
+    """Adds columns for computed PARTITION BY expressions to `node`; returns with it the columns of each partition."""
     computed: dict[Form, tuple[str, exp.Expr]] = {}
     for call in calls:
         for key in call.args.get("partition_by") or []:

@@ -45,7 +45,7 @@ class Membership:
 
 
 def exclude_members(node: Node, member: Membership, names: Names) -> Node:
-    """Restricts `node` to the rows for which `not in` holds: their values are certainly not among the subquery's rows."""
+    """Restricts `node` to the rows for which `not in` holds: their values are certainly no rows of the subquery."""
     nullable = member.list_nullable_sides(node, names)
     derived = member.derived
     if any(nullable) and len(nullable) == 1 and not derived.pending:
@@ -60,7 +60,7 @@ def exclude_members(node: Node, member: Membership, names: Names) -> Node:
 
 
 def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
-    """Builds the expression that `in` holds; returns it with the node that has the columns that it reads.
+    """Builds a condition that is true if the values are rows of the subquery, and the node with its columns.
 
     If `written` is negated in its expression, the result is also true for values that may be among the subquery's rows
     because of nulls, so that its negation is `not in`.

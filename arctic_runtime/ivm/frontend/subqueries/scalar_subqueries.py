@@ -96,7 +96,7 @@ def has_order(of_type: str | None) -> bool:
 
 
 def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, Node]:
-    """Joins a correlated subquery without aggregates; unless a key identifies its row, its rows are grouped and counted."""
+    """Joins a correlated subquery without aggregates; if no key identifies its row, rows are grouped and counted."""
     if any(is_generator(part) for part in walk_outside_queries(shape.items[0][1])):
         raise NotMaintained("SCALAR_SUBQUERY", "a generator such as explode in a correlated scalar subquery")
     derived = project_shape(shape, names)

@@ -1,7 +1,8 @@
 """Turns subqueries in expressions into joins.
 
-A membership (`in`, `exists`) that is required becomes a semi join; a negated one becomes an anti join. A scalar subquery
-becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row for all.
+A membership (`in`, `exists`) that is required becomes a semi join; a negated one becomes an anti join. A scalar
+subquery becomes the right side of a left join, grouped by the expressions that it is correlated by, or with one row
+for all.
 """
 
 from __future__ import annotations
