@@ -22,10 +22,10 @@ of a group (`many`)."""
 OneAnswerIf = Literal[
     "exact_argument", "exactly_averaged_type", "type_with_one_zero", "unique_second_argument", "unique_window_order"
 ]
-"""Conditions under which a call has one answer, although other calls of the function have more."""
+"""Conditions under which a call has only one possible value, although other calls of the function have several."""
 
 State = Literal["count", "count_if", "sum", "average", "min", "max"]
-"""Ways to compute a value from stored counts, sums and extremes."""
+"""Methods by which a value is computed from stored counts, sums and extremes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +45,10 @@ class AggregateFunction:
     is_never_null: bool
     """Whether plans may rely on the value never being null."""
     answers: Answers
-    """Answers of any call, whatever the types of its arguments and in whatever order rows are read."""
+    """How many values a call may return, for any types of its arguments and any order in which rows are read."""
     one_answer_if: OneAnswerIf | None
     ignores_row_order: bool
-    """Whether the order of a subquery's rows is known not to matter, rounding apart."""
+    """Whether the value is known not to depend on the order of a subquery's rows, except for rounding."""
     state: State | None
     """How the value is computed from aggregate state; None if groups that change are computed in full."""
     is_masking: bool

@@ -1,7 +1,7 @@
 """Refuses collations, under which texts compare equal without being the same, for example regardless of case.
 
-Maintenance compares keys byte by byte, and added and removed rows cancel out only if they are identical. So a
-collation may be used only in conditions, which are evaluated for one row or one pair of rows at a time.
+Maintenance compares keys exactly, without collations, and added and removed rows cancel out only if they are
+identical. So a collation may be used only in conditions, which are evaluated for one row or one pair of rows at a time.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import cast, get_args
 from arctic_runtime.model.step import Reason
 
 MOST_TEXT = 300
-"""Most characters of an error that are stored in the summary of a commit, which each later run reads."""
+"""Maximum length of an error's text that is stored in the summary of a commit, which each later run reads."""
 
 
 class NotMaintained(Exception):

@@ -105,7 +105,7 @@ class Join:
 
 @dataclass(frozen=True)
 class SemiJoin:
-    """The left rows that have a partner on the right (`semi`) or none (`anti`); `broadcast` is as in `Join`."""
+    """The left rows that have a partner on the right by `on` (`semi`) or none (`anti`); `broadcast` is as in `Join`."""
 
     kind: Literal["semi", "anti"]
     left: Node

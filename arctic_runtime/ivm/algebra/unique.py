@@ -33,7 +33,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 _Keys = tuple[frozenset[str], ...]
 _MOST = 16
-"""Most keys that are kept of a node, because joins of many sources have very many; the first tables' keys are kept."""
+"""Maximum number of keys kept for a node, as joins of many sources have very many; the first tables' keys are kept."""
 
 
 def find_unique_keys(node: Node) -> _Keys:

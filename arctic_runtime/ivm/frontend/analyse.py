@@ -123,7 +123,7 @@ def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | No
 
 
 def _with_named(query: exp.Query, context: Context) -> Context:
-    """Adds the CTEs of a query to the context; each may read those before it, and hides outer ones of its name."""
+    """Adds the CTEs of a query to the context; each may read those before it, and hides outer CTEs of the same name."""
     clause = query.args.get("with_")
     if clause is None:
         return context

@@ -1,7 +1,8 @@
 """Finds texts that Spark may read as a time of the day of the run: as a timestamp, `10:00` is at ten o'clock today.
 
 No function name reveals this. A text becomes a timestamp by a cast, or because a timestamp is expected: next to one in
-a comparison, or as the argument of `hour(text)`. Dates, and timestamps without a zone, are never read in this manner.
+a comparison, or as the argument of `hour(text)`. As a date, or as a timestamp without a zone, a time alone is never
+read as a time of the day of the run.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class _Finder:
         return values if is_moment or any(map(self._may_be_moment, values)) else []
 
     def find_texts(self, value: exp.Expr) -> None:
-        """Collects the literals, cut-out texts and text columns from which `value`, a future timestamp, is built."""
+        """Collects the literals, cut-out texts and text columns in `value`, which Spark converts to a timestamp."""
         if id(value) in self._seen:
             return
         self._seen.add(id(value))

@@ -1,4 +1,4 @@
-"""Resolution of a query's names during analysis."""
+"""Resolves the names in a query, and defines the records that hold the names in scope."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Names:
     _numbers: count[int] = field(default_factory=count)
 
     def make_fresh(self, name: str, of_type: str | None = None) -> str:
-        """Returns `name` with a unique number, and stores its type; raises NotMaintained for too many columns."""
+        """Returns `name` with a unique number, and stores `of_type`; raises NotMaintained for too many columns."""
         number = next(self._numbers)
         if number > _MOST_COLUMNS:
             raise NotMaintained("UNSUPPORTED", "the query is too large once its views and CTEs are expanded")
@@ -189,7 +189,7 @@ def select_nested_field(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
 
 
 def find_matching_fields(fields: Iterable[Field], name: str) -> tuple[str, ...]:
-    """Columns of the tree whose field is called `name`, in any case, each once."""
+    """Columns of the tree whose field is called `name`, ignoring case, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 
@@ -211,7 +211,7 @@ def require_one(matches: tuple[str, ...], name: str) -> str:
 
 
 def matches_qualifier(qualifier: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether the last parts of a source's `qualifier` are the qualifier `parts` of a name, in any case."""
+    """Whether the last parts of a source's `qualifier` are the qualifier `parts` of a name, ignoring case."""
     own = qualifier[-len(parts) :]
     return len(own) == len(parts) and all(map(is_same_name, own, parts))
 

@@ -24,7 +24,7 @@ _WRITTEN = {
     "pivots": "PIVOT or UNPIVOT",
     "recursive": "WITH RECURSIVE",
 }
-"""How messages call a part of a clause."""
+"""Names of parts of clauses in error messages."""
 
 
 def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
@@ -37,7 +37,7 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained for an aggregate, a window function or a generator in an expression outside of subqueries."""
+    """Raises NotMaintained for aggregates, window functions and generators in an expression, except in subqueries."""
     for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
             raise NotMaintained(

@@ -126,8 +126,8 @@ def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
 def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
     """Raises NotMaintained if the result of a call is not known for a value that a group does not have.
 
-    Spark computes PIVOT in two manners. If all results are numbers or booleans, the missing result is null; else it is
-    the value of the call over no rows.
+    Spark has two implementations of PIVOT. If all results are numbers or booleans, the missing result is null; else it
+    is the value of the call over no rows.
     """
     empty = [get_value_over_no_rows(call) for call in calls]
     is_simple = all(_is_simple(names.type_of(call)) for call in calls)

@@ -1,7 +1,7 @@
 """Turns `in` and `not in` over subqueries into joins, with nulls on either side.
 
-If the value is null, or if the subquery returns a null and not the value, neither `in` nor `not in` holds. Inside an
-expression Spark then evaluates both as false, not as null.
+Neither `in` nor `not in` holds if the value is null and the subquery returns rows, or if it returns a null and not the
+value. Inside an expression Spark then evaluates both as false, not as null.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def exclude_members(node: Node, member: Membership, names: Names) -> Node:
 def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
     """Builds a condition that is true if the values are rows of the subquery, and the node with its columns.
 
-    If `written` is negated in its expression, the result is also true for values that may be among the subquery's rows
-    because of nulls, so that its negation is `not in`.
+    If `written` is negated in its expression, the condition is also true for values that may be rows of the subquery
+    because of nulls, so that its negation is false for them.
     """
     groups = split_correlation(member.derived.node, [*member.derived.pending, *member.equal], (), names)
     rows = names.make_fresh("rows", "bigint")

@@ -71,7 +71,8 @@ def _reduce_to_single_value(
     """Aggregates to one row for each group; returns it with the expression of the group's only value.
 
     If `is_counted`, the expression raises an error for a group of several rows. It is evaluated after the join, so no
-    error is raised for groups without an outer row. Raises NotMaintained if values of the type have no order.
+    error is raised for groups without an outer row. Raises NotMaintained if values of the type have no order,
+    or if the type is not known.
     """
     of_type = names.types.get(name)
     if of_type is None or not has_order(of_type):
@@ -91,7 +92,7 @@ def _reduce_to_single_value(
 
 
 def has_order(of_type: str | None) -> bool:
-    """Whether values of a type are known to have a greatest one."""
+    """Whether values of a type are known to be ordered, so that `max` is defined for them."""
     return of_type is not None and not of_type.startswith(_WITHOUT_ORDER) and "collate" not in of_type
 
 
@@ -112,7 +113,7 @@ def _join_picked_row(shape: Shape, node: Node, names: Names) -> tuple[exp.Expr, 
 
 
 def _join_correlated(shape: Shape, node: Node) -> tuple[exp.Expr, Node]:
-    """Joins a correlated aggregate; where no group is joined, aggregates have their values over no rows."""
+    """Joins a correlated aggregate; for outer rows without a group, aggregates have their values over no rows."""
     inner = shape.node
     if shape.groups != "one" or not shape.plain or not isinstance(inner, Aggregate):
         raise NotMaintained(

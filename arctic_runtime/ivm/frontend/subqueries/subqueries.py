@@ -46,10 +46,10 @@ def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Loo
 
 
 def _filter_by_lifted(node: Node, lifted: Node, condition: exp.Expr) -> Node:
-    """Restricts `node` to rows for which a condition over `lifted` is true, the node with its subqueries' columns.
+    """Restricts `node` to the rows for which a condition is true that was lifted out of its subqueries.
 
-    Only the condition reads these columns. So if they are the same for all rows, their row becomes the right side of a
-    semi join on the condition.
+    `lifted` is `node` joined to the condition's subqueries, whose columns only the condition reads. If
+    these columns are the same for all rows, their row becomes the right side of a semi join on the condition.
     """
     values: list[Node] = []
     below = lifted
