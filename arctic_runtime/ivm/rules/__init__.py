@@ -1,1 +1,1 @@
-"""The rules of incremental maintenance: one module for each operator or family, and what they are built of."""
+"""Rules of incremental maintenance: a module for each operator in `operators`, and the functions that they share."""

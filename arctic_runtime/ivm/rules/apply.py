@@ -1,4 +1,4 @@
-"""The rules applied to whole trees."""
+"""Applies the rules of all operators to a whole tree."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def derive_delta(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """The rows that came (+1) and went (-1), with the node's columns and MULTIPLICITY; None if no source changed.
+    """Derives the rows added to (+1) and removed from (-1) the result of `node`; None if no source has changed.
 
-    For each row, all columns together, the multiplicities add up to its copies in the new result less those in the old.
+    They have the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number of
+    its copies in the new result less the number in the old result.
     """
     return _Applied(changed, filter_sources, known).derive_delta(node)
 
@@ -34,16 +35,16 @@ def derive_touched(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """The values that rows which came or went have in `names`; None if nothing that the tree reads changed.
+    """Derives the values of `names` in added and removed rows; None if no source that `node` reads has changed.
 
-    There may be more, and each any number of times: what is cheap to find counts, not how few there are. Raises
-    NotMaintained if that depends on what some column that is `chosen` was.
+    The values may be a superset, and each may occur any number of times: the tree is built to be cheap to compute, not
+    to return few rows. Raises NotMaintained if it would depend on the old value of a `chosen` column.
     """
     return _Applied(changed, filter_sources, known).derive_touched(node, names)
 
 
 def derive_either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
-    """The values that rows of the old or the new result have in `names`, and perhaps more."""
+    """Derives the values of `names` in rows of the old and the new result of `node`, or a superset."""
     return _Applied(changed, NO_FILTER_SOURCES).derive_either(node, names)
 
 
@@ -52,9 +53,9 @@ _Question = tuple[int, str, Names]
 
 @dataclass(frozen=True)
 class _Applied:
-    """The rules for one set of changed sources; what one of them asks again is not worked out again.
+    """Applies the rules for one set of changed sources, and caches what they derive for each node.
 
-    A node stands for itself by its identity, so it is kept with the answer, or with the number of its scans.
+    Nodes are cached by identity, so a cache entry holds the node itself next to its result or its number of scans.
     """
 
     changed: frozenset[TableName]
@@ -84,7 +85,7 @@ class _Applied:
         return self.answers[question][1]
 
     def _count_scans(self, node: Node) -> int:
-        """Number of scans in a tree. Trees share their parts, so each part is looked at once."""
+        """Number of scans in a tree. Trees share subtrees, so the number of each subtree is cached."""
         if id(node) not in self.sizes:
             size = 1 if isinstance(node, Scan) else sum(self._count_scans(child) for child in list_children(node))
             self.sizes[id(node)] = (node, size)

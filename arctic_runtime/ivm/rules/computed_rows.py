@@ -1,4 +1,4 @@
-"""The input rows that expressions are computed of."""
+"""Selects the input rows from which expressions are computed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ ReadRows = Callable[[Node, Names, Inputs], Node]
 def select_computed(
     node: Node, values: Sequence[exp.Expr], names: Names, inputs: Inputs, read: Read, read_rows: ReadRows
 ) -> Node:
-    """The columns that values are computed of, and some columns besides.
+    """Selects the columns `names` of `node`, and the columns from which `values` are computed.
 
-    Values that can fail are computed of no rows but those that are there or were (`read_rows`).
+    The rows come from `read`. If a value can fail, they come from `read_rows`, so that values are computed only from
+    rows that exist before or after the changes.
     """
     needed = pick_some(
         tuple(dict.fromkeys((*names, *(name for value in values for name in list_used_columns(value))))), node

@@ -1,4 +1,4 @@
-"""Rows that are there or were, if the rules would else look at some that the query leaves out."""
+"""Limits derived rows to those that exist before or after the changes, if the rules could also return others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from arctic_runtime.ivm.rules.terms import require_term
 
 
 def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Columns of rows that came or went, and of no row that neither was nor is there."""
+    """Derives the columns `names` of added and removed rows; each row exists before or after the changes.
+
+    Raises NotMaintained if that would need old rows that can't be computed again.
+    """
     candidates = require_term(inputs.derive_touched(node, names))
     if has_only_existing(node, names, inputs):
         return candidates
@@ -38,7 +41,10 @@ def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Columns of rows that are or were there, and of no other."""
+    """Derives the columns `names` of all old and new rows, and of no other rows.
+
+    Raises NotMaintained if that would need old rows that can't be computed again.
+    """
     if has_only_existing(node, names, inputs):
         return inputs.derive_either(node, names)
     _check_old_values_known(node, inputs)
@@ -46,7 +52,7 @@ def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
-    """Whether what the rules have of some columns is of rows only that are or were there."""
+    """Whether the values that rules derive for the columns `names` are only those of old or new rows of `node`."""
     match node:
         case Scan() | SpoolScan() | OneRow():
             return True
@@ -73,10 +79,10 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
 
 
 def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
-    """Whether the rules apply a condition to rows of which they have some columns.
+    """Whether the rules apply the condition of a filter to the rows from which they derive `names`.
 
-    They leave it away where its columns would cost reading more, if they show what is chosen, and if it could
-    fail for rows that are not there.
+    They drop the condition if its columns need a further read, if it uses a `chosen` column, or if it can fail for rows
+    that do not exist.
     """
     needed = list_used_columns(node.condition)
     if not inputs.known.chosen.isdisjoint(needed) or not find_free_columns(node.child, names).issuperset(needed):
@@ -86,7 +92,7 @@ def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
 
 
 def _check_old_values_known(node: Node, inputs: Inputs) -> None:
-    """Raises NotMaintained if the rows that were there can't be computed again."""
+    """Raises NotMaintained if the old rows of `node` can't be computed again."""
     if any(not inputs.known.chosen.isdisjoint(_list_identifying_columns(part)) for part in walk_tree(node)):
         raise NotMaintained(
             "NOT_REPEATABLE", "which rows existed before depends on a value that may differ if it is recomputed"
@@ -94,7 +100,7 @@ def _check_old_values_known(node: Node, inputs: Inputs) -> None:
 
 
 def _list_identifying_columns(node: Node) -> tuple[str, ...]:
-    """The columns that tell a node's rows apart."""
+    """The columns whose values decide which rows a node has."""
     match node:
         case Filter(condition=condition):
             return list_used_columns(condition)

@@ -27,7 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
-    """The columns that the rules have at hand when they look for `names` of the rows that changed."""
+    """Finds the columns that are available without another scan or join if rules derive `names` of changed rows."""
     asked = frozenset(names)
     match node:
         case Scan() | SpoolScan() | OneRow():

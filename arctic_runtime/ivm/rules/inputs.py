@@ -1,4 +1,4 @@
-"""Trees that a rule can derive from an operator's inputs, and results that many operators share."""
+"""Trees that a rule can derive from an operator's inputs, and trees that rules of several operators build."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """Facts about a tree's columns: their `types`, if certain, and the `chosen` columns, which have several answers.
+    """Facts about a tree's columns: `types`, if certain, and `chosen` columns, whose values may differ if recomputed.
 
-    The old values of chosen columns are unknown: a second computation may give others. A plan with more scans than
-    `most_scans` is refused.
+    The old values of chosen columns are therefore unknown. A plan with more scans than `most_scans` is refused.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +40,7 @@ NOTHING_KNOWN = Known()
 
 
 class Inputs(Protocol):
-    """The rules as they apply to the inputs of an operator, for one set of changed sources."""
+    """Derives trees from the inputs of an operator, for one set of changed sources."""
 
     @property
     def changed(self) -> frozenset[TableName]: ...
@@ -53,22 +52,22 @@ class Inputs(Protocol):
     def known(self) -> Known: ...
 
     def derive_delta(self, node: Node) -> Node | None:
-        """The added and removed rows as a Z-set, exactly."""
+        """Derives exactly the added and removed rows, as a Z-set."""
 
     def derive_touched(self, node: Node, names: Names) -> Node | None:
-        """The values of some columns in added and removed rows, or a superset."""
+        """Derives the values of `names` in added and removed rows, or a superset."""
 
     def derive_either(self, node: Node, names: Names) -> Node:
-        """The values of some columns before and after the changes, or a superset."""
+        """Derives the values of `names` in all rows before and after the changes, or a superset."""
 
 
 def at_new(node: Node) -> Node:
-    """A tree over its sources as they are now, which is the tree itself."""
+    """The tree over the current rows of its sources, which is `node` itself."""
     return node
 
 
 def at_old(node: Node, inputs: Inputs) -> Node:
-    """A tree over its sources as they were."""
+    """The tree over its sources as they were before the changes."""
     return read_image(node, "old", inputs.changed)
 
 
@@ -77,23 +76,29 @@ def has_changes(node: Node, inputs: Inputs) -> bool:
 
 
 def pick_some(names: Names, node: Node) -> Names:
-    """These columns; if there are none, the node's first column, so that rows still count."""
+    """Returns `names`, or the node's first column if `names` is empty, so that rows can still be counted."""
     return names or list_columns(node)[:1]
 
 
 def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
-    """The Z-set that replaces all rows with affected values in the columns `unit`; without a unit, all rows."""
+    """Builds the Z-set that replaces all rows whose `unit` columns have affected values.
+
+    It replaces all rows if `unit` is empty or `affected` is None.
+    """
     before, after = _split_affected(node, unit, affected, inputs)
     return require_term(union_terms((to_zset(before, -1), to_zset(after, 1)), add_multiplicity(list_columns(node))))
 
 
 def select_before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, inputs: Inputs) -> Node:
-    """Columns of all old and new rows with affected values in the columns `unit`; without a unit, of all rows."""
+    """Selects the columns `names` of all old and new rows whose `unit` columns have affected values.
+
+    It selects all rows if `unit` is empty or `affected` is None.
+    """
     return require_term(union_terms(_split_affected(node, unit, affected, inputs), names))
 
 
 def select_old_and_new(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Columns of all rows of a tree before and after."""
+    """Selects the columns `names` of all old and new rows of a tree."""
     return (
         select_before_and_after(node, (), None, names, inputs)
         if has_changes(node, inputs)

@@ -1,4 +1,4 @@
-"""Joins as they are followed: by conditions that say the same whenever they are computed, and of whichever rows."""
+"""Join conditions for the rules: they give the same answer if recomputed, and can't fail for rows that don't exist."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _LINK = "__arctic_link_"
 
 
 def close_condition(node: _Joined, inputs: Inputs) -> _Joined:
-    """The same join, perhaps of more pairs, without conditions on what is chosen; what links its sides cannot fail.
+    """Removes conditions of a join that use `chosen` columns or can fail; the new join may have more pairs.
 
-    An equality that can fail is computed below, of no rows but those that are there or were.
+    If an equality can fail, its sides are computed below the join, only from rows that exist before or after the
+    changes. Raises NotMaintained if the remaining conditions do not limit which rows can be partners.
     """
     parts_of_on = split_conjuncts(node.on)
     closed = [part for part in parts_of_on if inputs.known.chosen.isdisjoint(list_used_columns(part))]
@@ -56,7 +57,7 @@ def _can_fail(part: exp.Expr, node: Join | SemiJoin, inputs: Inputs) -> bool:
 
 
 def _compute_below(value: exp.Expr, sides: list[tuple[Node, dict[str, exp.Expr]]]) -> exp.Expr:
-    """One side of an equality as a column of the input that it is computed of."""
+    """Adds one side of an equality to the computed columns of the input that it reads; returns that column."""
     made = next(made for side, made in sides if set(list_used_columns(value)) <= set(list_columns(side)))
     name = f"{_LINK}{sum(len(added_columns) for _, added_columns in sides)}"
     made[name] = value
@@ -69,7 +70,10 @@ def _add_computed(side: Node, made: dict[str, exp.Expr]) -> Node:
 
 
 def _check_link_remains(node: Join | SemiJoin, closed: list[exp.Expr], inputs: Inputs) -> None:
-    """Raises NotMaintained if nothing is left that tells which partners rows may have had."""
+    """Raises NotMaintained if the conditions `closed` of a join no longer limit which rows can be partners.
+
+    It is also raised if the right side of a semi or anti join is a single row that has changed.
+    """
     names = list_columns(node.left), list_columns(node.right)
     was_linked, is_linked = (bool(list_hash_links(on, *names)) for on in (node.on, build_conjunction(closed)))
     is_judged = isinstance(node, SemiJoin) and has_single_row(node) and has_changes(node.right, inputs)

@@ -1,7 +1,8 @@
-"""Operators over pairs: a row as it is and as it was, in one row.
+"""Operators over pairs: rows that hold both the new and the old version of a row.
 
-A pair has columns, what they were (under the names that `before` gives), and whether there is such a row and was one.
-Where there is none the columns hold anything, so whatever could raise an error is computed under its flag.
+A pair has the new columns, the old columns (named by `name_before`), and two flags: whether the new row and whether the
+old row exists. If a row does not exist, its columns hold arbitrary values. An expression that could raise an error is
+therefore computed only if the row's flag is true.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _FLAGS = (HAS_AFTER, HAS_BEFORE)
 
 @dataclass(frozen=True)
 class Paired:
-    """The pairs of an operator with the columns `names`.
+    """The pairs of an operator whose columns are `names`; `node` computes them.
 
-    `reconciled` are those that are the same before and after; `keys` those that are in the source's key, with the name
-    that they have there. Both hold whatever the flags say.
+    `reconciled` are the columns with the same value before and after. `keys` maps columns that are part of the source's
+    key to their names in the scan of the source. Both hold whatever the flags say.
     """
 
     node: Node
@@ -53,12 +54,12 @@ class Paired:
     keys: Mapping[str, str]
 
     def is_same_for_both(self, condition: exp.Expr | None) -> bool:
-        """Whether a condition says the same of both rows of a pair."""
+        """Whether a condition has the same value for both rows of each pair."""
         return self.reconciled.issuperset(set(list_used_columns(condition)).intersection(self.names))
 
 
 def list_pair_columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of pairs of rows that have these columns."""
+    """The columns of pairs of rows with the columns `names`: new values, old values and flags."""
     return (*names, *map(name_before, names), *_FLAGS)
 
 
@@ -87,7 +88,7 @@ def filter_pairs(below: Paired, condition: exp.Expr) -> Paired:
 
 
 def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """A join whose condition settles who the partner is, so that both rows of a pair have the same one."""
+    """Joins pairs with the same partner for both rows, as the condition reads only columns that did not change."""
     own = list_columns(partner)
     joined = Join(kind, below.node, partner, on)
     values = {name: build_column(name) for name in list_columns(joined)} | {
@@ -98,7 +99,7 @@ def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr |
 
 
 def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """A join in which each row of a pair finds a partner of its own."""
+    """Joins pairs with a separate partner for each of the two rows."""
     joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
     return _with_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
@@ -108,39 +109,42 @@ def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None)
 
 
 def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
-    """A semi or anti join with rows of which each row of a pair finds one at most."""
+    """Filters each row of a pair by a semi or anti join with `probe`, in which it matches at most one row."""
     asked = replace(below, node=_look_up_partner(below, probe, on))
     return _with_flags(asked, {image.flag: image.match_row(kind == "semi") for image in _IMAGES})
 
 
 @dataclass(frozen=True)
 class _Image:
-    """One of the two rows of a pair."""
+    """One of the two rows of a pair: its `flag` says whether it exists, `named` gives the names of its columns."""
 
     flag: str
     named: Callable[[str], str]
 
     def bind_columns(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """An expression of this row, which has its own columns in the place of `names`."""
+        """Replaces the columns `names` in an expression by the columns of this row."""
         return substitute_columns(value, {name: build_column(self.named(name)) for name in names})
 
     def compute_value(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """An expression of this row if there is one; what can't raise an error needs no asking."""
+        """Builds an expression for this row, which is null if the row does not exist.
+
+        Columns and constants can't raise an error, so they are used without that check.
+        """
         own = self.bind_columns(value, names)
         is_safe = isinstance(own.unnest(), exp.Column | exp.Literal | exp.Boolean | exp.Null)
         return own if is_safe else exp.case().when(build_column(self.flag), own)
 
     def build_condition(self, condition: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """Whether there is such a row and a condition is true of it, never null.
+        """Builds the condition that this row exists and fulfils `condition`; it is never null.
 
-        The flag stands behind ELSE as well, since optimizers make an AND of a CASE with `false` there, take the AND
-        apart and compute the condition on its own.
+        ELSE returns the flag, too. With `false` in ELSE, optimizers turn the CASE into an AND, split the AND and
+        compute the condition on its own.
         """
         is_true = exp.Coalesce(this=self.bind_columns(condition, names), expressions=[exp.false()])
         return exp.case().when(build_column(self.flag), is_true).else_(build_column(self.flag))
 
     def match_row(self, wanted: bool = True) -> exp.Expr:
-        """Whether there is such a row and it has a partner; if not `wanted`, has none."""
+        """Builds the condition that this row exists and has a partner; if not `wanted`, that it exists and has none."""
         is_alone = exp.Is(this=build_column(self.named(_FOUND)), expression=exp.null())
         return exp.and_(build_column(self.flag), exp.not_(is_alone) if wanted else is_alone)
 
@@ -149,7 +153,10 @@ _IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, name_before))
 
 
 def _with_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
-    """Pairs with new flags and no further columns, without those of which neither row is left."""
+    """Replaces `flags` of pairs, and removes all columns that are not columns of pairs.
+
+    With new flags, it also removes pairs of which neither row exists any more.
+    """
     values = {name: flags.get(name, build_column(name)) for name in list_pair_columns(below.names)}
     node = project_columns(below.node, tuple(values.items()))
     is_left = exp.or_(*(build_column(flag) for flag in _FLAGS))
@@ -157,7 +164,7 @@ def _with_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
 
 
 def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
-    """Pairs with the one partner that each row has, and `_FOUND` where it has one."""
+    """Adds the one partner of each row to pairs, and `_FOUND`, which is null if the row has none."""
     values = [*((name, build_column(name)) for name in list_columns(partner)), (_FOUND, exp.true())]
     joined = below.node
     for image in _IMAGES:
@@ -167,7 +174,7 @@ def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
 
 
 def _match_row(below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]) -> exp.Expr | None:
-    """The condition of a join for one row of a pair; an equality stays one, by which an engine can hash."""
+    """Builds a join condition for one row of a pair; it keeps equalities, by which an engine can hash."""
     own, names = set(below.names), (*below.names, *partner)
 
     def match_part(part: exp.Expr) -> exp.Expr:
