@@ -1,4 +1,4 @@
-"""Rows of a join that may have other partners than before, with the partners that those had and have."""
+"""Rows of a join whose partners may have changed, with their old and new partners."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from arctic_runtime.ivm.rules.terms import project_columns, rename_columns, requ
 
 
 def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
-    """The rows of `left` that a row which came or went on the right is or was a partner of.
+    """Selects the rows of `left` that have or had an added or removed row of `right` as partner.
 
-    All other rows have the same partners before and after.
+    All other rows have the same partners before and after. Returns all of `left` if the condition reads no column of
+    `right`.
     """
     link = _select_link_conditions(on, left, list_columns(left), right, ())
     reads = _select_own(right, list_used_columns(link))
@@ -35,7 +36,7 @@ def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: 
 
 
 def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> tuple[Node, Node]:
-    """The right side before and after, as far as affected rows of the left can have partners there."""
+    """Derives the old and the new rows of `right`, limited to possible partners of affected rows of `left`."""
     pairs = list_equalities(on, list_columns(left), list_columns(right))
     names = _deduplicate_names(pair.right for pair in pairs)
     if not names:
@@ -49,7 +50,7 @@ def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs:
 
 
 def select_partners_of_changed(node: Node, other: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
-    """One side of a join as far as what changed on the other can have partners there."""
+    """Restricts `node`, one side of a join, to possible partners of changed rows of `other`."""
     return restrict_to_partners(node, other, on, lambda names: require_term(inputs.derive_touched(other, names)))
 
 
@@ -60,9 +61,9 @@ def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:
 
 
 def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[Node]:
-    """Removes the old result of rows that may have other partners, and adds the new one.
+    """Derives two Z-sets for rows with changed partners: one removes their old result, the other adds the new one.
 
-    The left side is read for each.
+    Each of the two reads the left side.
     """
     affected = _select_affected_left(at_new(node.left), node.right, node.on, inputs)
     before, after = _derive_partner_images(node.left, node.right, node.on, inputs)
@@ -75,10 +76,10 @@ def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[
 def derive_touched_by(
     side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs, keeps_alone: bool = False
 ) -> Node:
-    """Columns of the pairs whose row on one side changed, and of rows of that side without a partner if `keeps_alone`.
+    """Derives `names` of the pairs whose row on `side` changed; also of rows without a partner if `keeps_alone`.
 
-    Where that side has all these columns, or columns that they equal, its changes alone tell their values; that may be
-    more than there are pairs, but the other side is not read, or only as much of it as a runtime filter needs.
+    If `side` has all these columns, or columns that equal them, its changes alone determine their values. These may be
+    more values than there are pairs, but `other` is not read, or only as much of it as a runtime filter needs.
     """
     stands_for = map_equal_columns(side, other, on)
     if set(names) <= set(stands_for):
@@ -104,7 +105,10 @@ def derive_touched_by(
 
 
 def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
-    """The values that changed rows of one side have in `names`, without some of those that have no partner."""
+    """Derives the values of `names` in changed rows of `side`.
+
+    If `other` supplies a runtime filter for `side`, rows that it proves to have no partner are left out.
+    """
     filter_found = find_runtime_filter(side, other, on, inputs.filter_sources)
     if filter_found is None or filter_found.column not in find_free_columns(side, names):
         return require_term(inputs.derive_touched(side, names))
@@ -119,15 +123,15 @@ _SEEN = "__arctic_seen"
 
 
 def is_narrowed(node: Node) -> bool:
-    """Whether these are values without some of those that have no partner, as `with_partners` finds them."""
+    """Whether `node` has been derived by `with_partners` with a runtime filter."""
     return isinstance(node, SemiJoin) and list_columns(node.right) == (_SEEN,)
 
 
 def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
-    """One side of a join as far as the rows that it is joined to can have partners there.
+    """Restricts `node`, one side of a join, to possible partners of the rows on the other side.
 
-    `rows` gives columns of these. Engines see to that by themselves where a side is read row by row; groups, windows
-    and sets they would compute for all rows first.
+    `rows` returns given columns of those rows. If a side is read row by row, engines skip its other rows themselves,
+    and `node` is returned unchanged. Groups, windows and sets, however, they would first compute for all rows.
     """
     pairs = list_equalities(on, list_columns(node), list_columns(other))
     if not pairs or not is_whole(node):
@@ -137,7 +141,7 @@ def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Cal
 
 
 def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str, str]:
-    """The columns of both sides that have the value of a column of one side in every pair, with that column."""
+    """Maps the columns of `side`, and those of `other` that equal one in every pair, to the column of `side`."""
     equal = {
         pair.right: pair.left for pair in list_equalities(on, list_columns(side), list_columns(other)) if pair.same
     }
@@ -145,12 +149,15 @@ def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str,
 
 
 def has_link(left: Node, right: Node, on: exp.Expr | None) -> bool:
-    """Whether an equality of the two sides tells which rows can be partners."""
+    """Whether an equality between columns of both sides limits which rows can be partners."""
     return bool(list_hash_links(on, list_columns(left), list_columns(right)))
 
 
 def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
-    """Columns of the pairs before or after, of one side alone if that has them."""
+    """Selects `names` of the old and the new pairs, or a superset.
+
+    It reads one side alone if that side has these columns, or columns that equal them in every pair.
+    """
     for side, other in ((left, right), (right, left)):
         if set(names) <= set(list_columns(side)):
             return inputs.derive_either(side, names)
@@ -162,7 +169,10 @@ def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: 
 
 
 def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
-    """Columns of the pairs before or after, and of a left join's rows that had or have no partner at all."""
+    """Selects `names` of the old and the new pairs, or a superset.
+
+    For a left join, it includes the left rows that have no partner, neither before nor after.
+    """
     link = _select_link_conditions(
         node.on, node.left, _select_own(node.left, names), node.right, _select_own(node.right, names)
     )
@@ -176,9 +186,10 @@ def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
 def _select_link_conditions(
     on: exp.Expr | None, left: Node, of_left: Names, right: Node, of_right: Names
 ) -> exp.Expr | None:
-    """Part of a condition that finds partners cheaply.
+    """Selects the part of a join condition by which partners can be found cheaply.
 
-    It is the equalities, and what reads no more than they and the names do.
+    This part is the equalities, and all conditions on columns that are available without a further read. It is the
+    whole condition if there is no equality.
     """
     equal = list_hash_links(on, list_columns(left), list_columns(right))
     if not equal:

@@ -1,4 +1,4 @@
-"""The rule of each operator; a new operator is entered here."""
+"""Maps each operator to its rule; add the rule of a new operator here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a tree that have given values, with the restriction moved towards what is read as far as is right."""
+"""Restricts a tree to rows with given values, as close to the scans as is possible without a different result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GIVEN = "__arctic_given_"
 
 @dataclass(frozen=True)
 class _Match:
-    """A column of a tree has to equal a column of the given rows; null equals null where that can matter."""
+    """Requires that `column` of a tree equals the column `given` of given rows; nulls are equal if `null_safe`."""
 
     column: str
     given: str
@@ -51,10 +51,10 @@ _Matches = tuple[_Match, ...]
 
 
 def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: bool = True) -> Node:
-    """The rows whose `names` equal the columns of a given row, by position and with nulls equal if `null_safe`.
+    """Restricts a tree to rows whose `names` equal a row of `keys`, by position; nulls are equal if `null_safe`.
 
-    It is the semi-join with the given rows; if that can be done further down it is done there, and if only a
-    part of it can, the part is done below and the whole on top.
+    The restriction is a semi-join with `keys`, as far down in the tree as possible. If only a part of it can be applied
+    further down, that part is applied there and the whole on top.
     """
     aliases = tuple(f"{_GIVEN}{number}" for number in range(len(names)))
     matches = tuple(_Match(name, alias, null_safe) for name, alias in zip(names, aliases, strict=True))
@@ -62,7 +62,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a tree computes groups, windows or sets, which engines do for all rows before they look for any."""
+    """Whether a tree computes groups, windows or sets, which engines compute for all rows before they filter any."""
     return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk_tree(node))
 
 
@@ -81,7 +81,7 @@ def _semi_join_keys(node: Node, matches: _Matches, keys: Node) -> Node:
 
 
 def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Node, bool]:
-    """The node over restricted inputs, and whether that is all there is to do."""
+    """Restricts the inputs of a node; also returns whether the node itself then needs no restriction."""
     match node:
         case Scan(key=key):
             return _semi_join_keys(node, _exclude_nulls(matches, key or ()), keys_node), True
@@ -113,7 +113,7 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
 
 
 def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """By the columns that are the child's, or by those that a full join was made on and one of which is taken."""
+    """Restricts the child of a projection by plain columns, or else by columns that merge keys of a full join."""
     inner = _rename_matches(matches, map_plain_columns(node.expressions))
     both = find_merged_columns(node) if not inner else {}
     merged_matches = tuple(match for match in matches if match.column in both)
@@ -126,7 +126,7 @@ def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[N
 
 
 def find_merged_columns(node: Project) -> dict[str, Equality]:
-    """The columns that are the left or else the right one of two that a full join below has equal."""
+    """Maps the columns that coalesce both sides of an equality of the full join below to that equality."""
     join = _strip_filters(node.child)
     if not isinstance(join, Join) or join.kind != "full":
         return {}
@@ -137,7 +137,7 @@ def find_merged_columns(node: Project) -> dict[str, Equality]:
 
 
 def _get_coalesced(value: exp.Expr) -> frozenset[str]:
-    """The columns that an expression is the first not null of; none if it is anything else."""
+    """The columns of which an expression returns the first that is not null; empty for other expressions."""
     bare = value.unnest()
     parts = [part.unnest() for part in (bare.this, *bare.expressions)] if isinstance(bare, exp.Coalesce) else []
     return (
@@ -150,7 +150,10 @@ def _strip_filters(node: Node) -> Node:
 
 
 def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equality], keys: Node) -> Node:
-    """A full join under filters; what is left of it are the rows whose merged columns are given."""
+    """Restricts both sides of a full join, which may be below filters.
+
+    The rows that remain are those whose merged columns have given values; `both` maps merged columns to their equality.
+    """
     if isinstance(node, Filter):
         return replace(node, child=_restrict_full_join(node.child, matches, both, keys))
     if not isinstance(node, Join):
@@ -165,13 +168,20 @@ def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equali
 def _push_below_allowed(
     node: Explode | Aggregate | Window, allowed: Collection[str], matches: _Matches, keys: Node
 ) -> tuple[Node, bool]:
-    """Restricts the child by those columns that are all its own and the same for all rows that belong together."""
+    """Restricts the child by its columns `allowed`; also returns whether all matches are on such columns.
+
+    These columns have the same value in all rows of a group or partition, or in all rows generated from one row.
+    """
     inner = tuple(match for match in matches if match.column in allowed)
     return replace(node, child=_restrict_if_any(node.child, inner, keys)), len(inner) == len(matches)
 
 
 def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Whole partitions: those given, or else those of the given rows, for which the child is read twice."""
+    """Restricts a window to whole partitions.
+
+    If no match is on a partition column, these are the partitions of the matching rows, for which the child is read
+    twice.
+    """
     if not node.partition or any(match.column in node.partition for match in matches):
         return _push_below_allowed(node, node.partition, matches, keys)
     own = tuple(match for match in matches if match.column in list_columns(node.child))
@@ -182,9 +192,10 @@ def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Nod
 
 
 def _push_below_join(node: Join | SemiJoin, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Each side by its own columns and, as only partners are needed of it, by those that the other side's equal.
+    """Restricts each side of a join by its own columns, and by columns of the other side that equal them.
 
-    The columns of a side that rows can lack a partner on say nothing of the side itself.
+    The latter is right because only partners are needed of a side. If rows can lack a partner on the right side, the
+    columns of the right side restrict neither side.
     """
     equal = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
     if isinstance(node, Join) and node.kind == "inner":
@@ -211,7 +222,7 @@ def _map_equivalents(own: Iterable[str], equal: Mapping[str, str]) -> dict[str, 
 
 
 def _find_never_null(equal: Iterable[Equality]) -> set[str]:
-    """Columns that are null in no pair of partners."""
+    """The columns in equalities that are null in no pair of partners."""
     return {name for pair in equal if not pair.null_safe for name in (pair.left, pair.right)}
 
 
@@ -220,7 +231,7 @@ def _exclude_nulls(matches: _Matches, names: Collection[str]) -> _Matches:
 
 
 def _rename_matches(matches: _Matches, names: Mapping[str, str]) -> _Matches:
-    """The matches as they are in an input, by the input's names of the columns that it has."""
+    """The matches on columns that are in `names`, with these columns renamed to those of an input."""
     return tuple(replace(match, column=names[match.column]) for match in matches if match.column in names)
 
 

@@ -16,14 +16,14 @@ Operator = TypeVar("Operator")
 class Rule(Generic[Operator]):
     """Rule that turns changes of an operator's inputs into changes of its rows.
 
-    `delta` and `touched` are called only where a source below the operator has changed.
+    `delta` and `touched` are called only if a source below the operator has changed.
     """
 
     delta: Callable[[Operator, Inputs], Node | None]
-    """The added and removed rows as a Z-set, exactly."""
+    """Derives exactly the added and removed rows, as a Z-set."""
 
     touched: Callable[[Operator, Names, Inputs], Node | None]
-    """The values that rows which came or went have in some columns, and perhaps more."""
+    """Derives the values of some columns in added and removed rows, or a superset."""
 
     either: Callable[[Operator, Names, Inputs], Node]
-    """The values that rows have in some columns before or after, and perhaps more."""
+    """Derives the values of some columns in all rows before and after the changes, or a superset."""

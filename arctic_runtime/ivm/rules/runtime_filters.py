@@ -38,14 +38,17 @@ from arctic_runtime.ivm.rules.terms import select_columns
 from arctic_runtime.model.names import TableName
 
 FilterSources = Mapping[TableName, frozenset[TableName]]
-"""Changed sources → the sources that are worth a read as a runtime filter of their changes."""
+"""Maps each changed source to the sources that are worth a read as a runtime filter of its changes."""
 
 NO_FILTER_SOURCES: FilterSources = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class RuntimeFilter:
-    """`rows` are filtered rows of a source; a row whose `column` equals no value of their column `other` can go."""
+    """Filter of one side of a join: removes rows whose `column` equals no value of the column `other` of `rows`.
+
+    `rows` are the filtered rows of a source on the other side. Nulls are equal if `null_safe`.
+    """
 
     column: str
     rows: Filter
@@ -56,7 +59,10 @@ class RuntimeFilter:
 def find_runtime_filter(
     side: Node, other: Node, on: exp.Expr | None, filter_sources: FilterSources
 ) -> RuntimeFilter | None:
-    """The runtime filter for one side of a join; None if there is none, or a read of its source is not worth it."""
+    """Finds a runtime filter for one side of a join, made from a filtered source on the other side.
+
+    None if there is none, or if `filter_sources` says that a read of the source is not worth its cost.
+    """
     useful = frozenset[TableName]().union(*(filter_sources.get(source, ()) for source in list_sources(side)))
     if not useful:
         return None
@@ -69,9 +75,10 @@ def find_runtime_filter(
 
 
 def add_runtime_filters(node: Node, filter_sources: FilterSources) -> Node:
-    """The same rows, with runtime filters below groups, windows and set operations next to a filtered source.
+    """Adds runtime filters below groups, windows and set operations that are joined to a filtered source.
 
-    Changes are traced through these operators regardless of what they are joined to, so the filter has to be below.
+    The result stays the same. Changes are traced through these operators regardless of what they are joined to, so the
+    filter has to be below.
     """
     below = map_children(node, lambda child: add_runtime_filters(child, filter_sources))
     if not isinstance(below, Join | SemiJoin) or below.kind == "full":
@@ -92,7 +99,7 @@ def _filter_side(side: Node, other: Node, on: exp.Expr | None, filter_sources: F
 
 
 def _list_filtered_sources(node: Node, name: str, useful: frozenset[TableName]) -> tuple[tuple[Filter, str], ...]:
-    """Filtered sources, each with its column that contains all values of a tree's column `name`."""
+    """Lists filtered sources in a tree, each with its column that contains all values of the column `name`."""
     match node:
         case Filter(child=Scan() as scan):
             return ((node, name),) if scan.source in useful and name in list_columns(scan) else ()

@@ -1,4 +1,4 @@
-"""The pieces that rules put together: projections, signs, unions and images of trees."""
+"""Builds the parts of which rules compose trees: projections, signs, unions and images."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from arctic_runtime.model.names import TableName
 
 
 def has_changed(node: Node, changed: frozenset[TableName]) -> bool:
-    """Whether anything that a tree reads has changed."""
+    """Whether a tree reads a source that is in `changed`."""
     return not changed.isdisjoint(list_sources(node))
 
 
 def read_image(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
-    """The same tree over an image of what changed; old and new are the same for everything else."""
+    """Replaces each scan of a changed source by a scan of `image`; other sources are the same before and after."""
     if isinstance(node, Scan):
         return replace(node, image=image) if node.source in changed else node
     return map_children(node, lambda child: read_image(child, image, changed))
 
 
 def select_columns(node: Node, names: Sequence[str]) -> Node:
-    """Some of a node's columns, in this order."""
+    """Selects the columns `names` of a node, in this order."""
     return project_columns(node, [(name, build_column(name)) for name in names])
 
 
 def rename_columns(node: Node, names: Sequence[str]) -> Node:
-    """All columns of a node under other names, by position."""
+    """Renames all columns of a node to `names`, by position."""
     if isinstance(node, UnionAll):
         return replace(node, names=tuple(names))
     pairs = zip(list_columns(node), names, strict=True)
@@ -48,7 +48,11 @@ def rename_columns(node: Node, names: Sequence[str]) -> Node:
 
 
 def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
-    """A projection, without one that changes nothing, and folded into one below where it only picks columns."""
+    """Projects a node to `expressions`.
+
+    It adds no projection that would change nothing. If `expressions` are only columns and constants, they are merged
+    into a projection below.
+    """
     is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
     if is_same and tuple(name for name, _ in expressions) == list_columns(node):
         return node
@@ -62,7 +66,7 @@ def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> 
 
 
 def to_zset(node: Node, weight: int) -> Node:
-    """The rows of a tree as a Z-set, all with the same multiplicity."""
+    """Turns the rows of a tree into a Z-set in which every row has the multiplicity `weight`."""
     sign = (MULTIPLICITY, exp.Literal.number(weight))
     if isinstance(node, Project):
         return Project(node.child, (*node.expressions, sign))
@@ -70,12 +74,12 @@ def to_zset(node: Node, weight: int) -> Node:
 
 
 def add_multiplicity(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a Z-set."""
+    """Appends MULTIPLICITY to the columns `names` of a tree: the columns of a Z-set."""
     return (*names, MULTIPLICITY)
 
 
 def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
-    """All rows of the terms that there are, with these columns of each; None if there is no term."""
+    """Builds UNION ALL of the columns `names` of all terms that are not None; None if there is no such term."""
     selected = [select_columns(term, names) for term in terms if term is not None]
     flat = [part for term in selected for part in _list_union_parts(term)]
     if len(flat) < 2:
@@ -84,7 +88,7 @@ def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | No
 
 
 def require_term(node: Node | None) -> Node:
-    """A term that is known to be there because something below has changed."""
+    """Returns the term, which exists because a source below has changed; raises ValueError if it is None."""
     if node is None:
         raise ValueError("nothing below has changed: ask `changes` first")
     return node

@@ -1,4 +1,4 @@
-"""Groups: those that a changed row is or was in are computed again."""
+"""Groups: each group that a changed row is or was in is recomputed."""
 
 from __future__ import annotations
 

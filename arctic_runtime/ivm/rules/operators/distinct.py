@@ -1,4 +1,4 @@
-"""DISTINCT: each row of which a copy came or went is computed again."""
+"""DISTINCT: each distinct row of which a copy was added or removed is recomputed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators look at one row at a time: what changes above is made of what changed below."""
+"""Generators work on one row at a time, so changed rows are generated from changed input rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def derive_either(node: Explode, names: Names, inputs: Inputs) -> Node:
 
 
 def _derive_generated(node: Explode, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
-    """The generator is left out where none of its columns is asked for."""
+    """Derives `names` of rows from `read`; omits the generator if none of its columns is in `names`."""
     own = tuple(name for name in names if name not in node.names)
     if len(own) == len(names):
         return require_term(read(node.child, names))

@@ -1,4 +1,4 @@
-"""Joins: pairs are linear in both sides; rows without a partner follow from them, or are looked at again."""
+"""Joins: changed pairs are derived side by side; rows without a partner follow from the pairs or are recomputed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def derive_either(node: Join, names: Names, inputs: Inputs) -> Node:
 
 
 def split_full_join(node: Join) -> UnionAll:
-    """A full join as a left join and the rows of the right without a partner."""
+    """Splits a full join into a left join and the right rows without a partner, combined by UNION ALL."""
     alone = SemiJoin("anti", node.right, node.left, node.on)
     pads = project_columns(alone, [_select_or_null(name, node.right) for name in list_columns(node)])
     return UnionAll((replace(node, kind="left"), pads), list_columns(node))
@@ -76,10 +76,10 @@ def _derive_by_right(node: Join, inputs: Inputs) -> list[Node]:
 
 
 def _with_pads(pairs: Node, node: Join) -> Node:
-    """Pairs that come and go, and each once more as a row without a partner, which goes and comes instead.
+    """Adds to each changed pair of a left join its left row without a partner, with the opposite sign.
 
-    A row on the left has one partner at most, so it is without one as often as it lacks one: where a partner is
-    exchanged for another, inserts and deletes without any cancel out. The left side is read once that way.
+    A left row has at most one partner here. If one partner replaces another, the added and the removed row without a
+    partner cancel out. That way the left side is read only once.
     """
     paired = f"{_PAIRED}{MULTIPLICITY}"
     weight = (
@@ -91,14 +91,14 @@ def _with_pads(pairs: Node, node: Join) -> Node:
 
 
 def _shows_unmatched(node: Join, names: Names) -> bool:
-    """Whether it shows in these columns that a row on the left has no partner."""
+    """Whether the columns `names` of a left join can show that a left row has no partner."""
     return node.kind == "left" and not set(names) <= set(list_columns(node.left))
 
 
 def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
-    """The rows, and each once more as it is without a partner, if that shows.
+    """Adds to each row a copy without the partner's values, if the columns `names` can show the difference.
 
-    That reads what they are made of once, whereas a union of both would read it twice at every join.
+    It reads the rows once; a union of both would read them twice at every join.
     """
     if not _shows_unmatched(node, names):
         return rows
@@ -107,7 +107,10 @@ def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
 
 
 def _add_unmatched_where(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
-    """Each row as it is, if the column `paired` is true, and as it is without a partner; with `more` columns."""
+    """Returns each row twice: with its partner's values if the column `paired` is true, and without them if false.
+
+    Each copy also has the computed columns `more`.
+    """
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
     own = list_columns(node.left)
     return project_columns(

@@ -1,4 +1,4 @@
-"""Projections look at one row at a time: what changes above is what changed below."""
+"""Projections work on one row at a time, so changed rows are computed from changed input rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters look at one row at a time: what changes above is what changed below and passes."""
+"""Filters work on one row at a time: changed rows are the changed input rows that fulfil the condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source: its changes are where everything starts."""
+"""Scans of sources, whose change rows are the origin of all changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def derive_delta(node: Scan, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Scan, names: Names, inputs: Inputs) -> Node:
-    """All fields are read, as a row that differs in another field has changed too."""
+    """Derives the values from changes in all fields, as a row that differs only in another field has changed too."""
     return select_columns(derive_delta(node, inputs), names)
 
 

@@ -1,7 +1,7 @@
-"""Semi and anti joins: linear on the left; on the right, rows whose partners may have changed are looked at again.
+"""Semi and anti joins: left changes are joined; for right changes, rows with other partners are recomputed.
 
-Where the right is a single row, as in `amount > (select avg(amount) …)`, all rows are judged by it as it is and as it
-was: what they would give otherwise is not computed for those that both say the same of.
+If the right side is a single row, as in `amount > (select avg(amount) …)`, all left rows are compared with its old and
+its new version. Nothing more is computed for left rows to which both versions give the same answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ def derive_delta(node: SemiJoin, inputs: Inputs) -> Node:
 
 
 def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
-    """A row with one partner at most comes and goes with it; in an anti join it goes and comes."""
+    """Derives the rows of a semi or anti join that changes on the right side add or remove.
+
+    If a left row has at most one partner, a semi join adds and removes it with its partner, and an anti join does the
+    opposite.
+    """
     if has_single_row(node):
         return [_derive_membership_changes(node, inputs)]
     if not is_one_partner(list_columns(node.left), node.right, node.on):
@@ -54,7 +58,10 @@ def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
 
 
 def derive_touched(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
-    """Rows of the left that changed, most of them whether or not they have a partner, and those whose partners did."""
+    """Derives `names` of changed left rows and of left rows whose partners changed, or a superset.
+
+    Most changed left rows are included whether or not they have a partner.
+    """
     node = close_condition(node, inputs)
     return require_term(
         union_terms((_derive_by_left(node, names, inputs), _derive_touched_by_right(node, names, inputs)), names)
@@ -80,12 +87,15 @@ def derive_either(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
 
 
 def is_judged_otherwise(node: Node) -> bool:
-    """Whether these are the rows, few as a rule, that a change of the single row on the right makes come or go."""
+    """Whether `node` selects the rows that a change of the single row on the right adds or removes.
+
+    These are usually few rows.
+    """
     return isinstance(node, Filter) and node.condition == _IS_OTHERWISE
 
 
 def _derive_membership_changes(node: SemiJoin, inputs: Inputs) -> Node:
-    """The rows that gained their first partner or lost their last one, as a Z-set.
+    """Derives the left rows that a change of the single row on the right adds or removes, as a Z-set.
 
     The left side is read once, as it is now.
     """
@@ -106,14 +116,14 @@ _IS_OTHERWISE = exp.NEQ(this=build_column(_ACCEPTED), expression=build_column(na
 
 
 def _select_image_row(right: Node, named: _Named) -> Node:
-    """The single row of an image, if it has one, under names of the image's own."""
+    """Selects the old or new single row on the right, if any; `named` gives its columns different names for each."""
     return project_columns(
         right, [*((named(name), build_column(name)) for name in list_columns(right)), (named(_FOUND), exp.true())]
     )
 
 
 def _build_match_condition(node: SemiJoin, named: _Named) -> exp.Expr:
-    """Whether the row of an image is a partner, never null."""
+    """Builds the condition that the old or new single row on the right is a partner; it is never null."""
     on = (
         None
         if node.on is None

@@ -1,4 +1,4 @@
-"""INTERSECT and EXCEPT: each row of which a copy came or went is computed again."""
+"""INTERSECT and EXCEPT: each distinct row of which a copy was added or removed is recomputed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def derive_touched(node: SetOperation, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either(node: SetOperation, names: Names, inputs: Inputs) -> Node:
-    """Rows of an intersection or a difference are rows of its left side."""
+    """Derives `names` from the left side, as all rows of an intersection or a difference are rows of that side."""
     return derive_either_in_inputs(node, (node.left,), names, inputs)
 
 

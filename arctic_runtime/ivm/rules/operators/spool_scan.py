@@ -1,4 +1,4 @@
-"""Rows that are at hand when the plan is executed: they never change."""
+"""Scans of spools: rows that are available when the plan is executed, and that never change."""
 
 from __future__ import annotations
 

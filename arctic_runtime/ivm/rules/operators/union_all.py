@@ -1,4 +1,4 @@
-"""UNION ALL: changes of all inputs add up."""
+"""UNION ALL: its changes are the changes of all inputs together."""
 
 from __future__ import annotations
 

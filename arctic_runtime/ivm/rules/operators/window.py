@@ -1,4 +1,4 @@
-"""Windows: partitions that a changed row is or was in are computed again."""
+"""Windows: each partition that a changed row is or was in is recomputed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def derive_delta(node: Window, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
-    """Derives values of the rows themselves without computing any window."""
+    """Derives `names` of rows in changed partitions; computes no window if `names` are columns of the child."""
     if set(names) <= set(node.partition):
         return require_term(inputs.derive_touched(node.child, names))
     partitions = _derive_affected_partitions(node, inputs)
