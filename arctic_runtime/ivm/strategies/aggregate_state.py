@@ -69,14 +69,16 @@ ROWS = "__arctic_rows"
 
 @dataclass(frozen=True)
 class AggregateState:
-    """Aggregate state: counts and sums of exact numbers, 0 if there is nothing to sum, and extremes.
+    """Plan of aggregate state: sums of exact numbers (0 if there is nothing to sum), counts and extremes by group.
 
-    `state` computes it for all groups of the current sources; `moved` computes what the changes add, for the groups
-    that changed. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
-    `extremes`; `moved` also has the extremes of removed rows. `recomputed` is the state of lost groups, whose keys it
-    reads as `SpoolScan(LOST, keys)`. `result` has the query's columns and reads the state as
-    `SpoolScan(TOTALS, (*keys, *names), keys)`; so does `was`, over the other sources as they were. If `by_group`, each
-    result row follows from one group. Without `keys` there is one group, which exists even if it is empty.
+    `state` computes it for all groups of the current sources; `moved` computes what the changes add, for the changed
+    groups. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
+    `extremes`. `moved` also has the extremes of removed rows.
+
+    `recomputed` is the state of lost groups, whose keys it reads as `SpoolScan(LOST, keys)`. `result` has the query's
+    columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the same, but reads the other
+    sources as they were before the changes. If `by_group`, each result row follows from one group. Without `keys` there
+    is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
@@ -96,14 +98,17 @@ class AggregateState:
 
 
 def with_state_view(result: Node, name: str) -> Node:
-    """The same result over an aggregate state that has another name."""
+    """Replaces the spool TOTALS in `result` by `name`, under which it then reads the aggregate state."""
     if isinstance(result, SpoolScan):
         return replace(result, name=name) if result.name == TOTALS else result
     return map_children(result, lambda child: with_state_view(child, name))
 
 
 def hash_state(plan: AggregateState) -> str:
-    """A hash that changes if the columns of the aggregate state, or their order, change."""
+    """Hash of the query that computes the aggregate state.
+
+    It changes if the columns of the aggregate state, or their order, change.
+    """
     return hashlib.sha256(render_sql(plan.state).encode()).hexdigest()[:16]
 
 
@@ -115,11 +120,12 @@ def plan_aggregate_state(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     few_row_sources: frozenset[TableName] = frozenset(),
 ) -> AggregateState | None:
-    """Plans the maintenance of a result by aggregate state; None if its rows do not follow from such state.
+    """Plans the maintenance of a result by aggregate state; None if its rows can't be computed from such state.
 
-    `few_row_sources` are sources with so few rows that the result of these and of the whole state may be computed in
-    full, which windows over groups and comparisons between groups need. So does a key that is not proven to be unique,
-    such as `coalesce(region, 'all')`: all rows of the result are compared, so that two of one key are noticed.
+    `few_row_sources` are sources with few rows: so few that the result may be computed in full from them and the whole
+    state. Windows over groups and comparisons between groups need such a full computation. So does a key that is not
+    proven to be unique, such as `coalesce(region, 'all')`: all rows of the result are compared, so that two rows with
+    the same key are noticed.
 
     A sum of values of unknown type counts as exact. The caller checks the type of the computed state: it must be a
     whole number, or a decimal with fewer than 35 fractional digits.
@@ -134,7 +140,7 @@ def plan_aggregate_state(
 
 
 def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
-    """All plans that maintain a result by aggregate state, whichever source changes.
+    """Yields each plan that maintains a result by aggregate state, whichever source changes.
 
     The state depends on the groups, not on the changed source.
     """
@@ -149,7 +155,10 @@ def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[Aggr
 
 @dataclass(frozen=True)
 class _Groups:
-    """Groups that contain all changes; the `nodes` of the tree that compute them differ only in column names."""
+    """Nodes of a tree that compute the same groups, in which all changes are; they differ only in column names.
+
+    If `by_group`, each result row follows from one group.
+    """
 
     nodes: tuple[Aggregate | Distinct, ...]
     by_group: bool
@@ -163,7 +172,10 @@ class _Groups:
 def _list_candidates(
     tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]
 ) -> Iterator[_Groups]:
-    """Groups from which a tree can be computed; first the groups that each give result rows of their own."""
+    """Yields groups from which the result of a tree can be computed.
+
+    Groups come first if each result row follows from one of them.
+    """
     apart = _find_changed_groups(tree, changed)
     if apart is not None:
         yield _Groups((apart,), by_group=True)
@@ -176,7 +188,10 @@ def _list_candidates(
 
 
 def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
-    """The groups that contain all changes, if each row above follows from one group and from unchanged rows."""
+    """Finds the node that computes the groups in which all changes are.
+
+    None unless each row above follows from one group and from unchanged rows.
+    """
     match node:
         case Aggregate() | Distinct():
             return node
@@ -192,7 +207,7 @@ def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate
 
 
 def _find_alike_groups(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
-    """The groups, and all others that differ only in column names."""
+    """Finds the nodes that compute the same as `groups`, which comes first, under other column names."""
     wanted = _rename_freshly(groups)
     others = [node for node in walk_tree(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
     similar = (node for node in others if list_sources(node) == list_sources(groups))
@@ -251,20 +266,20 @@ def _plan_state(
 
 
 def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
-    """The same tree with some nodes replaced."""
+    """Replaces the nodes of a tree that are keys in `made` by their values."""
     if isinstance(node, Aggregate | Distinct) and node in made:
         return made[node]
     return map_children(node, lambda child: _replace_nodes(child, made))
 
 
 def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """The state of a Z-set by group, for rows of which none is removed."""
+    """Builds the state by group from the rows of a Z-set that has no removed rows."""
     extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
     return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
 
 
 def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """Change of the state by a Z-set, by group."""
+    """Builds the change of the state by group from the added and removed rows of a Z-set."""
     sums: Values = tuple(columns_kept.made.values())
     extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
     if not extremes:
@@ -278,7 +293,7 @@ def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -
 
 
 def _sum_added(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
-    """The sums. The zero is a number of few digits, which makes no type any wider."""
+    """Builds the sums of state columns, 0 if there is nothing to sum; the zero is a tinyint, which widens no type."""
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
     additions = ((ROWS, build_column(MULTIPLICITY)), *added)
     return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in additions)

@@ -1,4 +1,4 @@
-"""Aggregates computed from aggregate state: the sums and extremes that the state needs are collected on the way."""
+"""Expresses aggregates by aggregate state, and collects the sums, counts and extremes that this takes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
 
 @dataclass
 class Kept:
-    """Collects the totals that values are computed from: by its text, each one's name and what a row adds to it.
+    """Collects the columns of aggregate state from which aggregates can be computed.
 
-    `rows` is the total that is a group's number of rows, `never_null` are columns of the rows that are grouped, and
-    `is_one` says that there is one group, which may be empty. `extremes` are, by their form, those to keep and of what.
+    `made` are the sums and counts: the name of each, and the expression that a row adds to it, by the form of that
+    expression. `extremes` are the extremes and their values, by kind and by the form of the value. `rows` is the name
+    of the column that counts a group's rows. `never_null` are columns of the grouped rows that are never null. `is_one`
+    says that there is only one group, which may be empty.
     """
 
     rows: str
@@ -36,26 +38,32 @@ class Kept:
     extremes: dict[tuple[str, Form], tuple[Extreme, exp.Expr]] = field(default_factory=dict)
 
     def add_count(self, condition: exp.Expr | None) -> exp.Column:
-        """The number of rows for which a condition is true; without one, of all."""
+        """Adds a count of the rows that fulfil `condition`, or of all rows if it is None; returns its column."""
         if condition is None:
             return build_column(self.rows)
         return self._add_total(exp.case().when(condition, build_column(MULTIPLICITY)).else_(exp.Literal.number(0)))
 
     def add_sum(self, value: exp.Expr) -> exp.Column:
-        """The sum of what is not null; whole numbers are widened so that each has an opposite."""
+        """Adds a sum of the values that are not null; returns its column.
+
+        Whole numbers are cast to bigint, so that each has an opposite.
+        """
         is_whole_number = is_whole(type_of(value, self.types))
         wide = exp.cast(value, "bigint", dialect="spark") if is_whole_number else exp.paren(value)
         went = exp.LT(this=build_column(MULTIPLICITY), expression=exp.Literal.number(0))
         return self._add_total(exp.case().when(went, exp.Neg(this=wide)).else_(wide))
 
     def value_if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
-        """A value of those that are counted; null where there are none."""
+        """Builds an expression that is `value`, or null if `count` is 0.
+
+        It is just `value` if `count` counts all rows of a group with keys, as such a group is never empty.
+        """
         if count.name == self.rows and not self.is_one:
             return value
         return exp.case().when(exp.NEQ(this=count, expression=exp.Literal.number(0)), value)
 
     def add_extreme(self, kind: Literal["min", "max"], value: exp.Expr) -> exp.Column:
-        """The least or greatest of what is not null."""
+        """Adds the least or greatest value that is not null; returns its column."""
         place = len(self.extremes) + 1
         new = Extreme(f"__arctic_extreme_{place}", kind, f"__arctic_gone_{place}")
         stored, _ = self.extremes.setdefault((kind, get_form(value)), (new, value))
@@ -67,7 +75,10 @@ class Kept:
 
 
 def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
-    """An aggregate as an expression over the state's columns; None if no state determines it."""
+    """Expresses an aggregate by columns of the state, which it adds to `state`.
+
+    None if no state determines the aggregate.
+    """
     condition = None
     if isinstance(call, exp.Filter):
         call, condition = call.this, call.expression.this
@@ -119,7 +130,10 @@ def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) ->
 def _take_extreme(
     kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: Kept
 ) -> exp.Expr | None:
-    """In its own type as far as that is known, as a table may keep small whole numbers as larger ones."""
+    """Expresses an extreme by the state; None if its type is not suitable.
+
+    The value is cast to its own type, if known, as a table may store small whole numbers as larger ones.
+    """
     value, *more = parts
     of_type = type_of(value, state.types)
     if more or not (is_ordered(of_type) or is_exact(value, state.types)):
@@ -138,7 +152,7 @@ _VALUES: Mapping[State, Callable[[list[exp.Expr], exp.Expr | None, Kept], exp.Ex
 }
 
 _MOST_BEHIND = 35
-"""Digits behind the point that a sum of decimals keeps when it stands beside a whole number of three digits."""
+"""Fractional digits that a sum of decimals keeps in an expression with a whole number of three digits."""
 
 
 def _require_not_null(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) -> exp.Expr | None:

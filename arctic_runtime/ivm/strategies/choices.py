@@ -1,9 +1,9 @@
-"""Values that have several right answers, and why all that follows from one of them is computed together.
+"""Values that may differ if they are recomputed, and a check that all rows of one such choice change together.
 
-The first of a group, or which of two rows with the same date is the last one, may be another one each time that it is
-computed. A table holds what was chosen once. So nobody may ask what such a value was before: it is not known. And
-where a choice tells rows apart, as in `where place = 1`, all rows that follow from one choice are computed together, or
-none of them: of a table in which some rows follow from one choice and some from another, no computation is the result.
+The first value of a group is such a choice, or which of two rows with the same date is the last one. A table stores
+what was chosen once. Rules therefore can't compute what a chosen value was before. If a choice decides which rows
+exist, as in `where place = 1`, all rows that follow from it must be computed together, or none of them. Otherwise some
+rows of the table would follow from one choice and some from another, which no computation of the query returns.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ _Unit = tuple[frozenset[str], ...]
 class Choice:
     """Nondeterministic choice of an operator for each of its groups or partitions, as seen in a node above it.
 
-    `names` are the columns that show it. `unit` are, for each column that identifies the group, those that have its
-    value now, none if it is lost; `fixed` all columns of which the rows that follow from one choice have one value.
-    `decides`: which rows there are depends on it. `is_near`: its answers differ in their last digits at most.
+    `names` are the columns whose values depend on it. `unit` has, for each column that identifies the group, the
+    columns that have its value now; none if the value is lost. `fixed` are all columns that have a single value in the
+    rows of one choice. `decides`: which rows exist depends on the choice. `is_near`: possible values differ in their
+    last digits at most.
     """
 
     origin: Aggregate | Window
@@ -64,12 +65,12 @@ class Choice:
     decides: bool = False
 
     def mark_deciding(self, *read: Iterable[str]) -> Choice:
-        """The same where what reads these columns tells rows apart."""
+        """Returns this choice, with `decides` set if it shows in columns `read` by which rows are selected."""
         is_read = any(not self.names.isdisjoint(names) for names in read)
         return replace(self, decides=True) if is_read else self
 
     def rename_columns(self, names: Mapping[str, str]) -> Choice:
-        """The same under other names, of which it has some."""
+        """Returns this choice with its columns renamed by `names`; columns that are not in `names` are dropped."""
 
         def rename_set(own: frozenset[str]) -> frozenset[str]:
             return frozenset(names[name] for name in own if name in names)
@@ -79,7 +80,7 @@ class Choice:
         )
 
     def add_equal_columns(self, equal: Mapping[str, Collection[str]]) -> Choice:
-        """The same with what equals its columns."""
+        """Returns this choice with the columns added to `unit` and `fixed` that `equal` has for theirs."""
 
         def widen_set(own: frozenset[str]) -> frozenset[str]:
             return own.union(*(equal.get(name, ()) for name in own))
@@ -87,23 +88,23 @@ class Choice:
         return replace(self, unit=tuple(map(widen_set, self.unit)), fixed=widen_set(self.fixed))
 
     def limit_to(self, names: Collection[str]) -> Choice:
-        """The same where no more than these columns identify it."""
+        """Returns this choice with `unit` and `fixed` limited to the columns `names`."""
         unit = tuple(part.intersection(names) for part in self.unit)
         return replace(self, unit=unit, fixed=self.fixed.intersection(names))
 
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices that a tree's rows follow from, and the `names` of all columns in the tree that show any."""
+    """The choices that a tree's rows depend on, and the `names` of all columns in the tree that depend on any."""
 
     seen: tuple[Choice, ...]
     names: frozenset[str]
 
     def check_choices(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
-        """Raises NotMaintained if a part of the rows that follow from one choice could be computed without the rest.
+        """Raises NotMaintained if a part of the rows of one choice could be computed without the rest.
 
-        Those with a key that is affected are computed. That is all or none if they have one key; or if nothing
-        else but the rows that are chosen among has changed, so that the keys of whole groups are affected.
+        The rows with affected keys are computed. These are all or none of a choice's rows if all of them have the same
+        key. The same holds if only rows below the choice have changed, and keys of whole groups are affected.
         """
         for choice in self.seen:
             is_shown = choice.is_near and not choice.decides
@@ -112,7 +113,7 @@ class Choices:
 
 
 def collect_choices(tree: Node, types: Mapping[str, str]) -> Choices:
-    """Collects choices that may differ if a tree is computed again; `types` are those of columns."""
+    """Collects the choices in a tree that may differ if it is recomputed; `types` are the types of columns."""
     collector = _Choices(types)
     return Choices(collector.collect_from(tree), frozenset(collector.names))
 
@@ -124,7 +125,7 @@ def _explain_choice(choice: Choice) -> str:
 
 
 def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> bool:
-    """Whether all keys of a group's rows are affected where one of them is."""
+    """Whether all keys of the rows of a choice's group are affected if one of them is."""
     inside, everywhere = (sum(scan.source in changed for scan in list_scans(node)) for node in (choice.origin, tree))
     if inside < everywhere:
         return False
@@ -139,7 +140,10 @@ def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozens
 
 
 def _keeps_all_rows(node: Node, origin: Node) -> bool:
-    """Whether each row of a window is in the result, so that its key is a key of the window's rows as well."""
+    """Whether `origin` is a window whose rows are all in the result.
+
+    If so, the key of the result is a key of the window's rows as well.
+    """
     while node is not origin:
         if isinstance(node, Project):
             node = node.child
@@ -151,7 +155,7 @@ def _keeps_all_rows(node: Node, origin: Node) -> bool:
 
 
 def _get_function_name(value: exp.Expr) -> str:
-    """The name of the function of a call."""
+    """Name of the function that `value` calls, in lower case."""
     while isinstance(value, exp.Window | exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
         value = value.this
     return list_function_names(value)[0].lower() if isinstance(value, exp.Func) else value.key
@@ -163,7 +167,7 @@ class _Choices:
     names: set[str] = field(default_factory=set)
 
     def collect_from(self, node: Node) -> tuple[Choice, ...]:
-        """The choices that a node's rows follow from."""
+        """Collects the choices that a node's rows depend on, and the names of the columns that show them."""
         kept_choices = tuple(choice for choice in self._derive_choices(node) if choice.names or choice.decides)
         self.names.update(*(choice.names for choice in kept_choices))
         return kept_choices
@@ -226,9 +230,9 @@ class _Choices:
         yield from _list_own_choices(node, node.partition, answers)
 
     def _derive_join(self, node: Join) -> Iterable[Choice]:
-        """Derives the choices of a join, whose chosen partners also decide which rows have none.
+        """Derives the choices of a join; its chosen partners also decide which rows have no partner.
 
-        These rows have nothing of the other side.
+        Rows without a partner have no values of the other side.
         """
         to_right, to_left = _map_equal_columns(node)
         read = list_used_columns(node.on)
@@ -260,7 +264,7 @@ class _Choices:
 def _list_own_choices(
     node: Aggregate | Window, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
 ) -> Iterable[Choice]:
-    """Choices of a node itself, for each group of its keys or partition."""
+    """Yields the choices that a node itself makes for each group of its keys, or for each partition."""
     unit = tuple(frozenset((name,)) for name in keys)
     for name, call, answer in answers:
         if answer != "one":
@@ -285,7 +289,7 @@ def _explode_choice(choice: Choice, node: Explode) -> Choice:
 
 
 def _map_equal_columns(node: Join | SemiJoin) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
-    """For columns of the left those of the right that equal them in all pairs, and the other way round."""
+    """Maps left columns to the right columns that equal them in all pairs, and right columns to left ones."""
     to_right: dict[str, set[str]] = {}
     to_left: dict[str, set[str]] = {}
     for pair in list_equalities(node.on, list_columns(node.left), list_columns(node.right)):

@@ -1,8 +1,8 @@
-"""Trees whose rows are the same every time they are computed, in whatever order the engine meets what it reads.
+"""Checks whether a tree has the same rows every time, in whatever order the engine reads its input.
 
-`first` of a group, or `row_number` over ties, has many answers that are all right. A plan that adds new rows to stored
-results and subtracts removed ones needs one answer: the subtracted rows have to be those that were added. For the same
-reason no text may be compared by a collation, if a group is shown by any one of its texts.
+`first` of a group, or `row_number` over ties, has many correct answers. A plan that adds new rows to stored results and
+subtracts removed ones needs a single answer: the subtracted rows have to be those that were added. For the same reason
+no text may be compared by a collation, under which any text of a group may represent it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ _MANY_ZEROS = ("float", "double", "real")
 
 
 def is_deterministic(tree: Node, types: Mapping[str, str]) -> bool:
-    """Whether the order of what is read can't matter to a tree's rows; False if that is not proven."""
+    """Whether a tree's rows do not depend on the order in which rows are read; False if that is not proven."""
     return not _is_collated(tree, types) and all(_has_one_answer(node, types) for node in walk_tree(tree))
 
 
 def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]) -> Answers:
-    """Number of possible answers of an aggregate call; ties do not matter to `max_by` where there are none."""
+    """Classifies how many answers an aggregate call can have.
+
+    `max_by` and similar functions have one answer if their second argument has no ties.
+    """
     if isinstance(call, exp.Filter):
         return classify_aggregate(call.this, node, types)
     function = find_aggregate_function(call)
@@ -47,7 +50,10 @@ def classify_aggregate(call: exp.Expr, node: Aggregate, types: Mapping[str, str]
 
 
 def classify_window(over: exp.Expr, node: Window, types: Mapping[str, str]) -> Answers:
-    """Number of possible answers of a window function; ties matter to a row's place, not to its rank."""
+    """Classifies how many answers a window function can have.
+
+    Ties in the window's order matter to a row's number, but not to its rank.
+    """
     if not isinstance(over, exp.Window):
         return "many"
     if isinstance(over.this, _RANKS):
@@ -86,7 +92,7 @@ def _has_one_answer(node: Node, types: Mapping[str, str]) -> bool:
 
 
 def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers:
-    """The answers of an aggregate that are left if it depends on which rows there are, but not on their order."""
+    """Classifies how many answers an aggregate can have over given rows in any order."""
     if isinstance(call, exp.Filter):
         return _classify_set_aggregate(call.this, types)
     function = find_aggregate_function(call)
@@ -96,7 +102,10 @@ def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers
 
 
 def _is_fulfilled(condition: OneAnswerIf | None, argument: exp.Expr | None, types: Mapping[str, str]) -> bool:
-    """Whether an argument leaves one answer; False for conditions on the order of rows."""
+    """Whether `argument` fulfils the condition on which an aggregate has one answer.
+
+    False for conditions on the order of rows, and if there is no condition or no argument.
+    """
     if condition is None or argument is None:
         return False
     of_type = type_of(argument, types)

@@ -1,7 +1,7 @@
-"""Least and greatest values of groups, kept as long as no row that holds one goes without another one that comes.
+"""Least and greatest values of groups, stored until a row with such a value is removed without replacement.
 
-An added row can only make an extreme more extreme. A removed row can end it. The group is then computed
-again, because the next extreme follows from its other rows, which are not stored.
+An added row can only make an extreme more extreme. A removed row can end it. The group is then computed again, because
+the next extreme follows from its other rows, which are not stored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _CALLS: dict[str, type[exp.Min | exp.Max]] = {"min": exp.Min, "max": exp.Max}
 
 @dataclass(frozen=True)
 class Extreme:
-    """The least (`min`) or greatest (`max`) value of each group, null where all are null.
+    """The least (`min`) or greatest (`max`) value of each group, null if all values are null.
 
-    In totals it is the column `name`. In what moved, `name` is the extreme of the rows that came, and `gone` that of
-    those that went; null where none went, or if one came that is as extreme. A group is lost, so that it has to be
-    recomputed, if the value of `name` by both is not more extreme than `gone`.
+    In the state it is the column `name`. In the change of the state, `name` is the extreme of the added rows, and
+    `gone` is that of the removed rows. `gone` is null if no row was removed, or if an added row is as extreme. The new
+    extreme is the more extreme of the stored `name` and the added one. If it is not more extreme than `gone`, the group
+    is lost: it has to be recomputed.
     """
 
     name: str
@@ -37,20 +38,20 @@ class Extreme:
 
 
 def is_ordered(of_type: str | None) -> bool:
-    """Whether values of a type that are neither less nor greater than each other are the same.
+    """Whether two values of a type are always the same if neither is less than the other.
 
-    So it is not of floating point, which has two zeros, nor of texts with a collation.
+    It is False for floating point, which has two zeros, for texts with a collation, and if the type is unknown.
     """
     return get_precision_and_scale(of_type) is not None or (of_type or "").lower().strip() in _ORDERED
 
 
 def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:
-    """The aggregate of all rows."""
+    """Builds the aggregate call that computes an extreme from the values of all rows."""
     return _CALLS[extreme.kind](this=value.copy())
 
 
 def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
-    """The extreme of the added rows of a Z-set and, as `gone`, of its removed rows."""
+    """Builds the extreme of the added rows of a Z-set and, under the name `gone`, that of its removed rows."""
     zero = exp.Literal.number(0)
     came = exp.case().when(exp.GT(this=build_column(MULTIPLICITY), expression=zero), value)
     went = exp.case().when(exp.LT(this=build_column(MULTIPLICITY), expression=zero.copy()), value)
@@ -58,14 +59,14 @@ def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, e
 
 
 def express_replaced(extreme: Extreme) -> exp.Expr:
-    """The extreme of removed rows; null where an added row is as extreme."""
+    """Builds the extreme of the removed rows; it is null if an added row is as extreme."""
     sides = {"this": build_column(extreme.name), "expression": build_column(extreme.gone)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
     return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.gone))
 
 
 def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
-    """A Z-set without rows that are both added and removed, and sums and values in terms of its columns.
+    """Removes rows from a Z-set that are both added and removed; returns `sums` and `values` over its columns.
 
     If the Z-set is a union of terms, one term may add a row that another term removes, so the group has the row neither
     before nor after. Rows with equal extreme values are merged into one, which is then added or removed on the whole.

@@ -1,4 +1,4 @@
-"""Operators through which any change below is one of all rows."""
+"""Finds operators for which any change of their inputs can affect all of their rows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _UNSURE = "a single row that others are compared to has changed, and may not be 
 
 
 def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
-    """The operators whose changes are followed, from the top down.
+    """Yields the operators whose changes have to be followed, from the top down.
 
-    A single row that others are judged by is computed as it is and as it was, so what is below it is not followed.
+    If rows are compared with a single row, that row is computed both from the old and from the new sources. Operators
+    below it are therefore not followed.
     """
     if not has_changed(node, changed):
         return
@@ -30,7 +31,10 @@ def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
 
 
 def explain_full_invalidation(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> str | None:
-    """Why any change below this operator is one of all rows; None if it is not. `types` are those of columns."""
+    """Explains why any change below an operator affects all of its rows; None if it does not.
+
+    `types` are the types of columns.
+    """
     match node:
         case Aggregate(keys=()):
             return "an aggregate without groups has changed"

@@ -1,4 +1,4 @@
-"""Choice of the way in which a query's result follows changes of its sources."""
+"""Chooses the strategy by which a query's result is updated when its sources change."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ AFFECTED = "__arctic_affected"
 
 @dataclass(frozen=True)
 class Deltas:
-    """`changes` has the tree's columns and MULTIPLICITY: a Z-set of added and removed rows."""
+    """Maintenance by a Z-set of added and removed rows: `changes` has the tree's columns and MULTIPLICITY."""
 
     changes: Node
 
 
 @dataclass(frozen=True)
 class AffectedKeys:
-    """The distinct keys of all rows that may differ, and the rows with these keys as they are now.
+    """Maintenance by the distinct keys of all rows that may differ, and the current rows with these keys.
 
     `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as
-    `SpoolScan(AFFECTED, key)`. A row with an affected key that is not in `new` is gone. `affected` may contain keys
-    that the result neither has nor had.
+    `SpoolScan(AFFECTED, key)`. If an affected key is not in `new`, the row with that key has been removed. `affected`
+    may contain keys that are neither in the old nor in the new result.
     """
 
     affected: Node
@@ -71,8 +71,9 @@ def plan_maintenance(
 ) -> Maintenance:
     """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree, some perhaps twice.
 
-    The strategy is aggregate state for sums and counts over few groups; pairs or deltas if the operators allow them and
-    the key is proven to be unique; else affected keys. Raises NotMaintained if a change could affect all rows.
+    The strategy is aggregate state for sums and counts over few groups. Otherwise it is pairs or deltas, if the
+    operators allow them and the key is proven to be unique. In all other cases it is affected keys. Raises
+    NotMaintained if a change could affect all rows, or if no source has changed.
     """
     if not has_changed(tree, changed):
         raise NotMaintained("NOTHING_NEW", "no upstream has changed")
@@ -109,7 +110,7 @@ def plan_maintenance(
 
 
 def derive_touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
-    """The keys of all rows of a result that the changed rows of its sources are part of, or were, and perhaps others.
+    """Derives the keys of all result rows to which changed source rows contribute or did contribute, or a superset.
 
     None if the result depends on none of the changed sources. Raises NotMaintained if the result has no key.
     """

@@ -1,4 +1,4 @@
-"""Changed rows of one source, each followed to the top together with what it was before."""
+"""Follows changed rows of one source through a tree, each together with its version before the change."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from arctic_runtime.ivm.rules.terms import has_changed, select_columns
 from arctic_runtime.model.names import TableName
 
 _WHOLE = (Aggregate, Distinct, SetOperation, Window)
-"""What is computed of all rows before a single one is known."""
+"""Operators that compute all rows before a single result row is known."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """`rows` has a row for each changed row of the one source that changed: the result's row now, and what it was.
+    """Maintenance by pairs: for each changed row of the one source that changed, the new and the old result row.
 
-    Its columns are the tree's, `before` of each, HAS_AFTER and HAS_BEFORE. The key is in both, whatever the flags say.
+    The columns of `rows` are the tree's, `name_before` of each, HAS_AFTER and HAS_BEFORE. Both rows have the key,
+    whatever the flags say.
     """
 
     rows: Node
@@ -50,10 +51,11 @@ def plan_pairs(
     paired: frozenset[TableName],
     small: frozenset[TableName],
 ) -> Pairs | None:
-    """Plans the maintenance of a result by pairs; None if a changed row gives other than one row or none.
+    """Plans the maintenance of a result by pairs; None if a changed row may give more than one result row.
 
     `paired` are the sources that have a `pair` image, `small` those that may be read twice. The result's key has to be
-    the key of the source that changed, so that no two of its rows meet in one and none moves from one to another.
+    the key of the source that changed. So no result row comes from two source rows, and no source row moves from one
+    result row to another.
     """
     changed_scans = [scan for scan in list_scans(tree) if scan.source in changed]
     if len(changed_scans) != 1 or changed_scans[0].source not in paired or not changed_scans[0].key:
@@ -66,13 +68,16 @@ def plan_pairs(
 
 @dataclass(frozen=True)
 class _Path:
-    """The way from the one source that changed to the top of a tree."""
+    """Follows pairs from the one source that changed to the top of a tree."""
 
     changed: frozenset[TableName]
     small: frozenset[TableName]
 
     def follow_node(self, node: Node) -> Paired | None:
-        """The node's pairs; None if a row of the source may give several rows, or rows that others give too."""
+        """Builds the pairs of a node.
+
+        None if a row of the source may give several rows, or a row that other rows of the source give, too.
+        """
         match node:
             case Scan():
                 return pair.scan_pairs(node)
@@ -110,12 +115,12 @@ class _Path:
         return all(scan.source in self.small for scan in list_scans(node))
 
     def _is_cheap(self, node: Node) -> bool:
-        """Whether little more is computed of a node than the partners of changed rows."""
+        """Whether computing a node costs little more than computing the partners of changed rows."""
         return self._is_small(node) or not any(isinstance(part, _WHOLE) for part in walk_tree(node))
 
 
 def _build_probe(below: Paired, right: Node, on: exp.Expr | None) -> Node | None:
-    """Distinct rows of a semi join's right side, of which a row on the left finds at most one."""
+    """Selects distinct rows of a semi join's right side, so that a left row matches at most one; None if it can't."""
     own = tuple(name for name in list_used_columns(on) if name in list_columns(right))
     if is_one_partner(below.names, right, on):
         return select_columns(right, own)

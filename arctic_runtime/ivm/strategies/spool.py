@@ -23,7 +23,10 @@ class Spool:
 
 
 def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
-    """The tree with a spool for each subtree that it reads several times, and the spools. They read only changes."""
+    """Replaces subtrees that the tree reads several times by spools; returns the tree and the spools.
+
+    Only subtrees that read changes, limited by a runtime filter, are replaced.
+    """
     times = Counter(_list_shareable(tree))
     several = [node for node, count in times.items() if count > 1]
     made = {node: Spool(f"__arctic_shared_{number}", node) for number, node in enumerate(several)}
