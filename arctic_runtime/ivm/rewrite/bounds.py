@@ -1,4 +1,4 @@
-"""Scans of a tree are narrowed to the bounds of the rows that it is restricted to."""
+"""Narrows scans of a tree by the bounds of the rows to which the tree is restricted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arctic_runtime.model.files.bounds import Bound
 
 
 def list_join_columns(node: Node) -> frozenset[str]:
-    """The columns by which rows of a tree find their partners."""
+    """The columns that the joins of a tree compare for equality."""
     names: set[str] = set()
     for part in walk_tree(node):
         if isinstance(part, (Join, SemiJoin)):
@@ -33,9 +33,9 @@ def list_join_columns(node: Node) -> frozenset[str]:
 
 
 def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
-    """The same rows, from sources that are read no further than a restriction needs.
+    """Adds filters to sources that are restricted to the rows `keys_name`; the result is unchanged.
 
-    The restriction is to the rows `keys_name`, whose columns have these bounds.
+    The filters follow from `bounds`, the bounds of the columns of those rows.
     """
     below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))
     if not isinstance(below, SemiJoin) or below.kind != "semi" or not isinstance(below.left, Scan):
@@ -53,7 +53,7 @@ def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
 
 
 def _map_key_columns(node: Node, keys_name: str) -> dict[str, str]:
-    """The columns of a tree that are those of the given rows under other names; none if it reads anything else."""
+    """Maps columns of a tree to columns of the rows `keys_name`; empty if the tree reads anything else."""
     match node:
         case SpoolScan(name=name, names=names) if name == keys_name:
             return {name: name for name in names}

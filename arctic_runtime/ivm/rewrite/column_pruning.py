@@ -1,4 +1,4 @@
-"""Columns that nobody reads, left out from the sources up; those of a source's key stay."""
+"""Removes columns that nobody reads, from the sources up; the columns of a source's key stay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def prune_columns(node: Node, needed: Set[str]) -> Node:
-    """The node with the columns `needed` and, at most, some others; it has one at least."""
+    """Removes all columns of a tree but `needed` and perhaps some others; at least one column stays."""
     match node:
         case Scan(fields=fields, key=key):
             wanted = needed | set(key or ())
@@ -76,7 +76,7 @@ def prune_columns(node: Node, needed: Set[str]) -> Node:
 
 
 def select_exactly(node: Node, names: Sequence[str]) -> Node:
-    """The node with just these columns, in this order."""
+    """Projects the node to exactly the columns `names`, in this order."""
     if list_columns(node) == tuple(names):
         return node
     return Project(node, tuple((name, build_column(name)) for name in names))

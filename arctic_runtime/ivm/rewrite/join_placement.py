@@ -1,4 +1,4 @@
-"""Joins of a query that shuffle rows: none if both sides are bucketed by the join key into equally many buckets."""
+"""Finds joins that shuffle rows: a join needs no shuffle if both sides are bucketed alike by the join key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.model.names import TableName
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:
-    """A line for each join of two tables: whether it needs a shuffle, and why.
+    """Describes each join of two tables in a line: whether it needs a shuffle, and why.
 
     The lines hold for a full computation of the query. A join with a side that is itself a join or an aggregate has no
     line. Spark may broadcast a side that it expects to be small, whatever the line says.
@@ -45,7 +45,7 @@ def _describe_join(join: Join | SemiJoin, placed: Mapping[TableName, Placement])
 def _explain_shuffle(
     left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]
 ) -> str:
-    """Why a join needs a shuffle; empty if it needs none."""
+    """Explains why a join needs a shuffle; empty if it needs none."""
     one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):
         if side.otherwise:
@@ -68,14 +68,14 @@ def _explain_shuffle(
 
 
 def _find_source_scan(node: Node) -> Scan | None:
-    """The table that a side's rows are of, if every row is one of them."""
+    """Finds the scan below a side's filters and projections; None if there are other operators."""
     while isinstance(node, Filter | Project):
         node = node.child
     return node if isinstance(node, Scan) else None
 
 
 def _find_source_column(node: Node, name: str) -> str | None:
-    """The column of the table that a side's column is."""
+    """Finds the table's column that a side passes on as `name`; None if the side computes it."""
     while isinstance(node, Filter | Project):
         if isinstance(node, Project):
             made = dict(node.expressions)[name]

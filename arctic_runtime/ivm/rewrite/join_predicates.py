@@ -1,4 +1,4 @@
-"""Conditions moved to where they apply: into the joins of a FROM clause and below them.
+"""Moves conditions to where they apply: into the joins of a FROM clause and below them.
 
 Joins written with commas keep their conditions in WHERE, where no rule would see an equality of keys.
 """
@@ -15,7 +15,7 @@ from arctic_runtime.ivm.algebra.tree import Filter, Join, Node, list_columns
 
 
 def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    """The conditions that all have to hold; what every branch of an OR asks for is one of its own."""
+    """Splits a condition into conjuncts; a condition that all branches of an OR share is a conjunct, too."""
     if condition is None:
         return []
     bare = condition.unnest()
@@ -25,13 +25,16 @@ def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def apply_filter(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """The rows for which all conditions hold."""
+    """Filters a node by all conditions; returns the node itself if there are none."""
     condition = build_conjunction(conditions)
     return node if condition is None else Filter(node, condition)
 
 
 def arrange_joins(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """The rows of inner joins for which all conditions hold, joined so that each one shares a condition if it can."""
+    """Rearranges inner joins and filters their rows by `conditions`.
+
+    If possible, each input is joined at a place where it shares an equality with the inputs before it.
+    """
     leaves, own = _collect_leaves(node)
     if len(leaves) == 1:
         return apply_filter(node, conditions)
@@ -61,7 +64,7 @@ def _split_branches(condition: exp.Expr) -> list[exp.Expr]:
 
 
 def _collect_leaves(node: Node) -> tuple[list[Node], list[exp.Expr]]:
-    """Inputs and conditions of a tree of inner joins."""
+    """Collects the inputs and the conditions of a tree of inner joins."""
     if not isinstance(node, Join) or node.kind != "inner":
         return [node], []
     left, before = _collect_leaves(node.left)
@@ -89,7 +92,7 @@ def _shares_condition(conditions: Iterable[exp.Expr], have: set[str], more: set[
 
 
 def _split_by_columns(conditions: Iterable[exp.Expr], available: set[str]) -> tuple[list[exp.Expr], list[exp.Expr]]:
-    """Those that read nothing but `available`, and the others."""
+    """Splits conditions into those that read only `available` columns, and the others."""
     here: list[exp.Expr] = []
     others: list[exp.Expr] = []
     for condition in conditions:

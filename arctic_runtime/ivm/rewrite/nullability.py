@@ -32,7 +32,7 @@ _COUNTING = (exp.RowNumber, exp.Rank, exp.DenseRank)
 
 
 def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - one case per operator
-    """The columns of a node that hold no null; `stored` are those of its sources."""
+    """Finds the columns of a node that are never null; `stored` are such columns of its sources."""
 
     def find_in_child(child: Node) -> frozenset[str]:
         return find_never_null(child, stored)
@@ -69,7 +69,7 @@ def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C9
 
 
 def is_never_null(value: exp.Expr, known: Set[str]) -> bool:
-    """Whether an expression over columns that hold no null is one that can't be null."""
+    """Whether an expression is never null, if the columns `known` are never null."""
     match value:
         case exp.Paren():
             return is_never_null(value.this, known)
@@ -86,7 +86,7 @@ def _find_never_null_values(expressions: Sequence[tuple[str, exp.Expr]], known: 
 
 
 def _find_required_not_null(condition: exp.Expr | None) -> frozenset[str]:
-    """Columns that are not null where a condition is true."""
+    """Finds the columns that can't be null if a condition is true."""
     names_required: set[str] = set()
     for part in split_conjuncts(condition):
         if isinstance(part, _COMPARISONS):

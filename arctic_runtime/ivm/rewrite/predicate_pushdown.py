@@ -1,7 +1,7 @@
-"""Conditions moved to where their columns come from.
+"""Moves conditions down to the inputs that their columns come from.
 
-Engines do that as well. Here it shows the rules what an operator has to do with its inputs: tables listed with commas
-become joins with equalities, and what changed in one source is judged without reading another.
+Engines do that as well. Here it shows the rules what an operator has to do with its inputs. Tables listed with commas
+become joins with equalities, and conditions on one changed source are checked without reading another.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _Conditions = tuple[exp.Expr, ...]
 
 
 def push_down_filters(node: Node) -> Node:
-    """The same rows and columns, with each condition as far down as it means the same."""
+    """Moves each condition of a tree down as far as it keeps its meaning; rows and columns stay the same."""
     return _push_under(node, ())
 
 
 def _push_under(node: Node, conditions: _Conditions) -> Node:
-    """The node's rows for which the conditions are true."""
+    """Filters the rows of a node by `conditions`, as far down in the tree as possible."""
     match node:
         case Filter(child=child, condition=condition):
             return _push_under(child, (*factor_conjuncts(condition), *conditions))
@@ -97,9 +97,10 @@ def _rebuild_join(node: Join | SemiJoin, left: _Conditions, right: _Conditions, 
 
 
 def _split_by_columns(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
-    """Those that read only allowed columns, with what others imply of these, and the others.
+    """Splits conditions into those that read only `allowed` columns, and the others.
 
-    A condition that reads no column stays where it is.
+    The former also include what the others imply for `allowed` columns. A condition that reads no column is one of the
+    others, so that it stays at its place.
     """
     inside: list[exp.Expr] = []
     others: list[exp.Expr] = []

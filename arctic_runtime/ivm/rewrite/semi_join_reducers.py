@@ -49,7 +49,10 @@ from arctic_runtime.ivm.rules.terms import project_columns, select_columns
 from arctic_runtime.model.names import TableName
 
 _MOST_LOOKS = 3
-"""The longest chain of reads of one source in which each read supplies the values of the next; else no reducer."""
+"""Greatest length of a chain of reads of one source in which each read supplies the values of the next.
+
+No reducer is planned for a longer chain.
+"""
 
 _COMPARISONS = (
     *(exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Cast, exp.DataType, exp.DataTypeParam),
@@ -85,11 +88,11 @@ class SemiJoinReducer:
 
     @property
     def images(self) -> dict[Image, str]:
-        """The images of the source that trees read, and the name of the spool for each."""
+        """Maps the images of the source that trees read to the names of their spools."""
         return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
 
     def reduce_tree(self, tree: Node) -> Node:
-        """The same tree over the reduced rows in place of the source; it reads changes as before."""
+        """Replaces the source in a tree by the reduced rows; the tree reads changes as before."""
         if isinstance(tree, Scan):
             return self._spool_scan(tree) if _list_row_scans(tree, self.source) else tree
         return map_children(tree, self.reduce_tree)
@@ -100,7 +103,7 @@ class SemiJoinReducer:
 
     @property
     def whole(self) -> Scan:
-        """The source as it is now, with all columns that the trees read."""
+        """The scan of the current source, with all columns that the trees read."""
         fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
         key = next((scan.key for scan in self.scans if scan.key), None)
         named = {made: name for scan in self.scans for made, name in scan.fields}
@@ -108,13 +111,13 @@ class SemiJoinReducer:
 
     @property
     def changes(self) -> Scan | None:
-        """The changes of the reduced rows; None if trees read only the current rows."""
+        """The scan of the changes of the reduced rows; None if trees read only the current rows."""
         is_new = all(scan.image == "new" for scan in self.scans)
         return None if is_new else replace(self.whole, image="delta")
 
     @property
     def trees(self) -> tuple[Node, ...]:
-        """The inputs of the reducer besides its source."""
+        """The trees that the reducer reads besides the source: lookup values and, if needed, `changes`."""
         made = tuple(one.values for one in self.lookups)
         return made if self.changes is None else (*made, self.changes)
 
@@ -122,9 +125,10 @@ class SemiJoinReducer:
 def add_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
-    """The trees over semi-join reducers in place of `sources`, if these suffice, and the reducers in build order.
+    """Replaces `sources` in the trees by semi-join reducers, if these suffice.
 
-    A reducer may read an earlier one. The spools named in `few` have about as many rows as have changed.
+    Returns the trees, and the reducers in build order, as a reducer may read an earlier one. The spools named in `few`
+    have about as many rows as have changed.
     """
     added: list[SemiJoinReducer] = []
     for source in sources:
@@ -139,9 +143,9 @@ def add_reducers(
 def _plan_reducers(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
 ) -> tuple[SemiJoinReducer, ...]:
-    """The reducer of a source, after the reducers that its own lookups need; numbered from `first` on.
+    """Plans the reducer of a source, preceded by the reducers that its own lookups need.
 
-    Empty if the trees need the whole source.
+    Their numbers start at `first`. The result is empty if the trees need the whole source.
     """
     lookups = _collect_lookups(trees, source, few)
     if not lookups:
@@ -160,9 +164,9 @@ def _plan_reducers(
 
 
 def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
-    """The lookups for all rows of a source, in any image, that the trees can need; None if they can need all rows.
+    """Collects the lookups of all rows of a source that the trees can need, in any image.
 
-    The spools named in `few` hold only changed rows and their join partners.
+    None if they can need all rows. The spools named in `few` hold only changed rows and their join partners.
     """
     collector = _LookupCollector(source, few)
     try:
@@ -174,14 +178,14 @@ def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[st
 
 
 def _list_row_scans(tree: Node, source: TableName) -> tuple[Scan, ...]:
-    """The scans by which a tree reads rows of a source besides its changes."""
+    """Lists the scans by which a tree reads rows of a source, without scans that read only its changes."""
     return tuple(scan for scan in list_scans(tree) if scan.source == source and scan.reads_rows)
 
 
 def _find_common_condition(trees: Iterable[Node], source: TableName) -> exp.Expr | None:
-    """The conjuncts that hold at every scan of a source, over the source's own columns; None if there are none.
+    """Finds the conjuncts that hold at every scan of a source, over the source's own columns; None if there are none.
 
-    Only comparisons count: a lookup of a row costs less than matching a pattern with it.
+    Only comparisons count, as looking up a row costs less than matching it with a pattern.
     """
     condition_sets = [
         {get_form(part): part for part in conditions}
@@ -199,7 +203,7 @@ def _is_comparison(condition: exp.Expr) -> bool:
 
 
 def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.Expr, ...]]:
-    """The conditions of each scan of a source's rows."""
+    """Yields the conditions of each scan of a source's rows, over the source's own columns."""
     scan, conditions = (node.child, split_conjuncts(node.condition)) if isinstance(node, Filter) else (node, ())
     if not isinstance(scan, Scan):
         for child in list_children(node):
@@ -227,7 +231,10 @@ _Soughts = tuple[_Sought, ...]
 
 @dataclass(frozen=True)
 class _LookupCollector:
-    """Collects the lookups of a source; each restriction of a tree suffices by itself."""
+    """Collects the lookups of a source from its scans in a tree.
+
+    A scan may have several restrictions; each of them suffices as a lookup.
+    """
 
     source: TableName
     few: frozenset[str]
@@ -235,7 +242,7 @@ class _LookupCollector:
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
     def visit_node(self, node: Node, sought: _Soughts) -> None:
-        """Notes the lookups of the source below a node whose rows are restricted by `sought`."""
+        """Adds the lookups of the source below a node whose rows are restricted by `sought`."""
         if not _list_row_scans(node, self.source):
             return
         match node:
@@ -263,10 +270,11 @@ class _LookupCollector:
                 assert_never(node)
 
     def _note_lookup(self, node: Scan, sought: _Soughts) -> None:
-        """Notes the restriction whose values are cheapest to compute.
+        """Adds a lookup by the restriction in `sought` whose values are cheapest to compute.
 
         A lookup by the source's key returns at most one row for each value, so extra values do no harm. Extra values
-        are also accepted where exact values would need another read of the source.
+        are also accepted if exact values would need another read of the source. Raises `_NeedsAllRows` if there is no
+        restriction.
         """
         if not sought:
             raise _NeedsAllRows
@@ -285,7 +293,10 @@ class _LookupCollector:
         return whole.count(self.source), len(whole)
 
     def _split_by_side(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
-        """The restrictions of either side: on its own columns, on equal columns, and by partners on the other side."""
+        """Derives the restrictions of both sides of a join from the restrictions `sought` of the join.
+
+        A side is restricted by its own columns, by equal columns, and by the partners on the other side.
+        """
         if node.kind == "full":
             return (), ()
         equal = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
@@ -304,7 +315,11 @@ class _LookupCollector:
     def _restrict_partners(
         self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
     ) -> _Soughts:
-        """The restrictions that the rows of one side, if they are few, put on the other; `others` are its columns."""
+        """Derives the restrictions that the rows of `side` put on the other side of a join.
+
+        `others` maps columns of `side` to equal columns of the other side. If `side` has many rows, only its rows that
+        are restricted by `sought` are used.
+        """
         if not equal:
             return ()
         null_safe = any(pair.null_safe for pair in equal)
@@ -343,7 +358,10 @@ class _LookupCollector:
                 assert_never(node)
 
     def _select_superset(self, node: Node, names: tuple[str, ...]) -> Node:
-        """The values of some columns, or a superset, from one small side of a join if that side has the columns."""
+        """Selects the columns `names` of a tree, or a superset of their values.
+
+        A superset comes from one small side of a join, if that side has the columns.
+        """
         match node:
             case Project(child=child, expressions=expressions) if set(names) <= set(map_plain_columns(expressions)):
                 inner = map_plain_columns(expressions)
@@ -367,7 +385,10 @@ class _LookupCollector:
                 return select_columns(node, names)
 
     def _map_right_columns(self, node: SemiJoin) -> dict[str, str]:
-        """Columns with the right-side columns that contain all their values, if only the right side is small."""
+        """Maps left columns of a semi-join to right columns that contain all their values.
+
+        Empty unless the right side is small and the left side is not.
+        """
         if self.is_small(node.left) or not self.is_small(node.right):
             return {}
         pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
@@ -379,7 +400,7 @@ def _select_side_columns(names: Mapping[str, str], side: Node) -> dict[str, str]
 
 
 def _rename_restrictions(sought: _Soughts, names: Mapping[str, str]) -> _Soughts:
-    """The restrictions of an input, under the input's own column names."""
+    """Renames columns of restrictions to those of an input, and drops columns that are not in `names`."""
     renamed = []
     for one in sought:
         positions = [place for place, name in enumerate(one.columns) if name in names]

@@ -40,7 +40,7 @@ from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """Row count of a source, count of changed rows in the window, and average bytes of a value in its files."""
+    """Row count of a source, number of its changed rows in the window, and average bytes of a value in its files."""
 
     rows: int
     changes: int
@@ -49,9 +49,9 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Known figures before a plan is executed: statistics by source, and estimated row counts by spool name.
+    """Figures that are known before a plan is executed: statistics by source, and estimated row counts by spool name.
 
-    `reduced` are the spools of semi-join reducers, each with the scan of its whole source.
+    `reduced` maps the spools of semi-join reducers to the scan of the whole source.
     """
 
     sources: Mapping[TableName, SourceStatistics] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Statistics:
         return replace(self, spool_rows={**self.spool_rows, name: rows})
 
     def with_reducer(self, part: SemiJoinReducer) -> Statistics:
-        """These statistics with estimates for the spools of a semi-join reducer."""
+        """Adds estimates for the spools of a semi-join reducer; returns new statistics."""
         lookup_rows = sum(
             _Estimates(self).estimate_counts(_build_matching_rows(part.whole, one))[0] for one in part.lookups
         )
@@ -80,7 +80,7 @@ class Statistics:
         return _Estimates(self).estimate_counts(tree)[0]
 
     def with_join_hints(self, tree: Node) -> Node:
-        """The tree with a broadcast side for each join that has a small side."""
+        """Sets a broadcast side for each join that has a small side; returns the new tree."""
         return _Estimates(self).with_join_hints(tree)
 
 
@@ -97,7 +97,7 @@ class _Estimates:
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
     def estimate_counts(self, node: Node) -> tuple[float, float]:
-        """The estimated row count of a tree, and its row count if it read all its sources as a whole."""
+        """Estimates the row count of a tree, and its row count if it read all its sources in full."""
         if id(node) not in self.known:
             self.known[id(node)] = (node, self._compute_counts(node))
         return self.known[id(node)][1]
@@ -147,7 +147,7 @@ class _Estimates:
         return (max(left, by_left), max(all_left, whole)) if node.kind == "left" else (min(by_left, by_right), whole)
 
     def _estimate_distinct(self, node: Join | SemiJoin) -> float:
-        """The estimated number of distinct values of the join columns; 0 if it is unknown.
+        """Estimates the number of distinct values of the join columns; 0 if it is unknown.
 
         It is the row count of a source on either side whose key consists of join columns.
         """
@@ -192,7 +192,10 @@ class _Estimates:
         return map_children(node, self.with_join_hints)
 
     def _choose_broadcast_side(self, node: Join | SemiJoin) -> Side | None:
-        """The broadcast side of a join: the smaller side of an inner join, only the right side of others."""
+        """Chooses the broadcast side of a join; None if a broadcast is not worthwhile.
+
+        It is the smaller side of an inner join, and can only be the right side of other joins.
+        """
         if node.kind == "full" or not list_equalities(node.on, list_columns(node.left), list_columns(node.right)):
             return None
         left, right = self.estimate_counts(node.left)[0], self.estimate_counts(node.right)[0]
@@ -216,5 +219,8 @@ class _Estimates:
 
 
 def _estimate_pairs(rows: float, others: float, values: float) -> float:
-    """The estimated number of pairs of `rows` with `others`, which have so many distinct `values`; else infinity."""
+    """Estimates the number of join pairs of `rows` rows with `others` rows that have `values` distinct join values.
+
+    Infinity if `values` is 0 or `others` is infinite.
+    """
     return rows * max(1.0, others / values) if values and others < math.inf else math.inf
