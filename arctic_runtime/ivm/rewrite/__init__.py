@@ -1,1 +1,1 @@
-"""Trees to equivalent trees that read fewer rows or columns, and the statistics for that."""
+"""Rewrites trees to equivalent trees that read fewer rows or columns, with the statistics for these rewrites."""

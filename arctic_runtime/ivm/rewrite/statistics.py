@@ -162,7 +162,7 @@ class _Estimates:
         return max(scan_counts)
 
     def _find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
-        """The scan that a column comes from, and the column's name there."""
+        """Finds the scan that a column comes from, and the column's name there; None if the column is computed."""
         match node:
             case Scan():
                 return node, name
@@ -181,7 +181,7 @@ class _Estimates:
                 return next((self._find_origin(child, name) for child in below_it), None)
 
     def with_join_hints(self, node: Node) -> Node:
-        """The tree with the broadcast side of each join."""
+        """Sets the broadcast side of each join in a tree; returns the new tree."""
         if isinstance(node, Join | SemiJoin):
             return replace(
                 node,

@@ -1,4 +1,4 @@
-"""Columns available without another scan or join."""
+"""Finds columns that rules can read without another scan or join."""
 
 from __future__ import annotations
 

@@ -55,7 +55,10 @@ def select_partners_of_changed(node: Node, other: Node, on: exp.Expr | None, inp
 
 
 def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:
-    """The pairs added and removed by changes on the right, as a Z-set; the left side is read as it is now."""
+    """Derives the pairs added and removed by changes on the right, as a Z-set.
+
+    The left side is read as it is now.
+    """
     left = select_partners_of_changed(at_new(node.left), node.right, node.on, inputs)
     return Join("inner", left, require_term(inputs.derive_delta(node.right)), node.on)
 
@@ -130,8 +133,9 @@ def is_narrowed(node: Node) -> bool:
 def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
     """Restricts `node`, one side of a join, to possible partners of the rows on the other side.
 
-    `rows` returns given columns of those rows. If a side is read row by row, engines skip its other rows themselves,
-    and `node` is returned unchanged. Groups, windows and sets, however, they would first compute for all rows.
+    `rows` returns given columns of those rows. `node` is returned unchanged if the join has no equality, or if it
+    computes no groups, windows or sets. Engines skip other rows of such a side themselves; but groups, windows and sets
+    they would first compute for all rows.
     """
     pairs = list_equalities(on, list_columns(node), list_columns(other))
     if not pairs or not is_whole(node):

@@ -1,1 +1,1 @@
-"""Ways to maintain a whole query: deltas, affected keys, row pairs, aggregate state."""
+"""Strategies that maintain the result of a whole query: deltas, affected keys, pairs, aggregate state."""

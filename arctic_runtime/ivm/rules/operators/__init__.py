@@ -1,1 +1,1 @@
-"""The rule of each operator, one module each."""
+"""Rules for each operator, in one module each."""
