@@ -1,4 +1,4 @@
-"""Order in which tables forget rows of one of them, and the snapshots that go with them."""
+"""Order in which tables forget rows, from a root table downstream, and the snapshots that are removed for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Reads = Mapping[TableName, Collection[TableName]]
 
 
 def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ...]:
-    """A table, and after it all models whose rows come from it, each behind those that it reads.
+    """The table `root`, followed by all models whose rows come from it, each after the models that it reads.
 
     Raises ConfigError if models read each other in a circle.
     """
@@ -39,7 +39,7 @@ def list_downstream_tables(root: TableName, reads: Reads) -> tuple[TableName, ..
 
 
 def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Snapshots before a sequence number: those that can go, and those that a tag or a branch of somebody holds."""
+    """Splits the snapshots before the sequence number `cut` into removable ones, and those held by a tag or branch."""
     protected = table.held | set(table.view_tags.values())
     older = [snapshot.id for snapshot in (*table.lineage, *table.others) if snapshot.sequence < cut]
     return tuple(snapshot for snapshot in older if snapshot not in protected), tuple(
@@ -48,10 +48,11 @@ def split_outdated_snapshots(table: Snapshots, cut: int) -> tuple[tuple[int, ...
 
 
 def find_needed_sequence(table: Snapshots, state: TableState) -> int:
-    """The sequence number from which on snapshots of one of a model's tables are needed, if all has been read.
+    """The sequence number from which on snapshots of `table` are needed, if all consumers have read everything.
 
-    Of a change table it is the newest run's, of a base the newest that says what it is merged to, or what the view
-    reads, of aggregate state the newest run's; of any other table the newest.
+    `table` is one of a model's tables. The first needed snapshot of a change table is that of the newest load. Of a
+    base, it is the newest that records its merged version, or the snapshot that the view reads. Of aggregate state, it
+    is the newest run's; of any other table, the newest.
     """
     newest = table.lineage[-1].sequence if table.lineage else 0
     pinned = {state.view.base_snapshot} if state.view else set()
@@ -62,10 +63,10 @@ def find_needed_sequence(table: Snapshots, state: TableState) -> int:
 
 
 def find_forgotten_sequence(table: Snapshots, state: TableState) -> int:
-    """The sequence number from which on snapshots of one of a model's tables have nothing of what was forgotten.
+    """The sequence number from which on snapshots of `table` contain no forgotten rows; at most the first needed one.
 
-    That is of the change table's newest commit that forgetting made, and of the base's first that is merged so far:
-    runs may have come since.
+    In the change table this is the newest commit that forgot rows. In the base it is the first snapshot into which that
+    commit is merged. Runs may have followed since.
     """
     commits = state.changes.commits if state.changes else ()
     marks = [snapshot.version for snapshot in commits if snapshot.summary.get(REASON) == FORGOTTEN_REASON]

@@ -1,8 +1,9 @@
-"""Freshness of tables: as of when each shows its sources, by what every commit says that its run had read.
+"""Computes the freshness of tables: the time as of which each shows its sources, from the offsets in its commits.
 
-An ingested table shows its source as of a time that ingestion keeps. A model shows a source as of when the version that
-it has read did; or, if it has read all that is there, as of when the table above shows it now. So one rule goes through
-all layers, and no process has to remember anything. A table that others write is itself a source.
+An ingested table shows its source as of a time that ingestion records. A model has read some version of each upstream
+table, and shows a source as of the same time as this version. If it has read everything, that is the time as of which
+the upstream table shows the source now. The same rule holds for all layers, and no process needs a memory. A table that
+others write is itself a source.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
 UNKNOWN = datetime.min.replace(tzinfo=timezone.utc)
-"""As of when a table shows a source if nothing tells: before all times that are known."""
+"""The time as of which a table shows a source if that is unknown: before all known times."""
 
 Claims = Mapping[str, datetime]
-"""Source table → as of when it is shown."""
+"""Source table → the time as of which it is shown."""
 
 
 @dataclass(frozen=True)
 class Unread:
-    """The oldest commit above a table that is not in it yet: `reader` has not read it of `table`."""
+    """The oldest upstream commit that a table does not contain yet, since `reader` has not read it from `table`.
+
+    `at` is the time of this commit, and `commits` is the number of commits of `table` that `reader` has not read.
+    """
 
     at: datetime
     reader: str
@@ -36,7 +40,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Why a table is not fresh, as `Freshness` has it."""
+    """Why a table is not fresh; the fields are those of `Freshness`."""
 
     state: FreshnessState
     source: str
@@ -46,9 +50,9 @@ class Lateness:
 
 
 class FreshnessPlan:
-    """The freshness of tables by what was observed of them at one moment, `now`.
+    """Computes the freshness of tables from the facts that were observed at one moment, `now`.
 
-    An idle source is known to be so for as long as it was looked at within `confirmed_seconds`.
+    An idle source counts as up to date for `confirmed_seconds` after the last look at it.
     """
 
     def __init__(self, tables: Mapping[str, TableFacts], now: datetime, confirmed_seconds: float) -> None:
@@ -60,7 +64,7 @@ class FreshnessPlan:
         self._lags: dict[str, float] = {}
 
     def get_freshness(self, name: str) -> Freshness:
-        """The freshness of a table among those that were observed."""
+        """Computes the freshness of one of the observed tables."""
         claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of
@@ -72,7 +76,7 @@ class FreshnessPlan:
     # As of when sources are shown
 
     def _find_claims(self, name: str) -> Claims:
-        """As of when a table shows each source at its newest version; a source that it shows in full is left out."""
+        """The time as of which a table's newest version shows each source, without sources that it shows in full."""
         if (name, None) in self._claims:
             return self._claims[name, None]
         self._claims[name, None] = {}  # breaks cycles
@@ -93,7 +97,7 @@ class FreshnessPlan:
         return claims
 
     def _find_claims_at(self, name: str, offset: Version) -> Claims:
-        """As of when a version of a table that a reader has read shows each source."""
+        """The time as of which the version `offset` of a table shows each source."""
         facts = self._tables.get(name)
         if facts is None:
             return {}
@@ -103,7 +107,7 @@ class FreshnessPlan:
         return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
     def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
-        """As of when a table showed each source until a commit."""
+        """The time as of which a table showed each source just before `commit`."""
         key = (name, commit.version.snapshot)
         if key not in self._claims:
             self._claims[key] = {}  # breaks cycles
@@ -124,7 +128,7 @@ class FreshnessPlan:
         return {name: UNKNOWN} if last is None else self._merge_claims(get_offsets(RunSummary.decode(last.summary)))
 
     def _sum_lags(self, name: str) -> float:
-        """Allowed age of a table in seconds, by its own `target_lag` and those above."""
+        """Allowed age of a table in seconds: its own `target_lag`, plus the largest sum of its upstream tables."""
         if name not in self._lags:
             self._lags[name] = 0.0  # breaks cycles
             facts = self._tables.get(name)
@@ -135,7 +139,10 @@ class FreshnessPlan:
     # What a table is late for
 
     def _find_lateness(self, name: str, claims: Claims, lag: float) -> Lateness | None:
-        """Why a table is not fresh; None if it is."""
+        """Determines why a table is not fresh; None if it is fresh.
+
+        `claims` are the times as of which it shows its sources, and `lag` is its allowed age in seconds.
+        """
         for _, source in sorted((at, source) for source, at in claims.items()):
             facts = self._tables.get(source)
             if facts is None or facts.origin is None:
@@ -157,7 +164,10 @@ class FreshnessPlan:
         return None
 
     def _find_cause(self, table: str, origin: OriginStatus, lag: float) -> Lateness | None:
-        """Why tables below a table of a source are late, and it is itself; None if the source is shown in time."""
+        """Determines why the ingested table `table` is late, and with it its readers; None if it is in time.
+
+        `lag` is the allowed age in seconds of the table whose freshness is computed.
+        """
         source, failure = origin.source, origin.failure
         if origin.wait is not None:
             reason = f"{table} waits: {read_first_line(origin.wait.message)}"
@@ -209,12 +219,12 @@ _LAGS = (
 
 
 def read_first_line(message: str) -> str:
-    """The first line of an error message."""
+    """The first line of an error message, without punctuation at its end."""
     return message.strip().partition("\n")[0].rstrip(".:;")
 
 
 def read_advice(message: str) -> str:
-    """Advice in an error message; empty if it says nothing."""
+    """The advice in an error message, after "what to do:", on one line; empty if there is none."""
     _, _, advice = message.partition("what to do: ")
     return " ".join(advice.split())
 
@@ -224,9 +234,10 @@ def _format_repair_advice(source: str) -> str:
 
 
 def _find_shown_before(facts: TableFacts, commit: Commit) -> datetime:
-    """As of when an ingested table showed its source until a commit, which says so if it knows.
+    """The time as of which an ingested table showed its source just before `commit`.
 
-    Commits of earlier versions don't: there, it is the newest change of the commits before.
+    It is in the commit's summary. Commits of earlier versions lack it; for these it is the newest source time of the
+    commits before, or UNKNOWN if none has one.
     """
     if (shown := RunSummary.decode(commit.summary).shown_before_ms) is not None:
         return time_of(shown)

@@ -1,4 +1,4 @@
-"""Readers of configuration values: from what a user wrote to a typed value, or a ConfigError that names the key."""
+"""Readers of configuration values: each returns a typed value, or raises a ConfigError that names the key."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def read_flag(key: str, value: Any) -> bool:
 
 
 def read_view_name(key: str, value: Any) -> bool | str:
-    """Whether there is a view, or its name; raises ConfigError for a name that no catalog can keep."""
+    """Reads whether there is a view, or the name of the view; raises ConfigError for a name that no catalog allows."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or not value.strip():
@@ -122,7 +122,7 @@ def read_nodes(key: str, value: Any) -> int | None:
 
 
 def read_size(key: str, value: Any) -> int:
-    """Bytes, from a number or a text such as `64 MiB`; raises ConfigError."""
+    """Reads a number of bytes from a number or a text such as `64 MiB`; raises ConfigError for any other value."""
     match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is not None:
         return int(match["number"]) * _UNIT_BYTES[match["unit"]]
@@ -149,7 +149,10 @@ def read_renamed(key: str, value: Any) -> dict[str, str]:
 
 
 def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
-    """The column that orders all events, or for each flow its own with the columns of the flow; raises ConfigError."""
+    """Reads the column that orders all events, or the order column of each flow with the flow's columns.
+
+    A flow is a set of columns whose events have an order of their own. Raises ConfigError for any other value.
+    """
     if not isinstance(value, Mapping):
         return read_text(key, value)
     if not value or not all(isinstance(column, str) and column for column in value):
@@ -162,7 +165,10 @@ def read_sequence(key: str, value: Any) -> str | dict[str, tuple[str, ...]]:
 
 
 def read_merge_columns(key: str, value: Any) -> dict[str, str]:
-    """Columns → a function's name, or an SQL expression over `old` and `new`; raises ConfigError."""
+    """Reads a mapping of columns to merge functions: a name, or an SQL expression over `old` and `new`.
+
+    Raises ConfigError for any other value.
+    """
     functions: Mapping[Any, Any] = value if isinstance(value, Mapping) else {}
     if not functions or not all(isinstance(part, str) and part.strip() for pair in functions.items() for part in pair):
         raise ConfigError(f"`{key}` must be a mapping of columns to functions; found {value!r}")
@@ -187,7 +193,7 @@ def _merge_function(where: str, text: str) -> str:
 _PATH_PROPERTIES = frozenset(
     {"write.data.path", "write.folder-storage.path", "write.metadata.path", "write.object-storage.path"}
 )
-"""Iceberg's properties that put files of a table into another folder than its own."""
+"""Iceberg's properties that place a table's files outside of its own folder."""
 
 
 def read_properties(key: str, value: Any) -> dict[str, str]:

@@ -39,7 +39,8 @@ from arctic_runtime.plan.config.maintenance_settings import read_compaction, rea
 class ConfigKey:
     """A configuration key; `values`, `default` and `meaning` are Markdown, as docs/configuration.md shows them.
 
-    `read` makes the typed value of the field of `ModelConfig` that has the key's name, which has the default as well.
+    `read` converts a user's value to the type of the `ModelConfig` field with the key's name; that field also defines
+    the default.
     """
 
     name: str
@@ -48,14 +49,14 @@ class ConfigKey:
     meaning: str
     read: Callable[[str, Any], Any]
     needs_changes: bool = False
-    """Whether the key has a meaning with `input: changes` alone."""
+    """Whether the key has a meaning only with `input: changes`."""
 
     is_filled_by_dbt: bool = False
-    """Whether dbt fills in a default of its own where a user wrote none."""
+    """Whether dbt fills in a default of its own if a user wrote none."""
 
     effect: Literal["rows", "layout", "none"] = "none"
-    """What another value means for a table that is there: its rows are computed in full (`rows`: the value is in the
-    fingerprint), its base is laid out again (`layout`), or neither."""
+    """What a changed value does to an existing table: all rows are computed again (`rows`: the value is part of the
+    fingerprint), the base is rewritten in another layout (`layout`), or neither (`none`)."""
 
 
 CONFIGURATION = (
@@ -401,7 +402,7 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 
 
 def describe_configuration() -> str:
-    """The table of model keys in docs/configuration.md, in Markdown."""
+    """Formats the table of model keys in docs/configuration.md, in Markdown."""
     header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
     return "\n".join([header, *map(_format_row, CONFIGURATION)])
 

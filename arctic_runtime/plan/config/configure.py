@@ -1,4 +1,4 @@
-"""Reader of a model's configuration into a checked ModelConfig."""
+"""Reads a model's configuration, checks it, and returns it as a ModelConfig."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.plan.config.configuration import CONFIGURATION, KEYS
 from arctic_runtime.suggestions import find_nearest
 
 NO_KEY = "none"
-"""What `primary_key` is where a user wrote that there is none."""
+"""The value of `primary_key` if a user wrote `null`, so that the table has none."""
 
 _OF_KEYS = (
     "unique_key",
@@ -40,11 +40,10 @@ _OF_KEYS = (
 
 
 def read_configuration(raw: Mapping[str, Any], where: str, known: Collection[str] = ()) -> ModelConfig:
-    """Checks a model's configuration and returns it typed.
+    """Checks a model's configuration and returns it with typed values.
 
-    `raw` holds the keys that the user set; `known` are keys that belong to dbt or to others and are not looked
-    at. `where` names the model in messages. Raises ConfigError with everything that is wrong, not only the
-    first thing.
+    `raw` holds the keys that the user set; `known` are the names of keys of dbt and others, which are ignored. `where`
+    names the model in messages. Raises one ConfigError with all problems, not only the first.
     """
     raw, is_appended = _strip_absent_key(raw)
     problems: list[str] = list(_check_unknown_keys(raw, known))
@@ -65,14 +64,17 @@ def read_configuration(raw: Mapping[str, Any], where: str, known: Collection[str
 
 
 def _strip_absent_key(raw: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The keys without a `primary_key` that says that there is none, and whether it does."""
+    """Removes `primary_key` from the keys if its value says that there is none; also returns whether it does."""
     key_value = raw.get("primary_key", ())
     is_none = key_value is None or (isinstance(key_value, str) and key_value.lower() == NO_KEY)
     return {key: value for key, value in raw.items() if key != "primary_key" or not is_none}, is_none
 
 
 def select_user_keys(config: Mapping[str, Any], written: Collection[str]) -> dict[str, Any]:
-    """The keys of dbt's merged configuration that a user wrote: dbt fills some of ours with defaults of its own."""
+    """Selects from dbt's merged configuration the keys that a user has `written`.
+
+    dbt fills some of our keys with defaults of its own, which are left out.
+    """
     filled = {key.name for key in CONFIGURATION if key.is_filled_by_dbt}
     keys = {key: config[key] for key in config if key not in filled or key in written}
     says_none = "primary_key" in written and keys.get("primary_key") is None
@@ -267,7 +269,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
 
 
 def _check_history_options(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    """Keys that say how versions are kept have no meaning in a table without them."""
+    """Yields an error for each configured option about versions if the table has no history."""
     if not config.has_history:
         for name in ("track", "valid_time", "keep_deleted", "current_view"):
             if name in values:
@@ -275,7 +277,10 @@ def _check_history_options(config: ModelConfig, values: Mapping[str, Any]) -> It
 
 
 def _check_history_rules(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
-    """Versions follow from whole rows, one event after the other."""
+    """Yields an error for each option that a table with history can't have.
+
+    Versions are built from events with whole rows, one event after the other.
+    """
     if not config.has_history:
         return
     if config.merge_columns:

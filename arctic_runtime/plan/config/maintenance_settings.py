@@ -1,4 +1,4 @@
-"""Reading `compaction`, `retention` and `target_lag` of a model's configuration."""
+"""Readers of `compaction`, `retention` and `target_lag` in a model's configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def read_compaction(key: str, value: Any) -> Compaction:
-    """`auto`, `off` or a mapping of thresholds; YAML reads `on` and `off` as booleans. Raises ConfigError."""
+    """Reads `auto`, `off` or a mapping of thresholds; raises ConfigError for any other value.
+
+    `on` and `off` come as booleans from YAML.
+    """
     if isinstance(value, Mapping):
         return Compaction(
             **_read_parts(
@@ -29,9 +32,9 @@ def read_compaction(key: str, value: Any) -> Compaction:
 
 
 def read_retention(key: str, value: Any) -> Retention:
-    """A mapping with the ages from which on versions and change rows may go, and how many versions stay in any case.
+    """Reads a mapping with the ages at which versions and change rows may expire, and a number of versions to keep.
 
-    `off` keeps all for ever; YAML reads it as a boolean. Raises ConfigError.
+    `off`, which comes as a boolean from YAML, keeps all for ever. Raises ConfigError for any other value.
     """
     if value in ("off", False):
         return Retention()
@@ -64,7 +67,7 @@ def _read_count(key: str, value: Any) -> int:
 
 
 def read_age(key: str, value: Any) -> int:
-    """The seconds of an age such as `90m` or `5d`; raises ConfigError."""
+    """Reads an age such as `90m` or `5d` as seconds; raises ConfigError for any other value."""
     match = _AGE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None or int(match["number"]) == 0:
         raise ConfigError(
@@ -74,7 +77,7 @@ def read_age(key: str, value: Any) -> int:
 
 
 def read_lag(key: str, value: Any) -> int:
-    """The seconds of a lag such as `30s` or `5m`, 0 among them; raises ConfigError."""
+    """Reads a lag such as `30s`, `5m` or `0s` as seconds; raises ConfigError for any other value."""
     match = _LAG.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Choice to merge changes by writing the whole base again, in parts that stay done."""
+"""Decides when changes are merged by a rewrite of the whole base, in parts that survive an interruption."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def plan_base_rewrite(
     is_full: bool,
     thresholds: BaseRewriteThresholds,
 ) -> RewriteBase | None:
-    """The pass that merges everything, or goes on with one that stopped; None if a fold does better or must do.
+    """Plans a rewrite of the base that merges all changes, or continues an interrupted one.
 
-    It needs a base whose files are of one partition spec that ends in a bucket of the hash key, as new ones are.
+    Returns None if a fold is cheaper, or if the base can't be rewritten like this. All files of the base must have the
+    same partition spec, which ends in a bucket of the hash key, as in a new base.
     """
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or files.snapshot != base.snapshot:
@@ -69,7 +70,11 @@ def plan_base_rewrite(
 def _is_worth_it(
     rows: int, base: BaseState, buckets: int, is_scattered: bool, thresholds: BaseRewriteThresholds
 ) -> bool:
-    """Keys are scattered over buckets, but not over partitions: changes may all be in the newest."""
+    """Whether there are enough changes for a rewrite: a share of the base, or some for each bucket.
+
+    The number for each bucket counts only if `is_scattered`. The keys of changes are scattered over buckets, but not
+    over partitions: all changes may be in the newest partition.
+    """
     is_everywhere = is_scattered and rows >= thresholds.changed_rows_per_bucket * buckets
     return is_everywhere or rows >= thresholds.changed_share * base.rows
 
@@ -85,7 +90,10 @@ def _find_common_transforms(model: Model, nodes: Sequence[FileGroup]) -> tuple[T
 def _find_end_version(
     changes: ChangeTableState, base: BaseState, progress: Sequence[PartialProgress]
 ) -> tuple[Version, frozenset[BucketRange]]:
-    """Up to where to merge: to where somebody began to, the newest of these, else to the newest version."""
+    """Returns the version up to which to merge, and the bucket ranges for which that is done already.
+
+    It is the newest version up to which a rewrite is partly done; else the newest version of all, with no ranges.
+    """
     assert changes.newest is not None
     known = {commit.version.snapshot: commit.version for commit in changes.commits}
     open_ones = [
@@ -106,7 +114,10 @@ def _sum_bucket_bytes(nodes: Iterable[FileGroup], bucket: Transform) -> list[int
 
 
 def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds) -> Iterator[BucketRange]:
-    """All buckets in their order, the empty ones too, since rows may come into them."""
+    """Splits all buckets, in their order, into ranges of limited size; `sizes` are the bytes of each bucket.
+
+    Empty buckets are included, since the merge may add rows to them.
+    """
     allowed = max(thresholds.part_bytes, sum(sizes) // thresholds.parts)
     first, size = 0, 0
     for bucket, more in enumerate(sizes):
@@ -118,7 +129,10 @@ def _split_bucket_ranges(sizes: Sequence[int], thresholds: BaseRewriteThresholds
 
 
 def _choose_sort_order(model: Model, files: TableFiles) -> tuple[str, ...]:
-    """Without a sort key rows are sorted only where a node has several files, which are cut by the primary key then."""
+    """The columns by which rows are sorted: the sort key, then the primary key.
+
+    Without a sort key, rows are sorted only if a node needs several files, which then have ranges of the primary key.
+    """
     is_cut = any(node.bytes > files.target_bytes for node in files.nodes)
     order = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return tuple(order) if model.config.sort_key or is_cut else ()

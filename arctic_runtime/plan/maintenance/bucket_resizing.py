@@ -1,4 +1,4 @@
-"""Choice of the nodes that have outgrown their limit and split, and of small ones to put together."""
+"""Chooses the nodes (buckets of a partition) that are split since they are too large, and small ones to merge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arctic_runtime.thresholds import BucketThresholds
 
 @dataclass(frozen=True)
 class Move:
-    """A unit goes to another depth, and why."""
+    """The move of a unit to another depth of its hash tree, by a split or a merge, with the reason."""
 
     unit: Unit
     direction: Direction
@@ -23,9 +23,10 @@ class Move:
 
 
 def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds) -> list[Move]:
-    """Units with a node of more than `limit` bytes; with them their level, if that is about to outgrow it too.
+    """Plans the splits of units with a node of more than `limit` bytes.
 
-    The largest of a level come last: as long as some are left, there is what made them split.
+    All units of the same depth are split with them if their nodes have nearly as many bytes on average. The largest
+    units of a depth come last: if a run stops before them, the reason to split the others is still there.
     """
     moves: list[Move] = []
     for partition in _group_by_partition(units).values():
@@ -37,9 +38,9 @@ def plan_splits(units: Sequence[Unit], limit: int, thresholds: BucketThresholds)
 def plan_node_merges(
     all_units: Sequence[Unit], limit: int, least_depth: int, alone: bool, thresholds: BucketThresholds
 ) -> list[Move]:
-    """Units of partitions whose rows would fit into fewer nodes of at most a small part of `limit`.
+    """Plans the merges of units in partitions whose rows fit into fewer nodes of at most a small part of `limit` bytes.
 
-    All partitions go to one depth together, or each to its own where `alone` is true.
+    No depth is below `least_depth`. All partitions get the same depth, or each its own if `alone` is true.
     """
     partitions = _group_by_partition(all_units)
     most = min(thresholds.small_bucket_bytes, limit // thresholds.merged_limit_parts)
@@ -57,19 +58,19 @@ def plan_node_merges(
 
 
 def _sort_by_parent(depth: int, unit: Unit) -> tuple[int, int]:
-    """Sorts those next to one another that come together at a depth."""
+    """Sort key by which units that are merged into one node at `depth` are next to one another."""
     top = unit.top.get_ancestor(min(unit.top.depth, depth))
     return top.depth, top.index
 
 
 def compute_depth_after(units: Sequence[Unit], moves: Iterable[Move]) -> int:
-    """Depth that holds most bytes after these resizings, at which new files are written."""
+    """The depth that holds most bytes of `units` after the `moves`; new files are written at this depth."""
     goals = {id(move.unit): move.depth for move in moves}
     return compute_main_depth((goals.get(id(unit), unit.depth), unit.bytes) for unit in units)
 
 
 def explain_unsplit(unit: Unit, limit: int) -> str | None:
-    """Reason for which a unit of more than its limit is not split; None for one within it."""
+    """Returns the reason for which a unit with a node of more than `limit` bytes is not split; None if it has none."""
     if unit.largest <= limit:
         return None
     if unit.depth >= MAX_DEPTH:
@@ -98,7 +99,10 @@ def _split_partition(partition: Sequence[Unit], limit: int, thresholds: BucketTh
 def _split_level(
     depth: int, level: Sequence[Unit], limit: int, filled: Collection[HashNode], thresholds: BucketThresholds
 ) -> list[Move]:
-    """Of the units of one partition and depth; the mean is that of their nodes."""
+    """Plans the splits for `level`, the units of one partition and `depth`; `filled` are all nodes with rows.
+
+    All units are split if the mean size of their nodes is near the `limit`; else only those with a node above it.
+    """
     outgrown = [unit for unit in level if unit.largest > limit]
     nodes = sum(1 << (depth - unit.top.depth) for unit in level)
     mean = sum(unit.bytes for unit in level) / nodes
@@ -123,7 +127,7 @@ def _split_level(
 
 
 def _compute_split_depth(depth: int, size: float, most: float) -> int:
-    """One level deeper, or as many as it takes for nodes to have at most so many bytes."""
+    """The depth at which the parts of a node of `size` bytes have at most `most` bytes; at least one level deeper."""
     deeper = depth + 1
     while deeper < MAX_DEPTH and size / (1 << (deeper - depth)) > most:
         deeper += 1
@@ -131,12 +135,18 @@ def _compute_split_depth(depth: int, size: float, most: float) -> int:
 
 
 def _can_part(unit: Unit, filled: Collection[HashNode]) -> bool:
-    """Whether splitting can part a unit: beside a node whose rows have few hash values, the sibling is empty."""
+    """Whether a split can separate the rows of a unit; `filled` are all nodes with rows.
+
+    If the sibling of a node is empty, its rows have few hash values, and another split would not separate them.
+    """
     return len(unit.places) > 1 or unit.top.sibling is None or unit.top.sibling in filled
 
 
 def _compute_merge_depth(partition: Sequence[Unit], most: int, least_depth: int) -> int:
-    """The smallest depth at which no node of a partition has more than `most` bytes."""
+    """The smallest depth, down to `least_depth`, at which no node of a partition has more than `most` bytes.
+
+    It is the current largest depth if no smaller one will do.
+    """
     depth = max(place.depth for unit in partition for place in unit.places)
     sizes: dict[HashNode, int] = {}
     for unit in partition:

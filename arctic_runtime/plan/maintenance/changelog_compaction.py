@@ -1,6 +1,6 @@
-"""Choice of the change rows that may go.
+"""Chooses the change rows that may be deleted.
 
-These are old ones that a newer row of their key has replaced, once all who read have read both.
+These are old change rows that a newer one of the same key has replaced, once all readers have read both.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from arctic_runtime.thresholds import ChangelogThresholds
 def plan_changelog_trim(
     model: Model, state: TableState, wanted: Mapping[str, Version], now_ms: int
 ) -> tuple[CompactChangelog | None, tuple[str, ...]]:
-    """Up to where change rows are old and read by all, and who has yet to read some that are old enough.
+    """Plans up to which commit replaced change rows are deleted: one that is old enough and that all readers have read.
 
-    `wanted` says what for a version of the table is kept.
+    The step is None if there is nothing to delete. The texts say which readers have not read all that is old enough.
+    `wanted` maps a reason to keep a version of the table to that version.
     """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or changes.head is None or seconds is None:
@@ -40,7 +41,7 @@ def plan_changelog_trim(
 
 
 def is_due(model: Model, changes: ChangeTableState, plan: CompactChangelog, thresholds: ChangelogThresholds) -> bool:
-    """Whether a run should do it by itself."""
+    """Whether enough time has passed since the last deletion for a run to perform `plan` by itself."""
     seconds = model.config.retention.changes_seconds or 0
     return plan.until.at_ms - _read_trimmed_age(changes).at_ms >= 1000 * seconds // thresholds.compactions
 
@@ -48,7 +49,10 @@ def is_due(model: Model, changes: ChangeTableState, plan: CompactChangelog, thre
 def select_ages_to_keep(
     model: Model, state: TableState, gone: Collection[int], thresholds: ChangelogThresholds
 ) -> tuple[Age, ...]:
-    """The ages that are to be known when the snapshots `gone` are: few, and none of what was trimmed."""
+    """Selects the commit times that have to be stored before the snapshots `gone` expire.
+
+    They are few, at a minimum distance in time. Commits whose change rows are trimmed already are left out.
+    """
     changes, seconds = state.changes, model.config.retention.changes_seconds
     if changes is None or seconds is None:
         return ()
@@ -64,7 +68,11 @@ def select_ages_to_keep(
 
 
 def _read_trimmed_age(changes: ChangeTableState) -> Age:
-    """Up to where it was done. The property says so before it is, so it stands only where no commit can say."""
+    """Returns the age up to which replaced change rows were deleted.
+
+    It is read from the newest commit that records it. The table's property is written before the deletion, so it is
+    used only if no commit records an age and the oldest commits have expired.
+    """
     texts = [text for commit in changes.commits if (text := commit.summary.get(COMPACTED_UNTIL))]
     if texts:
         return read_ages(texts[-1])[0]
@@ -72,7 +80,7 @@ def _read_trimmed_age(changes: ChangeTableState) -> Age:
 
 
 def _list_commit_ages(changes: ChangeTableState) -> list[Age]:
-    """Times of the commits that added rows, oldest first, as far as they are known."""
+    """The known ages of the commits that added rows, oldest first: their sequence numbers and times."""
     ages = {age.sequence: age for age in read_ages(changes.properties.get(COMMIT_TIMES))}
     ages |= {
         commit.version.sequence: Age(commit.version.sequence, commit.at_ms) for commit in changes.commits if commit.rows

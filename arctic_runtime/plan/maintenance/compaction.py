@@ -1,6 +1,6 @@
-"""Choice of the files to write again.
+"""Chooses the files that a compaction rewrites.
 
-What every reader pays for them as they lie is held against what it costs to put them right.
+The bytes that every reader loses with the files as they are, are compared with the cost of a rewrite.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def plan_file_compaction(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> CompactionPlan:
-    """Plans the rewrites of the tables whose files are `files`, with the reasons for the rest.
+    """Plans the rewrites of the tables whose files are `files`, with the reasons for which other files are left alone.
 
-    `auto` and `major` go by the model's thresholds, `minor` joins small files wherever there are two, and `full`
-    leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge what is not
-    merged yet; the files that this makes are planned for after it. All but `minor` split nodes of the base that
-    outgrow their limit, and put small ones together. Finished groups are left alone.
+    `auto` and `major` use the model's thresholds, `minor` joins small files wherever there are two, and `full`
+    leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged
+    changes; the files that this writes are planned for after it. All modes but `minor` split nodes of the base that
+    exceed their limit, and merge small ones. Finished groups are left alone.
     """
     merges = _plan_merges(model, state, files, mode, thresholds) if mode in ("major", "full") else ()
     steps: list[CompactionStep] = list(merges)
@@ -69,10 +69,10 @@ def plan_file_compaction(
 
 
 def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
-    """Nodes that were rewritten, and are not looked at again.
+    """The nodes that the `performed` steps have rewritten, and that need no further look.
 
-    Files of several depths that come together lie in one file for each at first, so these nodes are done only when
-    they were written twice.
+    A rewrite of files from several depths first writes one file for each of them. So such nodes are finished only
+    after a second rewrite.
     """
     times: Counter[Place] = Counter()
     for step in performed:
@@ -84,10 +84,11 @@ def list_rewritten_groups(performed: Iterable[CompactionStep]) -> set[Place]:
 
 
 def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether to look for what `auto` could do in a table; to read its manifests costs more than a run may lose.
+    """Whether to look for work of `auto` in a table now, since a look reads its manifests, which costs a run time.
 
-    Never where its files are too few to be over a threshold, or too small for a node to be over its limit. Else now
-    and then: so many commits apart that a node gets over its threshold by half at the most, or after so many bytes.
+    It is False if the files are too few for a threshold, and too small for a node to exceed its limit. Else a look is
+    due after a number of commits, so that a node exceeds its threshold by half at most. In a large base, it is also due
+    after half of `node_bytes` was added.
     """
     if _is_large(model, table, totals) and totals.added_bytes > model.config.node_bytes // 2:
         return True
@@ -95,7 +96,7 @@ def is_worth_a_look(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def may_be_due(model: Model, table: TableName, totals: FileTotals) -> bool:
-    """Whether `auto` could have anything to do in a table, as far as counts of its files tell."""
+    """Whether `auto` could have anything to do in a table, judged by the `totals` of its files."""
     is_over = totals.files > _get_file_limit(model, table) or totals.deleted > 0
     return is_over or _is_large(model, table, totals)
 
@@ -111,7 +112,7 @@ def _is_large(model: Model, table: TableName, totals: FileTotals) -> bool:
 
 
 def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[str]:
-    """Lines for people: what is to be done and after how many reads it pays, and some of what is left alone."""
+    """Lines for people: each step, the number of reads after which it pays, and some of the nodes left alone."""
     lines = []
     for step in plan.steps:
         lines.append(f"to do: {describe_compaction(step)}")
@@ -124,14 +125,17 @@ def describe_plan(plan: CompactionPlan, thresholds: ReportThresholds) -> list[st
 
 
 def plan_waste(plan: CompactionPlan) -> int:
-    """Bytes that readers of a table pay until everything planned is done, files to open counted as some."""
+    """The bytes that each reader loses until the plan is performed; a file to open counts as a number of bytes."""
     folded = sum(step.bytes for step in plan.steps if isinstance(step, MergeUnmerged))
     return folded + sum(step.waste for step in plan.steps if isinstance(step, RewriteBase | RewriteFiles))
 
 
 @dataclass(frozen=True)
 class _Limits:
-    """Limits of a node: so many small files, such a share of deleted rows; no file too many if `least`."""
+    """Limits of a node: the number of small files and the share of deleted rows from which on it is rewritten.
+
+    With `least` it is rewritten if it has more files than it needs, or a deleted row.
+    """
 
     small_files: int
     deleted_share: float
@@ -154,7 +158,7 @@ def _plan_merges(
     mode: CompactionMode,
     thresholds: Thresholds,
 ) -> Iterator[MergeUnmerged | RewriteBase]:
-    """Plans the merge of the changes: the base rewritten in the same pass where they are many, else a fold."""
+    """Plans the merge of the unmerged changes: by a rewrite of the base if there are many of them, else by a fold."""
     base = next((table for table in files if table.table == model.base), None)
     limits = thresholds.base_rewrite
     anew = plan_base_rewrite(model, state, base, mode == "full", limits) if base is not None else None
@@ -200,7 +204,10 @@ def _plan_table(
 
 
 def _plan_whole_table(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
-    """Files of specs that have nothing to do with one another come under one all at once, and only when asked for."""
+    """Plans a table whose files have unrelated partition specs: all files are rewritten under one spec at once.
+
+    That is done only in a full compaction, and once; else all nodes are left alone.
+    """
     if not limits.least or table.has_finished(table.nodes):
         return [], [LeftAlone(table.table, node, SIDE_BY_SIDE) for node in table.nodes]
     whole = Unit((), ROOT, table.nodes, (ROOT,) * len(table.nodes))
@@ -218,7 +225,7 @@ def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way 
 
 
 def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
-    """The size below which a file is small; two files of this size fit into one."""
+    """The number of bytes below which a file counts as small; two files of this size fit into one."""
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 
@@ -236,7 +243,7 @@ def _select_touched_files(unit: Unit, way: Way, table: TableFiles, limits: _Limi
 
 
 def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) -> int:
-    """Bytes that a reader of the node would save: files to open, and deleted rows to read past."""
+    """Estimates the bytes that a rewrite of `unit` saves each reader: files to open, and deleted rows to skip."""
     files = _select_touched_files(unit, way, table, limits)
     deleted = sum(file.bytes * file.deleted // max(1, file.rows) for file in files)
     opened = len(files) + sum(1 for file in files if file.deleted)
@@ -247,7 +254,10 @@ def _estimate_waste(unit: Unit, way: Way, table: TableFiles, limits: _Limits) ->
 def _plan_rewrites(
     table: TableFiles, tree_units: Sequence[Unit], chosen: Sequence[tuple[Unit, Way]], limits: _Limits
 ) -> Iterator[RewriteFiles]:
-    """Every node stays at its depth; those that have files of several are placed where most of them lie."""
+    """Plans the rewrites of the `chosen` units, in commits of limited size.
+
+    A node keeps its depth. A unit with files of several depths is written at the depth of most of its bytes.
+    """
     buckets = list_bucket_counts(tree_units)
     ordered = sorted(chosen, key=lambda pair: (pair[1], pair[0].spec))
     size_of, kind_of = (

@@ -1,6 +1,6 @@
-"""Choice of the snapshots that nobody needs any more.
+"""Chooses the snapshots that expire since nobody needs them any more.
 
-These are always the oldest ones, so that what is left is a range without gaps.
+These are always the oldest ones, so that the remaining snapshots are a range without gaps.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from arctic_runtime.plan.maintenance.changelog_compaction import is_due, plan_ch
 from arctic_runtime.thresholds import ExpiryThresholds, Thresholds
 
 Needs = Iterator[tuple[int, str]]
-"""The sequence number from which on snapshots are needed, and what for."""
+"""Pairs of the sequence number from which on snapshots are needed, and the reason."""
 
 
 def plan_snapshot_expiry(
     model: Model, state: TableState, use: SnapshotUse, now_ms: int, thresholds: Thresholds
 ) -> ExpiryPlan:
-    """Plans the expiry of the model's tables at the time `now_ms`.
+    """Plans which snapshots, change rows and tags of the model's tables expire at the time `now_ms`.
 
     Raises ConfigError if the model keeps its versions for ever.
     """
@@ -71,7 +71,7 @@ def plan_snapshot_expiry(
 
 
 def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresholds) -> bool:
-    """Whether it is worth a look at what else keeps versions and change rows, after a run."""
+    """Whether enough old snapshots or change rows exist, after a run, to look at who still needs them."""
     age, log = model.config.retention.age_seconds, state.appended or state.changes
     if log is None:
         return False
@@ -83,7 +83,7 @@ def may_expire(model: Model, state: TableState, now_ms: int, thresholds: Thresho
 
 
 def select_due_steps(model: Model, state: TableState, plan: ExpiryPlan, thresholds: Thresholds) -> ExpiryPlan:
-    """Selects the steps that a run performs by itself: what enough has come together of."""
+    """Selects the steps of `plan` that a run performs by itself, since there is enough to expire."""
     log = state.appended or state.changes
     if log is None:
         return replace(plan, steps=(), tags=(), trim=None)
@@ -98,7 +98,7 @@ def _compute_snapshot_threshold(changes: ChangeTableState, thresholds: ExpiryThr
 
 
 def describe_expiry(plan: ExpiryPlan, verb: str) -> list[str]:
-    """Lines for people; `verb` says whether snapshots are to go or gone."""
+    """Lines for people about the plan; `verb` says whether its snapshots will expire or have expired."""
     lines = _describe_trim(plan, verb)
     lines += [f"{verb}: tag {tag} of {step.table}, which no view reads" for step in plan.tags for tag in step.tags]
     lines += [f"{verb}: {len(step.snapshots)} snapshot(s) of {step.table}" for step in plan.steps]
@@ -121,9 +121,10 @@ def _describe_trim(plan: ExpiryPlan, verb: str) -> list[str]:
 def _list_idle_tags(
     state: TableState, tables: Sequence[Snapshots], now_ms: int, thresholds: ExpiryThresholds
 ) -> Iterator[DropTags]:
-    """Tags for a view that were left by runs which died, or which another run overtook: all but the pinned one.
+    """Yields the drops of view tags that no view needs: left by failed runs, or by runs that another run overtook.
 
-    A run that is about to move the view has observed the base before another snapshot replaced the tagged one.
+    The tag that the view pins stays. So does a tag whose snapshot was replaced less than `view_tag_seconds` ago: a run
+    that observed the base before may still be about to point the view to this snapshot.
     """
     pinned = state.view.base_snapshot if state.view else None
     until = now_ms - 1000 * thresholds.view_tag_seconds
@@ -139,13 +140,16 @@ def _list_idle_tags(
 
 
 def _map_replacement_times(table: Snapshots) -> dict[int, int]:
-    """Time at which each snapshot ceased to be the newest; none for the one that is. One that lost never was."""
+    """Maps each snapshot to the time at which a newer one replaced it; the newest snapshot has no entry.
+
+    Snapshots of failed attempts were never the newest, and have their own time.
+    """
     pairs = zip(table.lineage, table.lineage[1:], strict=False)
     return {old.id: new.at_ms for old, new in pairs} | {lost.id: lost.at_ms for lost in table.others}
 
 
 def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> Iterator[Snapshots]:
-    """Tables as they are once these tags are gone; what other tags keep is held like anything else."""
+    """Returns the tables as they are without the `dropped` tags; snapshots of other view tags are added to `held`."""
     gone = {(step.table, tag) for step in dropped for tag in step.tags}
     for table in tables:
         left = {snapshot_id for tag, snapshot_id in table.view_tags.items() if (table.table, tag) not in gone}
@@ -153,12 +157,16 @@ def _remove_tags(tables: Sequence[Snapshots], dropped: Sequence[DropTags]) -> It
 
 
 def cut_of(needs: Sequence[tuple[int, str]]) -> int:
-    """The sequence number from which on snapshots are needed."""
+    """The smallest sequence number in `needs`, from which on snapshots are needed; 0 without needs."""
     return min((sequence for sequence, _ in needs), default=0)
 
 
 def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tuple[int, ...]:
-    """The oldest snapshots, up to the first that is young or needed; and what lost attempts left."""
+    """The snapshots that may expire: the oldest ones, up to the first that is needed or younger than allowed.
+
+    Snapshots from `cut` on are needed; those from `older_than_ms` on are too young. Old snapshots of failed attempts
+    are included, and snapshots that a tag or a branch holds are left out.
+    """
     expirable = []
     for snapshot in table.lineage:
         if snapshot.sequence >= cut or snapshot.at_ms >= older_than_ms:
@@ -169,7 +177,7 @@ def list_expired_snapshots(table: Snapshots, cut: int, older_than_ms: int) -> tu
 
 
 def list_kept_snapshots(table: Snapshots, needs: Sequence[tuple[int, str]], cut: int) -> Iterator[Kept]:
-    """Lists the snapshots at the cut, and the reader that each is kept for."""
+    """Lists the snapshots that are kept, each with its reason: the one at the `cut`, and older ones that are held."""
     for sequence, reason in needs:
         if sequence == cut:
             cut_snapshot = next((snapshot.id for snapshot in table.lineage if snapshot.sequence >= cut), 0)
@@ -185,19 +193,22 @@ def _list_newest_need(table: Snapshots) -> Needs:
 
 
 def _list_consumer_versions(state: TableState, consumers: Mapping[str, Version]) -> dict[str, Version]:
-    """Reason to keep → version that others have read of the table as it is now."""
+    """Reason to keep → version up to which a consumer has read the table, without versions of a recreated table."""
     uuid = state.log.uuid if state.log else None
     return {f"{name} has read up to it": offset for name, offset in consumers.items() if offset.table == uuid}
 
 
 def _list_last_versions(state: TableState, count: int | None) -> dict[str, Version]:
-    """The oldest of so many newest versions."""
+    """Reason to keep → the oldest of the `count` newest versions; empty without a count."""
     runs = [commit.version for commit in run_commits(state.log)]
     return {f"it is one of the last {count} versions": runs[-count:][0]} if count and runs else {}
 
 
 def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -> Needs:
-    """Further needs of a change table; if a version is gone already, those that follow it are."""
+    """Yields the snapshots of a change table that are needed besides its newest, with the reasons.
+
+    If a needed version has expired already, the snapshots after it are needed.
+    """
     changes, base, view = state.changes, state.base, state.view
     if changes is None:
         return
@@ -216,7 +227,7 @@ def _list_change_table_needs(state: TableState, wanted: Mapping[str, Version]) -
 
 
 def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Version]) -> Needs:
-    """Further needs of a table without a key."""
+    """Yields the snapshots of a table without a key that are needed besides its newest, with the reasons."""
     last = find_last_load(table)
     yield (last.version.sequence if last else 0), "it says which events the table has"
     for reason, version in wanted.items():
@@ -224,7 +235,11 @@ def _list_keyless_needs(table: ChangeTableState | None, wanted: Mapping[str, Ver
 
 
 def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Version]) -> Needs:
-    """Further needs of a base: the newest that tells its version, the pinned one, and the rows of versions."""
+    """Yields the snapshots of a base that are needed besides its newest, with the reasons.
+
+    These are the newest one that records its merged version, the one that the view reads, and those with the rows of
+    the `wanted` versions.
+    """
     merged_snapshots = [(snapshot, snapshot.merged) for snapshot in base.lineage if snapshot.merged is not None]
     yield (merged_snapshots[-1][0].sequence if merged_snapshots else 0), "it says what the base is merged to"
     if state.view is not None:
@@ -238,7 +253,10 @@ def _list_base_needs(state: TableState, base: Snapshots, wanted: Mapping[str, Ve
 
 
 def _list_aggregate_state_needs(state: TableState, totals: Snapshots) -> Needs:
-    """The newest version's aggregate state; a run that lost its commit may have written a newer one."""
+    """Yields the snapshot with the aggregate state of the newest version.
+
+    A newer snapshot may exist, written by a run whose commit to the change table failed.
+    """
     for snapshot in totals.lineage:
         if snapshot.id == state.aggregate_state:
             yield snapshot.sequence, "it is the aggregate state of the newest version"

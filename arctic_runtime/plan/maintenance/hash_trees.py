@@ -1,4 +1,4 @@
-"""Files of a table as hash trees: one for each partition, in which files of several depths can lie over one another."""
+"""Files of a table as hash trees, one for each partition; files of several depths may cover the same hash values."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Partition = tuple[PartitionValue, ...]
 
 @dataclass(frozen=True)
 class Unit:
-    """Nodes of a partition that can have rows in common, and no row in common with any other unit.
+    """Nodes of a partition whose hash ranges overlap; they have no key in common with another unit.
 
-    `top` covers them all; mostly it is the only one. Merges write at one depth for all partitions, so a node that was
-    split, or not yet, also has files of theirs. `places` are where the `nodes` lie in the tree.
+    `top` is the hash node that covers them all; mostly it is the only one. Merges write at one depth for all
+    partitions, so a partition with nodes of another depth gets files of that depth as well. `places` are the hash nodes
+    of the `nodes`, in the same order.
     """
 
     partition: Partition
@@ -37,12 +38,12 @@ class Unit:
 
     @property
     def deleted_share(self) -> float:
-        """The part of its stored rows that are deleted."""
+        """The share of deleted rows in its stored rows."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     @cached_property
     def depth(self) -> int:
-        """Depth that holds most of its bytes, the deeper of two that have as many."""
+        """The depth that holds most of its bytes; of two with as many bytes, the deeper one."""
         if len(self.nodes) == 1:
             return self.top.depth
         return compute_main_depth(
@@ -51,17 +52,17 @@ class Unit:
 
     @property
     def spec(self) -> int:
-        """A partition spec of that depth."""
+        """The partition spec of its nodes at `depth`."""
         return next(node.spec for place, node in zip(self.places, self.nodes, strict=True) if place.depth == self.depth)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has files of several depths."""
+        """Whether it has several nodes, which lie at different depths."""
         return len(self.nodes) > 1
 
     @cached_property
     def largest(self) -> int:
-        """The bytes of its largest node at `depth`; what lies above is shared among all of them."""
+        """The bytes of its largest node at `depth`; bytes of smaller depths are divided evenly among the nodes."""
         if len(self.nodes) == 1:
             return self.bytes
         spread, own = 0, {place: 0 for place in self.places if place.depth == self.depth}
@@ -75,7 +76,7 @@ class Unit:
 
 
 def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
-    """The depth of most bytes, the deeper of two that have as many; pairs of depth and bytes."""
+    """The depth with most bytes, from pairs of depth and bytes; of two with as many bytes, the deeper one."""
     totals: dict[int, int] = {}
     for depth, size in sizes:
         totals[depth] = totals.get(depth, 0) + size
@@ -83,9 +84,9 @@ def compute_main_depth(sizes: Iterable[tuple[int, int]]) -> int:
 
 
 def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
-    """The nodes of a table as units; None if specs lie side by side that are not depths of one tree.
+    """Groups the nodes of a table into units; None if it has several specs that are not depths of the same hash tree.
 
-    Under a single spec each node is a unit of its own, whatever the spec is.
+    If there is only one spec, each node is a unit of its own, whatever the spec is.
     """
     placed = [_find_tree_position(node, hash_key) for node in table.nodes]
     if len({node.spec for node in table.nodes}) <= 1:
@@ -98,7 +99,7 @@ def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
             return None
         partition, place = placement
         kinds.add(tuple(value.transform for value in partition))
-        # Two specs of one depth differ in what no value tells, and are none of ours.
+        # Two specs of the same depth differ in something that the values don't show; arctic makes no such specs.
         if len(kinds) > 1 or specs.setdefault(place.depth, node.spec) != node.spec:
             return None
         trees.setdefault(partition, {})[place] = node
@@ -106,12 +107,15 @@ def list_units(table: TableFiles, hash_key: str | None) -> list[Unit] | None:
 
 
 def list_bucket_counts(units: Sequence[Unit]) -> tuple[int, ...]:
-    """The numbers of buckets that files of a table lie in."""
+    """The distinct numbers of buckets by which the files of a table are bucketed, sorted."""
     return tuple(sorted({place.buckets for unit in units for place in unit.places}))
 
 
 def is_in_tree(table: TableFiles, hash_key: str | None) -> bool:
-    """Whether the table is bucketed by its hash key into a power of two, so that its nodes can go to other depths."""
+    """Whether the table and all its files are bucketed by the hash key into a power of two.
+
+    Only then can its nodes be split and merged.
+    """
     is_cut = any(
         transform.is_bucket_of(hash_key) and to_hash_node(transform.parameter or 0, 0) is not None
         for transform in table.transforms
@@ -132,7 +136,10 @@ def _build_units(partition: Partition, nodes: dict[HashNode, FileGroup]) -> list
 
 
 def _find_tree_position(node: FileGroup, hash_key: str | None) -> tuple[Partition, HashNode] | None:
-    """The partition of a node without its bucket, and that one's place; None if it has no bucket in a tree."""
+    """Splits a node's partition into the values without the bucket, and the bucket as a hash node.
+
+    Returns None if no value is a bucket of the hash key, or if the number of buckets is no power of two.
+    """
     for i, value in enumerate(node.partition):
         if value.transform.is_bucket_of(hash_key) and value.value is not None:
             place = to_hash_node(value.transform.parameter or 0, int(value.value))

@@ -1,4 +1,4 @@
-"""Choice of the rows of a landing table that may go: old ones that every model which reads them has read."""
+"""Chooses the rows of a landing table that may be deleted: old rows that all models reading the table have read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def plan_landing_expiry(
     now_ms: int,
     thresholds: ChangelogThresholds,
 ) -> LandingPlan:
-    """Plans the expiry of a landing table at the time `now_ms`.
+    """Plans which files and snapshots of a landing table expire at the time `now_ms`.
 
-    `readers` are the models that read the table, with what they have read of it. Files go as a whole. One that holds
-    rows of several commits counts as old as the newest of them may be. Raises ConfigError if the table is kept for
-    ever.
+    `readers` are the models that read the table, with the version up to which they have read it; None if they have read
+    nothing. Only whole files are deleted. A file with rows of several commits is as old as the newest of them may be.
+    Raises ConfigError if the table is kept for ever.
     """
     seconds, versions = retention.changes_seconds, retention.age_seconds
     if seconds is None and versions is None:
@@ -60,10 +60,10 @@ def plan_landing_expiry(
 
 
 def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
-    """Snapshots as old as they are without being the newest.
+    """Returns the snapshots, each with the time at which a newer one replaced it.
 
-    A model that is built for the first time reads the newest, however old that is, and its next run goes on from there:
-    so it has the whole retention for its first run.
+    A model that is built for the first time reads the newest snapshot, however old it is, and its next run continues
+    from there. So its first run may take as long as the whole retention.
     """
     lineage = snapshots.lineage
     aged = (replace(old, at_ms=new.at_ms) for old, new in pairwise(lineage))
@@ -73,7 +73,10 @@ def _date_by_replacement(snapshots: Snapshots) -> Snapshots:
 def _plan_deletion(
     state: LandingState, read: Mapping[str, Version], before_ms: int
 ) -> tuple[DeleteFiles | None, tuple[str, ...]]:
-    """The files whose rows are old and read by all, and who has yet to read some that are old enough."""
+    """Plans the deletion of files whose rows are older than `before_ms` and were read by all readers.
+
+    The deletion is None if there are no such files. The texts name the readers that have not read all old rows.
+    """
     old = [age for age in _list_commit_ages(state) if age.at_ms < before_ms]
     if not old:
         return None, ()
@@ -87,14 +90,17 @@ def _plan_deletion(
 
 
 def _list_commit_ages(state: LandingState) -> list[Age]:
-    """Times of the commits, oldest first, as far as they are known."""
+    """The known ages of the commits, oldest first: their sequence numbers and times."""
     ages = {age.sequence: age for age in state.ages}
     ages |= {snapshot.sequence: Age(snapshot.sequence, snapshot.at_ms) for snapshot in state.snapshots.lineage}
     return [ages[sequence] for sequence in sorted(ages)]
 
 
 def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> Iterator[Age]:
-    """The ages that are to be known when others expire snapshots: few, and one alone of those that are old enough."""
+    """Selects the commit times that are stored, since other programs may expire the snapshots.
+
+    They are few, at least `apart_ms` apart. Of the commits before `before_ms`, only the newest is selected.
+    """
     known = _list_commit_ages(state)
     old = [age for age in known if age.at_ms < before_ms]
     ages = old[-1:]
@@ -106,7 +112,7 @@ def _select_ages_to_keep(state: LandingState, before_ms: int, apart_ms: int) -> 
 
 
 def describe_landing(plan: LandingPlan, verb: str) -> list[str]:
-    """Lines for people; `verb` says whether files and snapshots are to go or gone."""
+    """Lines for people about the plan; `verb` says whether files and snapshots will be or have been deleted."""
     lines = []
     if plan.delete is not None:
         rows = sum(file.rows for file in plan.delete.files)

@@ -1,4 +1,4 @@
-"""Tags that make a savepoint, and those that are dropped with it."""
+"""Plans the tags by which a savepoint is created and dropped."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from arctic_runtime.model.table import Model
 def plan_savepoint(
     model: Model, name: str, commit: Commit, base: Snapshots, known: Sequence[Savepoint]
 ) -> tuple[SetTag, ...]:
-    """The tags of a savepoint at a commit of the change table, in the order in which they are made.
+    """Plans the tags of a savepoint at `commit` of the change table, in the order in which they are created.
 
-    The change table's tag comes first and is dropped last: it is what makes the savepoint, and change rows alone give
-    the version too. The base keeps the newest rows that are merged no further. Raises ConfigError for a name that can't
-    be one, or that stands at another version.
+    The change table's tag comes first and is dropped last: it defines the savepoint, and its change rows alone contain
+    the version. The base's tag keeps the newest snapshot that contains no later changes, if there is one. Raises
+    ConfigError for an invalid name, and for a name that is in use for another version.
     """
     _check_name(model, name)
     taken = next((tag for tag in known if tag.name == name), None)
@@ -36,13 +36,13 @@ def plan_savepoint(
 
 
 def plan_savepoint_drop(model: Model, name: str, known: Sequence[Savepoint]) -> tuple[SetTag, ...]:
-    """The tags that go with a savepoint; raises ConfigError if there is none of this name."""
+    """Plans to drop the tags of the savepoint `name`; raises ConfigError if there is no such savepoint."""
     find_savepoint(model, name, known)
     return SetTag(model.base, name, None), SetTag(model.table.changes, name, None)
 
 
 def find_savepoint(model: Model, name: str, known: Sequence[Savepoint]) -> Savepoint:
-    """The savepoint of this name; raises ConfigError if there is none."""
+    """Returns the savepoint `name` among the `known` ones; raises ConfigError if there is none."""
     for savepoint in known:
         if savepoint.name == name:
             return savepoint

@@ -1,4 +1,4 @@
-"""Splitting nodes and putting them together again, as steps of a compaction or alone."""
+"""Plans splits and merges of nodes (buckets of a partition), as steps of a compaction or alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_TREE = "it has no nodes in numbers of a power of two, so there is nothing to 
 
 
 def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> CompactionPlan:
-    """Only what brings nodes of the base to the depth that their size asks for, and why the others stay."""
+    """Plans only the splits and merges of nodes of the base, by their size, and says why other nodes are left alone."""
     tree_units = list_units(table, model.config.hash_key)
     moves = plan_resizes(table, tree_units or [], model, True, thresholds)
     steps = list(plan_resize_steps(table, tree_units or [], moves, thresholds.compaction))
@@ -47,9 +47,10 @@ def plan_split(model: Model, table: TableFiles, thresholds: Thresholds) -> Compa
 def plan_resizes(
     table: TableFiles, tree_units: Sequence[Unit], model: Model, alone: bool, thresholds: Thresholds
 ) -> list[Move]:
-    """Splits where there are any; else what can be put together, down to as many nodes as the model asks for.
+    """Plans the splits of too large nodes; if there are none, the merges of small ones.
 
-    Without `alone` all partitions go to one depth. Finished groups do not move a second time.
+    Merges leave at least as many nodes as the model's `nodes`. Without `alone`, they bring all partitions to the same
+    depth. Finished groups are not moved a second time.
     """
     config, buckets = model.config, thresholds.buckets
     if not tree_units or not is_in_tree(table, config.hash_key):
@@ -62,7 +63,11 @@ def plan_resizes(
 
 
 def select_worthwhile(moves: list[Move], mode: CompactionMode, thresholds: CompactionThresholds) -> list[Move]:
-    """Splits are; to put nodes together unasked is for what fills one commit, if it spares readers more."""
+    """Returns `moves` if they are worth their cost, else none.
+
+    Splits always are, and so are merges that a user asked for. In mode `auto`, merges are worth it if they fit into one
+    commit, and if readers save more than the commit costs.
+    """
     united = [move for move in moves if move.direction == "merge"]
     spared = sum(1 - 2.0 ** (move.depth - move.unit.depth) for move in united) * thresholds.open_file_bytes
     is_small = sum(move.unit.bytes for move in united) <= thresholds.group_bytes

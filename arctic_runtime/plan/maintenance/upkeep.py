@@ -1,4 +1,4 @@
-"""Order of upkeep: the table whose readers pay most first, within a budget, and none waits for ever."""
+"""Schedules upkeep within a budget: the table whose readers lose most comes first, and no table waits for ever."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ UpkeepOperation = Literal["compact", "expire"]
 
 @dataclass(frozen=True)
 class Hours:
-    """A part of the day, on some days of the week (0 is Monday); one that ends before it begins goes over midnight."""
+    """Hours of the day on some days of the week (0 is Monday); they cross midnight if `end` is before `begin`."""
 
     begin: time
     end: time
     days: frozenset[int] = frozenset(range(7))
 
     def contain(self, moment: datetime) -> bool:
-        """Whether a moment of the same clock lies within; after midnight the day before counts."""
+        """Whether `moment`, of the same clock, is within these hours; after midnight, the day before counts."""
         at = moment.time()
         if self.begin <= self.end:
             return self.begin <= at < self.end and moment.weekday() in self.days
@@ -33,9 +33,9 @@ class Hours:
 
 @dataclass(frozen=True)
 class UpkeepBudget:
-    """Limits of upkeep: jobs at a time, bytes that are rewritten in a minute, and none in quiet hours.
+    """Limits of upkeep: jobs at the same time, bytes rewritten per minute, and hours without any upkeep.
 
-    `group_bytes_per_minute` are bytes for the tables of a schema, which count in the whole as well.
+    `group_bytes_per_minute` are limits for the tables of a schema; their bytes count in `bytes_per_minute` as well.
     """
 
     jobs: int = 1
@@ -46,10 +46,10 @@ class UpkeepBudget:
 
 @dataclass(frozen=True)
 class Allowance:
-    """Bytes that may be written now, of so many a minute; times are seconds of a clock that only goes forward.
+    """Token bucket of the bytes that upkeep may write; `left` are the bytes available at the time `at`.
 
-    What is not used is kept for a while. A job larger than all that can be kept may begin when nothing is missing, and
-    the debt is paid before the next one.
+    Times are seconds of a monotonic clock. Unused bytes are kept for `kept_minutes`. A job larger than the full bucket
+    may begin when the bucket is full; `left` is then negative, and the next job waits until it has recovered.
     """
 
     bytes_per_minute: int
@@ -66,7 +66,7 @@ class Allowance:
         return self.bytes_per_minute * self.kept_minutes
 
     def accrue_until(self, now: float) -> Allowance:
-        """With what has come since."""
+        """Returns the allowance with the bytes that were added until `now`."""
         gained = self.bytes_per_minute * max(0.0, now - self.at) / 60
         return replace(self, left=min(self.most, self.left + gained), at=now)
 
@@ -77,15 +77,15 @@ class Allowance:
         return self.left >= min(bytes_written, self.most)
 
     def seconds_until(self, bytes_written: int) -> float:
-        """Seconds until a job of so many bytes may begin, if none begins before."""
+        """Seconds until a job that writes `bytes_written` may begin, if no other job begins before."""
         return max(0.0, min(bytes_written, self.most) - self.left) / self.bytes_per_minute * 60
 
 
 @dataclass(frozen=True)
 class DueUpkeep:
-    """Upkeep that a table needs, since when, what it rewrites, and what its readers pay until then, in bytes.
+    """Upkeep that a table needs since the time `since`: it rewrites `bytes`, and readers lose `waste_bytes` until then.
 
-    After failures in a row it is not tried again before `retry_at`.
+    After `failures` in a row it is not tried again before `retry_at`.
     """
 
     table: TableName
@@ -100,10 +100,10 @@ class DueUpkeep:
 
 @dataclass(frozen=True)
 class UpkeepState:
-    """State for decisions on upkeep at a moment: `local` is the wall clock of users, `now` one that only goes forward.
+    """Facts for decisions on upkeep at a moment: `local` is its time on the users' clock, `now` on a monotonic clock.
 
     `busy` are tables that are being written, `running` those with a job of upkeep, `paused` those that users paused.
-    `allowances` are by schema, and None for all together.
+    `allowances` are by schema; the one under None is for all tables together.
     """
 
     now: float
@@ -115,7 +115,7 @@ class UpkeepState:
 
 
 def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThresholds) -> list[DueUpkeep]:
-    """Sorts jobs: then by what readers pay."""
+    """Sorts jobs: first those that have waited too long, the oldest first; then by the bytes that readers lose."""
 
     def rank_job(job: DueUpkeep) -> tuple[bool, float, float]:
         starves = now - job.since >= thresholds.starvation_seconds
@@ -127,9 +127,9 @@ def sort_by_urgency(due: Iterable[DueUpkeep], now: float, thresholds: UpkeepThre
 def schedule_upkeep(
     due: Iterable[DueUpkeep], state: UpkeepState, budget: UpkeepBudget, thresholds: UpkeepThresholds
 ) -> Iterator[tuple[DueUpkeep, str]]:
-    """Each in the order of `in_order`, and why it is not begun now; an empty text if it is.
+    """Yields the jobs in the order of `sort_by_urgency`, each with why it does not begin now; empty if it begins.
 
-    A job that waits for bytes holds back later ones: else small jobs would use up the bytes of a large one.
+    A job that waits for bytes also holds back later ones: else small jobs would use up the bytes of a large one.
     """
     free = budget.jobs - len(state.running)
     allowances = {group: allowance.accrue_until(state.now) for group, allowance in state.allowances.items()}
@@ -149,7 +149,7 @@ def schedule_upkeep(
 
 
 def _explain_wait(job: DueUpkeep, state: UpkeepState, budget: UpkeepBudget, begun: Collection[TableName]) -> str:
-    """Why this one waits whatever the others do."""
+    """Returns why `job` has to wait, apart from limits of jobs and bytes; empty if it need not."""
     if job.table in state.paused:
         return "until it is resumed"
     if any(hours.contain(state.local) for hours in budget.quiet_hours):

@@ -1,7 +1,8 @@
-"""Cost of bringing a table up to date: by following what changed, or by computing everything.
+"""Estimates the cost of bringing a table up to date, incrementally or by a full computation.
 
-A first estimate comes from what is read; how long earlier runs of the same model took, against what was estimated for
-them, puts it right for the machine, and for queries whose rows are more or less work than others.
+A first estimate follows from the rows and scans that are read. It is corrected by earlier runs of the same model, from
+the seconds that they took and the seconds that were estimated. This accounts for the machine, and for queries whose
+rows are more or less work than others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Way = Literal["incremental", "full"]
 
 @dataclass(frozen=True)
 class Past:
-    """A run that is over: the seconds that it took, and those that were estimated from what it read."""
+    """A past run: the `seconds` that it took, and the seconds that were `estimated` from the rows that it read."""
 
     way: Way
     seconds: float
@@ -35,9 +36,9 @@ class Past:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """The runs of a table that are known, the newest last, and the rows that the table has now.
+    """The known runs of a table, the newest last, and the number of rows that the table has now.
 
-    `was_tried`: a run has set out to follow changes, perhaps one that gave it up and tells no seconds.
+    `was_tried`: a run has begun to follow changes, perhaps one that gave up and left no measured seconds.
     """
 
     table_rows: int = 0
@@ -47,10 +48,11 @@ class RunHistory:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One way for one run: `rows` are read by `scans`, and `seconds` is what that takes, put right by earlier runs.
+    """Estimated cost of one mode of a run: `rows` read by `scans`, and the `seconds`, corrected by earlier runs.
 
-    `changes` of the rows are change rows, and `repeated` those read more than once; `merged` are change rows of several
-    commits, which are brought together by their keys. `unadjusted` are the seconds as they follow from these alone.
+    `changes` is the number of change rows among `rows`, and `repeated` the number of those that are read more than
+    once. `merged` is the number of change rows from several commits, which are combined by their keys. `unadjusted` are
+    the seconds without the correction.
     """
 
     way: Way
@@ -64,11 +66,11 @@ class Estimate:
     unadjusted: float = 0.0
 
     def describe_cost(self) -> str:
-        """Rows read and their time, for people."""
+        """Text for people with the number of rows and scans, and the seconds."""
         return f"{self.rows:,} rows by {self.scans} scan(s), about {self.seconds:.1f} s"
 
     def explain_cost(self) -> str:
-        """The same, and what it is done for."""
+        """Text for people with the purpose of the mode, and its cost as in `describe_cost`."""
         return f"{_PURPOSES[self.way]}: {self.describe_cost()}"
 
 
@@ -82,9 +84,9 @@ def estimate_modes(
     history: RunHistory,
     prices: CostThresholds = SHIPPED.cost,
 ) -> tuple[Estimate, ...]:
-    """The ways there are, the cheapest first.
+    """Estimates the cost of each possible mode, the cheapest first.
 
-    `followed` are the scans of an incremental plan, None if there is none.
+    `followed` are the scans of the incremental plan; None if there is no such plan.
     """
     ways = [_estimate_full(states, history.table_rows)]
     if followed is not None:
@@ -95,7 +97,7 @@ def estimate_modes(
 
 
 def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
-    """The seconds that follow from rows and scans alone."""
+    """Estimates the seconds of a run from its rows and scans alone, without a correction by earlier runs."""
     row_seconds = prices.full_row_seconds if way.way == "full" else prices.incremental_row_seconds
     of_changes = (
         way.changes * prices.change_row_seconds
@@ -106,7 +108,7 @@ def _estimate_seconds(way: Estimate, prices: CostThresholds) -> float:
 
 
 def _estimate_full(states: Mapping[str, SourceState | None], table_rows: int) -> Estimate:
-    """Each source once, and the table itself, which what is computed is compared with."""
+    """Estimates a full run: it reads each source once, and the table itself to compare it with the result."""
     source_rows = [state.rows for state in states.values() if state]
     return Estimate("full", len(source_rows) + 1, sum(source_rows) + table_rows)
 
@@ -133,15 +135,19 @@ def _estimate_incremental(
 
 
 def _calibrate_estimate(way: Estimate, factors: Mapping[Way, float]) -> Estimate:
-    """A way that was never gone is taken to be no worse than estimated, and as fast as the other where that is less."""
+    """Multiplies the unadjusted seconds of an estimate by the correction factor of its mode.
+
+    A mode without past runs has the smallest factor of the other modes, but at most 1.
+    """
     factor = factors.get(way.way, min(1.0, *factors.values()) if factors else 1.0)
     return replace(way, seconds=round(way.unadjusted * factor, 3))
 
 
 def _compute_correction_factors(runs: Sequence[Past], prices: CostThresholds) -> dict[Way, float]:
-    """By how much the better of the last two runs of each way was off: one may have been slow for what passes.
+    """Computes the correction factor of each mode from its last two runs.
 
-    It is less the more runs since have gone the other way.
+    It is the smaller of their corrections, since one of them may have been slow by chance. It is multiplied by
+    `correction_decay` for each later run of the other mode.
     """
     factors: dict[Way, float] = {}
     for way in {run.way for run in runs}:

@@ -1,4 +1,4 @@
-"""Decision about a run: from the observed state of a model and its upstreams to a decision."""
+"""Decides how a run refreshes a table, from the observed state of the model and of its upstreams."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from arctic_runtime.thresholds import SHIPPED, Thresholds
 
 @dataclass(frozen=True)
 class Decision:
-    """Mode and reason of the next run; `windows` are what it consumes, by upstream.
+    """Mode and reason of the next run, and the `windows` of versions that it reads, by upstream.
 
-    `increment` is how a query's table follows the changes of the windows; None if events are folded or all is
-    computed. `ways` are what could be done with a query, and what that costs, the cheapest first. `given_up` is why
-    this run, or an earlier one, no longer follows changes although it could plan to. `repairs` are the promises that
-    the table breaks, which a full computation restores.
+    `increment` is the plan by which the table of a query follows the changes in the windows; None if events are
+    folded, or if all rows are computed. `ways` are the possible modes of a query with their estimated costs, the
+    cheapest first. `given_up` is the reason for which this run, or an earlier one, stopped following changes although
+    a plan for it existed. `repairs` are the promises that the table breaks, which a full computation restores.
     """
 
     mode: Mode
@@ -70,11 +70,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request:
-    """Request for a run, with facts learned meanwhile.
+    """Request for a run, with facts that were learned while it ran.
 
-    `given_up` is why it no longer follows changes, and `session` tells the SQL settings that its Spark really has.
-    `was_overtaken`: an upstream changed while the query ran in full, which reads the newest versions. To follow changes
-    is the better way then, whatever it costs, since it reads given versions.
+    `given_up` is the reason for which the run no longer follows changes. `session` is a hash of the SQL settings that
+    its Spark really has. `was_overtaken`: an upstream changed during a full computation, which reads the newest
+    versions. Changes are followed then, whatever that costs, since this mode reads given versions.
     """
 
     full_refresh: bool = False
@@ -91,10 +91,10 @@ COMPUTED_EACH_TIME: frozenset[Reason] = frozenset({"UNPARSED", "NON_DETERMINISTI
 def decide_refresh(
     model: Model, state: TableState, upstreams: Upstreams, request: Request, thresholds: Thresholds = SHIPPED
 ) -> Decision:
-    """The mode of the next run, the reason for it, and the windows that it consumes.
+    """Decides the mode of the next run, the reason for it, and the windows of versions that it reads.
 
-    Raises SourceError if an upstream's new rows are unknown, and ConfigError if the model contradicts
-    the table that is there.
+    Raises SourceError if an upstream's new rows are unknown, and ConfigError if the model contradicts the existing
+    table.
     """
     check_table(model, state, request)
     last = find_last_run(state.log)
@@ -110,7 +110,7 @@ def decide_refresh(
 
 
 def is_empty_table(model: Model, state: TableState) -> bool:
-    """Whether a new table could stand in a table's place without a loss: no row, ever, and no event that was read."""
+    """Whether the table can be replaced by a new one without loss: it never had a row, and has read no events."""
     changes, base = state.changes, state.base
     if changes is None or not changes.begins or any(commit.rows for commit in changes.commits):
         return False
@@ -119,10 +119,11 @@ def is_empty_table(model: Model, state: TableState) -> bool:
 
 
 def check_table(model: Model, state: TableState, request: Request) -> None:
-    """Raises ConfigError if the table that is there was made for another model or another key.
+    """Raises ConfigError if the existing table belongs to another model or has another key.
 
-    A full refresh may replace what stands under the model's own name, but never what stands under its change table's.
-    A view that `dbt clone` made goes in any case.
+    A full refresh may replace another relation that has the model's own name, but never one that has the name of its
+    change table. A view that `dbt clone` made is always replaced. Raises CorruptState if there is a base without its
+    change table.
     """
     conflicting = state.conflicting
     may_go = (
@@ -165,7 +166,7 @@ def check_table(model: Model, state: TableState, request: Request) -> None:
 
 
 def _check_current_view(model: Model, state: TableState) -> None:
-    """Raises ConfigError if the name of the view of current versions is another relation's."""
+    """Raises ConfigError if another relation already has the name of the view of current versions."""
     table = model.table
     if model.current_view in (table, table.changes, table.base, table.totals, table.forget_keys_name):
         raise ConfigError(
@@ -183,7 +184,10 @@ def _check_current_view(model: Model, state: TableState) -> None:
 
 
 def _check_history(model: Model, key: str) -> None:
-    """Raises ConfigError if a table has rows and the model says versions of them, or the other way round."""
+    """Raises ConfigError if the model's `history` was switched on or off since the table was created.
+
+    `key` is the primary key that is stored in the table's properties.
+    """
     is_kept, config = VALID_FROM in parse_key(key), model.config
     if is_kept == config.has_history or VALID_FROM in config.entity_key:
         return
@@ -200,7 +204,7 @@ def _check_history(model: Model, key: str) -> None:
 
 
 def _check_layout(model: Model, state: TableState) -> None:
-    """Raises ConfigError if the base is laid out in another way, and the model says `fail`."""
+    """Raises ConfigError if the base's layout differs from the model's, and `on_configuration_change` is `fail`."""
     if model.config.on_configuration_change != "fail" or state.base is None:
         return
     if not is_laid_out(model.config, state.base.properties):
@@ -312,7 +316,7 @@ def _check_continues(model: Model, name: TableName, source: SourceState, start: 
 
 
 def _keeps_new_rows(commit: Commit, start: Version) -> bool:
-    """Whether a commit leaves all rows that came after a version, and changes none."""
+    """Whether `commit` is known to neither remove nor change a row that was added after the version `start`."""
     if commit.operation == "delete":
         return commit.count_removed_after(start) == 0
     return commit.operation in ("append", "replace")
@@ -369,7 +373,7 @@ def _decide_state(
 def _decide_to_follow(
     model: Model, upstreams: Upstreams, windows: Mapping[str, Window], state: TableState, thresholds: Thresholds
 ) -> Decision:
-    """The decision to follow the changes of the windows, whatever that costs, if it is possible."""
+    """Decides to follow the changes in `windows` if that is possible, whatever it costs; else to compute in full."""
     try:
         increment = plan_increment(model, upstreams, windows, state, thresholds)
     except NotMaintained as refused:
@@ -382,7 +386,7 @@ def _decide_to_follow(
 
 
 def _choose_cheaper_mode(decision: Decision, history: RunHistory, thresholds: Thresholds) -> Decision:
-    """The decision to compute in full if that is cheaper than to follow changes; else the same decision."""
+    """Returns a decision to compute in full if that is cheaper than to follow changes; else the same `decision`."""
     increment, ways = decision.increment, decision.ways
     if increment is None or not _is_full_cheaper(ways, increment, history, thresholds):
         return decision
@@ -396,7 +400,11 @@ def _explain_session_change(last: RunSummary, request: Request) -> str:
 
 
 def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
-    """Why the run before could not follow changes, if this one could not either; `query` is what is `judged`."""
+    """Returns why the last run could not follow changes, if that reason still holds; else None.
+
+    A refusal because Spark reads the query differently holds only as long as `query`, its hash, is the one that the
+    last run `judged`.
+    """
     refusal = Refusal.from_text(last.given_up)
     if refusal is not None and refusal.reason == "NOT_SAME_TO_SPARK" and last.judged != query:
         return None
@@ -406,11 +414,11 @@ def _recall_refusal(last: RunSummary, query: str) -> Refusal | None:
 def _is_full_cheaper(
     ways: tuple[Estimate, ...], increment: Increment, history: RunHistory, thresholds: Thresholds
 ) -> bool:
-    """Whether computing everything is the cheaper way.
+    """Whether a full computation is cheaper than following changes; `ways` are sorted by their estimated seconds.
 
-    Where both are near to each other a run has to have shown it, or to have found out that changes can't be followed.
-    Of small tables one has to have shown it too, and clearly; and their rows must not differ for no reason, as a sum of
-    floats may.
+    It is if following changes needs many more scans. If many rows are read, the difference has to be large, or a run
+    has tried to follow changes before. If few rows are read, a run must have followed changes before, the saving must
+    be clear, and the result must be deterministic: a sum of floats may differ for no reason.
     """
     prices = thresholds.cost
     best, *others = ways
@@ -456,12 +464,12 @@ def _build_strict_error(model: Model, reason: Reason, because: str, when: str, o
 
 
 def build_never_strict_error(model: Model, refused: NotMaintained) -> PlanError:
-    """Error for a model with `refresh: strict` that can never be maintained. strict` can never be maintained."""
+    """Returns the error for a model with `refresh: strict` whose table can never be maintained incrementally."""
     return _build_strict_error(model, refused.reason, refused.because, "at all")
 
 
 def _check_strict(model: Model, upstreams: Upstreams) -> None:
-    """A model that can never be maintained is refused before anything is built."""
+    """Raises PlanError if the table can never be maintained incrementally, before anything is built."""
     for reason, because in _list_reasons_to_recompute(upstreams):
         raise _build_strict_error(model, reason, because, "at all")
     try:
@@ -471,7 +479,7 @@ def _check_strict(model: Model, upstreams: Upstreams) -> None:
 
 
 def can_follow_changes(upstreams: Upstreams) -> bool:
-    """Whether nothing of what a query reads rules out that its changes are followed."""
+    """Whether the query is parsed and deterministic and all its sources are known, so that changes can be followed."""
     return next(iter(_list_reasons_to_recompute(upstreams)), None) is None
 
 

@@ -1,4 +1,4 @@
-"""Check of an event model's declared columns against the columns of its query."""
+"""Checks the columns that the configuration of an event model names against the columns of its query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"int|bigint|float|double|decimal\(\d+,\d+\)")
 
 
 def select_stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The query's columns that the table keeps."""
+    """The columns of `query` that the table stores: excluded columns and columns of events only are left out."""
     dropped = {name.lower() for name in (*model.config.exclude_columns, model.config.columns_to_update) if name}
     if model.config.input == "changes":
         dropped |= set(RESERVED)
@@ -25,7 +25,10 @@ def select_stored_columns(model: Model, query: tuple[Column, ...]) -> tuple[Colu
 
 
 def find_sequence_type(model: Model, query: tuple[Column, ...]) -> str:
-    """The type of `_seq`: that of `sequence_by` if there is one; raises ConfigError if it has no order."""
+    """Returns the type of `_seq`: the type of the `sequence_by` column if there is one, else bigint.
+
+    Raises ConfigError if a column that orders events is missing, or is of a type without an order.
+    """
     config = model.config
     named = [name for name in (config.sequence_by, *config.sequence_groups) if name is not None]
     types = [_find_ordered_type(model, query, name) for name in named]
@@ -44,9 +47,9 @@ def _find_ordered_type(model: Model, query: tuple[Column, ...], sequence: str) -
 
 
 def check_events(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if merge functions or flows can't work with the columns of the query.
+    """Raises ConfigError if merge functions, flows or `columns_to_update` don't fit the columns of the query.
 
-    `query` are all columns of the query, `stored` those of them that the table keeps.
+    `query` are all columns of the query, `stored` those that the table stores.
     """
     _check_merge_columns(model, query, stored)
     _check_flows(model, stored)
@@ -88,7 +91,7 @@ def _check_flows(model: Model, stored: tuple[Column, ...]) -> None:
 
 
 def select_optional_columns(model: Model, stored: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of `stored` that an event may lack: those outside the key that put no events in order."""
+    """The columns of `stored` that an event may lack: all but the primary key and the columns that order events."""
     config = model.config
     always = (*config.primary_key, *filter(None, (config.sequence_by,)), *config.sequence_groups)
     return tuple(column for column in stored if not any(is_same_name(column.name, name) for name in always))
@@ -119,7 +122,7 @@ def _check_columns_to_update(model: Model, query: tuple[Column, ...], stored: tu
 
 
 def _check_mask(model: Model, fields: list[str], query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if the fields of a mask are not the columns of events."""
+    """Raises ConfigError if `fields`, the fields of a mask, lack an optional column or name an unknown one."""
     columns = select_optional_columns(model, stored)
     lacking = [column.name for column in columns if not any(is_same_name(column.name, name) for name in fields)]
     strange = [name for name in fields if find_column(query, name) is None]
@@ -136,7 +139,7 @@ _TAKEN = {"sum": "a number", "union": "an array", "max": "a type with an order",
 
 
 def _accepts_type(function: str, kind: str) -> bool:
-    """Whether a function is defined for values of a type."""
+    """Whether the merge function `function` is defined for values of the type `kind`."""
     if function == "sum":
         return _NUMBER.fullmatch(kind) is not None
     if function == "union":

@@ -1,7 +1,7 @@
-"""Rules by which a table's rows follow from change events: a table remembers it, and another way is no small matter.
+"""Detects changes of the configuration by which a table's rows are computed from change events.
 
-A row holds what all events of its key have left behind, so a sum that becomes a maximum can't go on from there: rows
-would be neither.
+A row is the combined effect of all events of its key. If a sum becomes a maximum, later events can't simply be applied
+to the stored value: the result would be neither. So each run's commit stores a hash of these rules.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from arctic_runtime.model.table import Model, ModelConfig
 
 _OF_A_COLUMN = "merge_columns: "
 _OF_ORDER = ("sequence_by", "valid_time")
-"""Keys that say which event is newer: what was recorded of the old order means nothing in a new one."""
+"""Keys that say which event is newer; positions that were stored under the old order have no meaning in a new one."""
 
 
 def hash_event_rules(config: ModelConfig) -> dict[str, str]:
-    """The keys by which rows follow from events, each with a hash of its value; without those that are not used."""
+    """Maps each key that determines how rows follow from events to a hash of its value; unused keys are left out."""
     return {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in _list_event_rules(config)}
 
 
@@ -45,7 +45,10 @@ def _list_event_rules(config: ModelConfig) -> Iterator[tuple[str, str]]:
 
 
 def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[str, ...]:
-    """Keys whose value differs from that in earlier `hash_event_rules`; a renamed column keeps its function."""
+    """The keys whose value differs from `then`, the result of an earlier `hash_event_rules`.
+
+    A merge function counts as unchanged if only its column was renamed.
+    """
     now, before = hash_event_rules(config), dict(then)
     for new, old in config.renamed_columns.items():
         was, called = _OF_A_COLUMN + old.lower(), _OF_A_COLUMN + new.lower()
@@ -55,14 +58,17 @@ def find_changed_rules(config: ModelConfig, then: Mapping[str, str]) -> tuple[st
 
 
 def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
-    """Whether changed rules apply to later events alone, as the model asks for; a new order can't."""
+    """Whether the rules `changed` may apply to later events alone.
+
+    The model has to ask for it by `on_configuration_change: continue`, and the order of events must not have changed.
+    """
     return model.config.on_configuration_change == "continue" and not _changes_order(changed)
 
 
 def check_recomputable(
     model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
 ) -> None:
-    """Raises ConfigError if rows can't, or should not, be recomputed from all events by the changed rules."""
+    """Raises ConfigError if rows can't, or should not, be recomputed from all events by the rules `changed`."""
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.",

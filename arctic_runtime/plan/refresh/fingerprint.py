@@ -1,6 +1,7 @@
-"""A fingerprint of all that makes a table what it is besides its upstreams' rows, kept in each run's commit.
+"""Computes the fingerprint of everything that determines a table's rows besides the rows of its upstreams.
 
-Where a part of it is another one the table is computed in full, also where nothing is new. No part needs a Spark.
+Each run's commit stores it. If a part of it changes, the table is computed in full, even without new rows. No part
+needs a Spark session.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from arctic_runtime.plan.refresh.increment import Upstreams
 from arctic_runtime.sql.spark_sql import WRITTEN_VERSION
 
 RULES = 2
-"""The version of the rules by which changes are followed, and of how change rows are made.
+"""The version of the rules by which changes are followed and change rows are computed.
 
-Raise it with each mend of a table that earlier versions left wrong: all tables are computed in full once, which repairs
-them. Version 1 kept one hash of everything.
+Raise it with each fix for wrong rows that earlier versions wrote: all tables are then computed in full once, which
+repairs them. Version 1 stored one hash of everything.
 """
 
 _EVENTS = "events"
-"""The part of how rows follow from change events, with a hash for each key; null for rows that a query says."""
+"""The part with the rules by which rows follow from change events, a hash for each key; null for `input: state`."""
 
 _CHANGED = {
     "query": "the model's query, or a view that it reads, changed",
@@ -36,7 +37,7 @@ _CHANGED = {
     "rules": "another version of dbt-arctic made the table, and this one follows changes by other rules",
 }
 
-# What a setting does is known of these alone: any other one may change results.
+# Prefixes of the settings that are known not to change results; any other setting may.
 _WITHOUT_EFFECT = (
     "spark.sql.adaptive.",
     "spark.sql.artifact.",
@@ -74,7 +75,7 @@ _WITHOUT_EFFECT = (
 
 
 def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
-    """A hash of each part, as a commit's summary keeps it."""
+    """Computes the fingerprint of a model: JSON with a hash of each part, as a commit's summary stores it."""
     config = model.config
     parts = {
         "query": (model.sql, *sorted(upstreams.views.items())),
@@ -97,13 +98,16 @@ def compute_fingerprint(model: Model, upstreams: Upstreams) -> str:
 
 
 def hash_query_reading(model: Model, upstreams: Upstreams) -> str:
-    """A hash that changes whenever Spark or our parser could read a query, or a view behind it, in another way."""
+    """Computes a hash of all that determines how Spark and our parser read a query and the views behind it."""
     views, settings = sorted(upstreams.views.items()), sorted(upstreams.settings.items())
     return _hash_value((sqlglot.__version__, WRITTEN_VERSION, str(model.table), model.sql, views, settings))
 
 
 def describe_fingerprint_change(then: str | None, now: str) -> str:
-    """Names the parts of a fingerprint that differ from an earlier one, in a line for people; empty if none is."""
+    """Names, in a line for people, the parts of `now` that differ from the earlier fingerprint `then`.
+
+    The text is empty if no part differs.
+    """
     if then == now:
         return ""
     before, after = _read_part_hashes(then), _read_part_hashes(now)
@@ -112,7 +116,10 @@ def describe_fingerprint_change(then: str | None, now: str) -> str:
 
 
 def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
-    """The keys by which rows follow from events and whose value was another one; none if that is not known."""
+    """The keys for applying events whose value differs from the fingerprint `then`; none if `then` does not have them.
+
+    It is `input` alone if the model read no events at that time.
+    """
     parts = _read_part_hashes(then)
     if _EVENTS not in parts:
         return ()
@@ -121,7 +128,7 @@ def find_changed_event_rules(then: str | None, model: Model) -> tuple[str, ...]:
 
 
 def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of SQL that may change what a query gives."""
+    """Selects from `settings` the SQL settings that may change the result of a query."""
     return {
         key: value
         for key, value in settings.items()
@@ -130,12 +137,12 @@ def select_effective_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def hash_session(version: str, settings: Mapping[str, str]) -> str:
-    """Changes with the settings that a session really has, a server's own among them, and with Spark's version."""
+    """Computes a hash of Spark's `version` and of a session's effective SQL settings, including those of its server."""
     return _hash_value((version, sorted(select_effective_settings(settings).items())))
 
 
 def _read_part_hashes(text: str | None) -> dict[str, Any]:
-    """The hashes of a fingerprint; none of one that version 1 of the rules made."""
+    """Parses the part hashes of a fingerprint; empty for None, or if version 1 of the rules made it."""
     return dict(json.loads(text)) if text is not None and text.startswith("{") else {}
 
 

@@ -1,4 +1,4 @@
-"""The incremental plan of one model: its query analysed, and the rules applied to what changed."""
+"""Builds the incremental plan of one model from its analysed query and from the sources that changed."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _WAYS: Mapping[type[Maintenance], str] = {
 
 @dataclass(frozen=True)
 class Upstreams:
-    """Observed sources of a model: `states` and `views` by name.
+    """Observed sources of a model: the `states` of its tables and the texts of its `views`, by name.
 
-    A state is None if its name is no table that can be observed. `settings` are those of SQL that the model is read
-    with, as far as they may change a result.
+    A state is None if its name is no table that can be observed. `settings` are the SQL settings under which the model
+    is read, as far as they may change a result.
     """
 
     states: Mapping[str, SourceState | None] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Upstreams:
 
     @property
     def reassigned_columns(self) -> tuple[str, ...]:
-        """Columns that are not what the query has read under their names at any time, or had another type."""
+        """Columns of the sources that were renamed, recreated, or given another type, as `table.column`, sorted."""
         columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
         return tuple(sorted(columns))
 
@@ -65,11 +65,11 @@ class Upstreams:
 class Increment:
     """The incremental plan of one run.
 
-    `outputs` are the query's column names with the tree's columns. `key` has the tree's column for each part of the
-    table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are its changed
-    sources, and `types` the types of columns, if they are known. The maintenance reads the semi-join `reducers`,
-    which are computed in this order; maintenance and reducers read the `spools`. All have join hints, except the trees
-    that read affected keys, which are not counted yet.
+    `outputs` are pairs of a column name of the query and the column of the tree. `key` has the tree's column for each
+    part of the table's key; a column that the query selects twice can occur twice. `tree` is the query, `changed` are
+    its changed sources, and `types` the types of columns, if they are known. The maintenance reads the semi-join
+    `reducers`, which are computed in this order; maintenance and reducers read the `spools`. All trees have join hints,
+    except those that read affected keys, since these keys are not counted yet.
     """
 
     maintenance: Maintenance
@@ -83,7 +83,7 @@ class Increment:
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether rows that nothing changed are the same where the query is computed once more."""
+        """Whether computing the query again gives the same values for rows whose sources did not change."""
         return is_deterministic(self.tree, self.types)
 
     @property
@@ -100,7 +100,7 @@ class Increment:
 
     @property
     def change_scans(self) -> tuple[Scan, ...]:
-        """The scans of an incremental run that finds its aggregate state stored already."""
+        """The scans of an incremental run; if it uses aggregate state, that state is taken to be stored already."""
         maintenance = self.maintenance
         trees = (
             (maintenance.moved, maintenance.result, maintenance.was)
@@ -117,18 +117,18 @@ class Increment:
         return sum(state.rows for state in states if state)
 
     def describe_plan(self) -> tuple[str, ...]:
-        """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
+        """Lines for people that describe the strategy, the semi-join reducers, and the query's operators."""
         read_once = dict.fromkeys(part.source for part in self.reducers)
         once = [f"all that these look for in {source} is read once" for source in read_once]
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
 
     def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
-        """All semi-join reducers if one of the trees reads any of them; else none."""
+        """Returns all semi-join reducers if one of `trees` reads any of them; else none."""
         names = _list_spools_read(trees)
         return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
     def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
-        """The spools that the trees read."""
+        """Returns the spools that `trees` read."""
         names = _list_spools_read(trees)
         return tuple(one for one in self.spools if one.name in names)
 
@@ -144,10 +144,10 @@ def plan_increment(
     state: TableState = NO_TABLE,
     thresholds: Thresholds = SHIPPED,
 ) -> Increment | None:
-    """The incremental plan for the changes of `windows`; None if the query's result depends on none of them.
+    """Builds the incremental plan for the changes in `windows`; None if the query's result depends on none of them.
 
-    `state` is that of the table. Raises NotMaintained if the table has to be computed in full, also if planning itself
-    fails.
+    `state` is the state of the model's own table. Raises NotMaintained if the table has to be computed in full, also if
+    planning itself fails.
     """
     with refuse_on_error():
         return _build_increment(model, upstreams, windows, state, thresholds)
@@ -201,7 +201,7 @@ def _build_increment(
 
 
 def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
-    """The same plan with a hint for each join that has a small side."""
+    """Returns `plan` with a join hint for each join that has a small side by the `statistics`."""
     spools, parts = [], []
     for one in plan.spools:
         spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
@@ -219,7 +219,7 @@ def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
 
 
 def remove_join_hints(increment: Increment) -> Increment:
-    """The same increment without join hints.
+    """Returns `increment` without join hints.
 
     Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
@@ -229,7 +229,7 @@ def remove_join_hints(increment: Increment) -> Increment:
 def collect_statistics(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
 ) -> Statistics:
-    """Row counts and value sizes of the sources, from the summaries of their commits."""
+    """Computes row counts and mean value sizes of the sources from the summaries of their commits."""
     statistics: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
@@ -255,7 +255,11 @@ def _add_reducers(
     windows: Mapping[str, Window],
     limits: IncrementalThresholds,
 ) -> tuple[Node, tuple[SemiJoinReducer, ...]]:
-    """The tree over semi-join reducers of the sources for which that saves much, and the reducers."""
+    """Adds semi-join reducers to `tree` for sources that are costly to read; returns the new tree and the reducers.
+
+    A source is costly if it has many rows and is read several times, or if a large table has changes that are not
+    merged yet. `few` are the names of the spools.
+    """
     read = [scan for scan in list_scans(tree) if scan.reads_rows]
     saved: dict[TableName, int] = {}
     for source, times in Counter(scan.source for scan in read).items():
@@ -271,7 +275,7 @@ def _add_reducers(
 
 
 def _get_change_tree(maintenance: Maintenance) -> Node:
-    """The tree that computes the effect of the changes."""
+    """Returns the tree of `maintenance` that computes the effect of the changes."""
     match maintenance:
         case Deltas(changes):
             return changes
@@ -305,7 +309,7 @@ def _replace_change_tree(maintenance: Maintenance, tree: Node) -> Maintenance:
 
 
 def drop_aggregate_state(increment: Increment) -> Increment:
-    """The same increment by another strategy, for aggregate state that turns out to have no exact type.
+    """Plans `increment` again without aggregate state, for a state that turns out to have no exact type.
 
     Raises NotMaintained if there is no other strategy.
     """
@@ -314,7 +318,7 @@ def drop_aggregate_state(increment: Increment) -> Increment:
 
 
 def check_maintained(model: Model, upstreams: Upstreams) -> None:
-    """Raises NotMaintained if the query can't be maintained for a change of any of its sources."""
+    """Raises NotMaintained if the query can't be maintained incrementally, whichever one of its sources changes."""
     analysed, key = analyse_model(model, upstreams)
     refused: NotMaintained | None = None
     for source in dict.fromkeys(scan.source for scan in list_scans(analysed.tree)):
@@ -329,7 +333,10 @@ def check_maintained(model: Model, upstreams: Upstreams) -> None:
 
 
 def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[str, ...]]:
-    """The query's tree, and the tree's columns of the primary key; raises NotMaintained if the query is unsupported."""
+    """Analyses the model's query; returns it with its tree, and the tree's columns for the primary key.
+
+    Raises NotMaintained if the query is unsupported, or reads the model's own table.
+    """
     table = model.table
     if str(table) in upstreams.states:
         raise NotMaintained("SELF_REFERENCE", "the query reads the model's own table")
@@ -345,7 +352,10 @@ def analyse_model(model: Model, upstreams: Upstreams) -> tuple[Analysed, tuple[s
 def _analyse_query(
     sql: str, relations: tuple[tuple[str, Relation], ...], views: tuple[tuple[str, str], ...], catalog: str, schema: str
 ) -> Analysed | NotMaintained:
-    """The query's tree, or why there is none; cached, since a run needs it several times and a wide query is slow."""
+    """Returns the analysed query, or the NotMaintained that refuses it.
+
+    The result is cached, since a run needs it several times, and to analyse a wide query is slow.
+    """
     try:
         return analyse_query(sql, dict(relations), {name: ViewText(text) for name, text in views}, catalog, schema)
     except NotMaintained as refused:
@@ -353,9 +363,9 @@ def _analyse_query(
 
 
 def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None) -> bool:
-    """Whether the primary key is proven unique in the query's result, by the keys of its sources.
+    """Whether the keys of the sources prove that the primary key is unique in the query's result.
 
-    A `known` increment has the analysed query, so it is not analysed a second time.
+    A `known` increment contains the analysed query, which is then not analysed a second time.
     """
     if known is not None:
         return is_unique(known.tree, known.key)
@@ -369,14 +379,20 @@ def is_keyed(model: Model, upstreams: Upstreams, known: Increment | None = None)
 def _collect_facts(
     model: Model, upstreams: Upstreams, analysed: Analysed, rows: int, limits: IncrementalThresholds
 ) -> Facts:
-    """The facts that hold for every change; aggregate state has to save much, unless the model must be incremental."""
+    """Collects the facts for planning that hold for every change; `rows` is the row count of the model's table.
+
+    Aggregate state is allowed for few rows, and only if the sources are large or the model must be incremental.
+    """
     read = sum(state.rows for state in upstreams.states.values() if state)
     is_worth_it = read > limits.large_source_rows or model.config.refresh in ("incremental", "strict")
     return Facts(types=analysed.types, few_rows=rows <= limits.state_groups and is_worth_it)
 
 
 def _list_paired_sources(upstreams: Upstreams, changed: Iterable[Window]) -> frozenset[TableName]:
-    """Changed sources whose change rows in the window all hold the row before; for expired commits it is unknown."""
+    """The changed sources whose change rows in their window all contain the row before the change.
+
+    A source is left out if commits of its window have expired, since their change rows are unknown.
+    """
     windows = ((upstreams.states[window.upstream], window) for window in changed)
     return frozenset(
         state.name
@@ -392,7 +408,7 @@ def _list_small_sources(upstreams: Upstreams, most: int) -> frozenset[TableName]
 def _filter_sources(
     upstreams: Upstreams, changed: Iterable[Window], limits: IncrementalThresholds
 ) -> dict[TableName, frozenset[TableName]]:
-    """For each source with many changes, the far smaller tables that are worth a read as a runtime filter."""
+    """Maps each source with many changes to the far smaller tables that are worth reading as a runtime filter."""
     states = [state for state in upstreams.states.values() if state]
     windows = ((upstreams.states[window.upstream], window) for window in changed)
     return {
@@ -414,7 +430,7 @@ def _build_relation(state: SourceState) -> Relation:
 
 
 def _check_window(state: SourceState, window: Window) -> None:
-    """Raises NotMaintained if the changes between two versions are not known."""
+    """Raises NotMaintained if the changes of a source in `window` are not known, or not reliable."""
     start = window.start
     if start is None:
         raise NotMaintained("SOURCE_UNKNOWN", f"{state.name} was not read by the last run")
@@ -442,23 +458,23 @@ def _check_window(state: SourceState, window: Window) -> None:
 
 
 def has_before_images(state: SourceState, window: Window) -> bool:
-    """Whether change rows of an arctic model's log tell what rows were before, as far as its commits are kept."""
+    """Whether the change rows in `window` contain the rows before the changes, judged by the commits that are kept."""
     has_before = find_column(state.columns, BEFORE) is not None and not has_key_only_rows(state, window)
     return has_before and has_looked_up_rows(state, window)
 
 
 def has_key_only_rows(state: SourceState, window: Window) -> bool:
-    """Whether change rows of a window may be from a time when all columns of their table were in its key."""
+    """Whether `window` may contain change rows that were written while all columns of their table were in its key."""
     return (window.start.sequence if window.start else 0) < state.key_only_until
 
 
 def has_looked_up_rows(state: SourceState, window: Window) -> bool:
-    """Whether the runs behind change rows looked up the rows before, so that their actions tell which there were."""
+    """Whether all runs that wrote the change rows in `window` looked up the old rows, so that the actions are exact."""
     return not any(CHANGELOG in commit.summary for commit in state.list_commits_between(window))
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
+    """Whether rows were only appended to a plain table in `window`; if not, its two versions have to be compared."""
     return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
 
 
@@ -467,7 +483,7 @@ def _has_only_appends(state: SourceState, window: Window) -> bool:
 
 
 def _check_images(scans: Iterable[Scan], upstreams: Upstreams, changed: frozenset[TableName]) -> None:
-    """Raises NotMaintained if a table has changed whose rows, in what is read of them, can't be compared."""
+    """Raises NotMaintained if the query reads a map or variant column of a changed source, which can't be compared."""
     for scan in scans:
         state = upstreams.states[str(scan.source)]
         assert state is not None

@@ -1,4 +1,4 @@
-"""Preparation of a table without a key before rows are appended."""
+"""Prepares a table without a primary key before rows are appended to it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ Preparation = CreateAppended | EvolveSchema | SetLayout
 def plan_preparation(
     model: Model, table: ChangeTableState | None, fields: Sequence[Transform], stored: tuple[Column, ...]
 ) -> tuple[Preparation, ...]:
-    """The next steps for rows with the columns `stored`; after them observe and call again until there are none.
+    """Plans the next steps that prepare the table for rows with the columns `stored`.
 
-    `fields` are the table's partition fields. Files that are there stay as they lie when the layout changes. Raises
-    ConfigError for a type that a column can't take on, and for any difference that `on_schema_change` forbids.
+    After the steps, observe the table and call again, until there are none. `fields` are the table's partition fields.
+    Existing files are not rewritten when the layout changes. Raises ConfigError for a type that a column can't take on,
+    and for any difference that `on_schema_change` forbids.
     """
     if table is None:
         return (CreateAppended(model.table, stored),)
@@ -49,5 +50,5 @@ def _plan_layout(model: Model, table: ChangeTableState, fields: Sequence[Transfo
 
 
 def _normalize_transform(transform: Transform) -> str:
-    """Normalized text of a transform, since Iceberg does not look at case."""
+    """Text of a transform in lower case, since Iceberg ignores case."""
     return str(transform).lower()

@@ -1,7 +1,7 @@
-"""Whether change rows that a run computed hold on top of runs that committed meanwhile, and for which keys.
+"""Plans how a run keeps its computed change rows although other runs have committed in the meantime.
 
-A change row of a key depends on the key's row and events alone. So where other runs read no event of a key, the change
-rows of that key are right on top of them as well. What other runs read is in the offsets of their commits.
+A change row of a key depends on the row and the events of this key alone. So if the other runs read no event of a key,
+its change rows are still correct. The offsets in the commits of the other runs say what these have read.
 """
 
 from __future__ import annotations
@@ -19,30 +19,34 @@ from arctic_runtime.plan.refresh.decide import Decision
 
 @dataclass(frozen=True)
 class Rebase:
-    """Windows of each source that other runs have read since a run observed the table, and the rest of its own."""
+    """How the windows of a run are split after other runs committed.
+
+    `theirs` are the windows that other runs have read since the run observed the table, by source. `left` is the rest
+    that this run still has to apply.
+    """
 
     theirs: Mapping[str, Window]
     left: Mapping[str, Window]
 
     @property
     def offsets(self) -> dict[str, Version]:
-        """Up to where all runs together have read each source."""
+        """The version up to which all runs together have read each source."""
         return {upstream: window.end for upstream, window in self.left.items()}
 
     @property
     def is_needed(self) -> bool:
-        """Whether other runs have left any event."""
+        """Whether other runs have left any event to apply."""
         return any(not window.is_empty for window in self.left.values())
 
 
 def plan_rebase(
     model: Model, then: ChangeTableState, now: ChangeTableState | None, decision: Decision, summary: RunSummary
 ) -> Rebase | None:
-    """Plans how a run continues whose change rows are on top of another state than the table's.
+    """Plans how a run continues after other runs have changed the table from `then` to `now`.
 
-    The rows, with `summary`, are those on top of `then`, while the table is `now` by now. None if the run has to start
-    again: events depend on each other across keys, the commits in between are others than runs of the same query that
-    applied new events, or nothing is left to apply.
+    Its change rows, with `summary`, were computed for the state `then`. Returns None if the run has to start again:
+    events depend on each other across keys, the columns of the table differ, a commit in between is not an
+    incremental run of the same query, or no event is left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
@@ -69,7 +73,7 @@ def _is_by_key(model: Model) -> bool:
 
 
 def _list_commits_between(then: ChangeTableState, now: ChangeTableState) -> tuple[Commit, ...]:
-    """The commits after the head of `then`, oldest first; none if it is not behind `now`."""
+    """The commits of `now` after the head of `then`, oldest first; none if `now` does not contain that head."""
     assert then.head is not None
     places = [place for place, commit in enumerate(now.commits) if commit.version == then.head]
     return now.commits[places[0] + 1 :] if places else ()
@@ -85,9 +89,10 @@ def _has_applied_events(commit: Commit, summary: RunSummary) -> bool:
 def _split_window(
     window: Window, before: Mapping[str, Version], after: Mapping[str, Version]
 ) -> tuple[Window, Window] | None:
-    """Splits a window of a source into the part that others have read and the rest; None if that is unknown.
+    """Splits `window` of a source into the part that other runs have read and the rest; None if that is unknown.
 
-    Others may have read more than the window has: nothing is left of it then.
+    `before` and `after` are the offsets of the table before and after the other runs. If these have read more than the
+    window, the rest is empty.
     """
     start, end = before.get(window.upstream), after.get(window.upstream)
     if start is None or end is None or window.start != start or len({start.table, end.table, window.end.table}) > 1:

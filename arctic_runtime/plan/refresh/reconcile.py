@@ -1,7 +1,7 @@
-"""Steps after a commit: the base and the view catch up with the change table.
+"""Plans the steps after a commit that bring the base and the view up to date with the change table.
 
-The change table is the truth. After any run that died, and after any that did not, these steps bring the rest of a
-table to it; if nothing is behind there are none.
+The change table is the source of truth. After every run, finished or failed, these steps update the other parts of the
+table; there are none if all parts are up to date.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from arctic_runtime.thresholds import ExpiryThresholds, MergeThresholds
 def plan_reconciliation(
     model: Model, state: TableState, thresholds: MergeThresholds, fold: bool = False, defer: bool = False
 ) -> tuple[Step, ...]:
-    """The next steps that bring base and view to the head of the change table.
+    """Plans the next steps that bring base and view to the head of the change table.
 
-    One call gives steps that hold for this state; after them observe and call again until there are none. With
-    `fold` the base of a table merged on read is brought there too, however little there is to merge; with `defer` it
-    stays as it is, however much there is, as long as a view can show what is not merged.
+    The steps are valid for this `state` only; after them, observe the table and call again, until there are none.
+    `fold` and `defer` are for tables merged on read: `fold` merges however few changes there are; `defer` does not
+    merge however many there are, as long as a view can show the unmerged ones.
     """
     changes, base = state.changes, state.base
     if changes is None or changes.head is None or not _is_loaded(changes):
@@ -66,7 +66,10 @@ def plan_reconciliation(
 def plan_branch_cleanup(
     model: Model, state: TableState, now: datetime.datetime, thresholds: ExpiryThresholds
 ) -> tuple[DropBranches, ...]:
-    """Branches of attempts that died: main has moved on since, so long ago that nobody writes to them any more."""
+    """Plans to drop the branches of failed attempts, for each table of the model.
+
+    A branch counts as abandoned if main has moved on since, and so long before `now` that nobody writes to it any more.
+    """
     before_ms = round(now.timestamp() * 1000) - 1000 * thresholds.abandoned_branch_seconds
     steps = []
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
@@ -107,7 +110,7 @@ def _plan_new_base(model: Model, changes: ChangeTableState, replaces: bool) -> C
 
 
 def _is_repaired(changes: ChangeTableState, base: BaseState) -> bool:
-    """Whether the base is older than a repair: then its rows are nothing to build on."""
+    """Whether the newest repair is not merged into the base yet, so that the base has to be built again."""
     repair = changes.newest_repair
     return repair is not None and (base.merged is None or base.merged.sequence < repair.sequence)
 
@@ -140,10 +143,11 @@ def _can_wait(model: Model, changes: ChangeTableState, base: BaseState) -> bool:
 
 
 def compute_merge_relaxation(base_rows: int, pending: Sequence[Commit], thresholds: MergeThresholds) -> float:
-    """Factor by which more than usual may wait unmerged, since it is a run that merges and writers would wait for it.
+    """Computes the factor by which the limits of unmerged changes are raised if commits come fast.
 
-    1 where the time between commits is enough for a merge; then it grows with the square root of how much faster they
-    come, up to `longest_wait_factor`, and falls as smoothly when they slow down.
+    A run merges by itself, and its writers wait for that. The factor is 1 if the mean time between the `pending`
+    commits is enough for a merge. Else it is the square root of the time of a merge divided by that time, at most
+    `longest_wait_factor`.
     """
     between = (pending[-1].at_ms - pending[0].at_ms) / 1000 / (len(pending) - 1) if len(pending) > 1 else 0.0
     if between <= 0:
@@ -156,7 +160,7 @@ def _is_worth_folding(changes: ChangeTableState, base: BaseState, thresholds: Me
     assert base.merged is not None
     pending = changes.list_commits_after(base.merged)
     if not changes.keeps_version(base.merged):
-        return True  # A view reads ranges of snapshots, and the beginning of this one is gone.
+        return True  # A view reads ranges of snapshots, and the first snapshot of this range has expired.
     times = compute_merge_relaxation(base.rows, pending, thresholds)
     many = changes.count_rows_after(base.merged) > times * thresholds.unmerged_share * base.rows
     return many or len(pending) >= times * thresholds.unmerged_commits
@@ -177,7 +181,10 @@ def _plan_view(model: Model, changes: ChangeTableState, base: BaseState, state: 
 
 
 def _plan_current_view(model: Model, changes: ChangeTableState, base: BaseState, state: TableState) -> tuple[Step, ...]:
-    """The steps to the view of current versions; its name is noted first, so that it is found once it has to go."""
+    """Plans how to create, replace or drop the view of current versions.
+
+    Its name is stored in the change table before the view is created, so that a later run finds the view to drop.
+    """
     wanted, noted = model.current_view, changes.properties.get(CURRENT_VIEW, "")
     own = {view.name: view for view in state.current_views if view.is_own}
     former = model.table.with_name(noted) if noted else None

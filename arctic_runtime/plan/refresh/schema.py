@@ -1,4 +1,4 @@
-"""Changes of a table's columns before a query's rows fit into it."""
+"""Checks a query's columns against the configuration, and plans how the table's columns change to fit them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SPELLINGS = (
     (re.compile(r"decimal\((\d+), (\d+)\)"), r"decimal(\1,\2)"),
     (re.compile(r"timestamp_ltz"), r"timestamp"),
 )
-"""What sqlglot writes otherwise than Spark → what Spark writes."""
+"""Patterns of types as sqlglot writes them → the same types as Spark writes them."""
 
 NOT_BUCKETS = ("boolean", "float", "double", "struct", "array", "map", "variant", "void", "interval")
 NOT_KEYS = ("struct", "array", "map", "variant", "void", "interval")
@@ -51,11 +51,11 @@ NOT_STORED = ("void", "interval", "variant")
 
 
 class TypeConflict(ConfigError):
-    """A column of the query has a type that the table's column can't take on."""
+    """Error for a column whose type in the query differs from the table's, which can't be changed to it."""
 
 
 def to_stored_type(spark_type: str) -> str:
-    """The type that Iceberg keeps a Spark type as."""
+    """Returns the type in which Iceberg stores values of a Spark type, such as int for tinyint."""
     return type_text(map_primitives(read_type(spark_type), _to_stored_primitive))
 
 
@@ -64,9 +64,9 @@ def _to_stored_primitive(primitive: str) -> str:
 
 
 def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, ...]) -> None:
-    """Raises ConfigError if the query's columns can't make this table.
+    """Raises ConfigError if the query's columns can't be stored in the table as it is configured.
 
-    `query` are all columns of the query, `stored` those of them that the table keeps.
+    `query` are all columns of the query, `stored` those that the table stores.
     """
     _check_names(model, query)
     _check_contract(model, stored)
@@ -94,7 +94,7 @@ def check_query(model: Model, query: tuple[Column, ...], stored: tuple[Column, .
 
 
 def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]) -> SchemaChange:
-    """Plans the change that `on_schema_change` asks for if the query's columns differ from the table's.
+    """Plans the change of the `table` columns that `on_schema_change` asks for, to fit the `stored` columns of a query.
 
     Raises ConfigError for a type that Iceberg can't widen, and for any difference under `fail`.
     """
@@ -110,7 +110,10 @@ def plan_schema(model: Model, table: tuple[Column, ...], stored: tuple[Column, .
 def _list_pending_renames(
     model: Model, table: tuple[Column, ...], stored: tuple[Column, ...]
 ) -> Iterator[tuple[str, str]]:
-    """Renames of the model that are still to be done: it stays true when it has been."""
+    """Yields the model's `renamed_columns` that the table does not have yet, as pairs of old and new name.
+
+    An entry may stay in the configuration after the column was renamed.
+    """
     for new, old in model.config.renamed_columns.items():
         current, wanted = find_column(table, old), find_column(stored, new)
         if current and wanted and find_column(table, new) is None and find_column(stored, old) is None:
@@ -181,9 +184,10 @@ def _list_widened_columns(model: Model, table: tuple[Column, ...], stored: tuple
 
 
 def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
-    """Plans the change of `_seq`, of type `current`, before positions of events of type `wanted` fit into it.
+    """Plans the change of column `_seq` from type `current` so that it can store event positions of type `wanted`.
 
-    Raises TypeConflict where the two have no common order, as a log position and a time.
+    The change is empty if they fit already. Raises TypeConflict if the two types have no common order, such as a log
+    position and a time.
     """
     if model.config.input != "changes" or _fits_into(wanted, current):
         return SchemaChange()
@@ -202,7 +206,10 @@ def plan_sequence(model: Model, current: str, wanted: str) -> SchemaChange:
 
 
 def _advise_on_type(model: Model, column: str) -> str:
-    """A column of the key keeps its name, so only a new table can have it with another type."""
+    """Returns advice for a column whose type can't change.
+
+    Key and partition columns can't be renamed, so for these only a cast or a new table helps.
+    """
     fixed = (*model.config.primary_key, *(transform.column for transform in model.config.partition_by))
     rename = "" if any(is_same_name(column, part) for part in fixed) else ", give the column another name"
     return f"cast it in the query{rename}, or delete the tables with `arctic reset {model.table.name} --yes`"
@@ -248,7 +255,7 @@ def _check_names(model: Model, query: tuple[Column, ...]) -> None:
 
 
 def require_column(model: Model, columns: tuple[Column, ...], key: str, name: str) -> None:
-    """Raises ConfigError if a column that a key of the configuration names is not among those of the query."""
+    """Raises ConfigError if `columns` lack the column `name`, which the configuration key `key` names."""
     if find_column(columns, name) is None:
         raise ConfigError(
             f"{model.table}: `{key}` names column `{name}`, which the query does not have.",
@@ -286,14 +293,14 @@ def _check_contract(model: Model, stored: tuple[Column, ...]) -> None:
 
 
 def _describe_mismatch(is_wanted: bool, is_found: bool) -> str:
-    """Name that dbt has for the difference."""
+    """Returns dbt's name for a column's difference: missing in one of contract and query, or of another type."""
     if is_wanted and is_found:
         return "data type mismatch"
     return "missing in definition" if is_wanted else "missing in contract"
 
 
 def _normalize_type(declared: str) -> str:
-    """A type as a user declares it (`integer`, `LONG`, `varchar(20)`), as Spark writes it, in lower case."""
+    """Returns a type that a user declared (`integer`, `LONG`, `varchar(20)`) as Spark stores it, in lower case."""
     try:
         written = exp.DataType.build(declared, dialect="spark").sql(dialect="spark").lower()
         return to_stored_type(type_text(map_primitives(read_type(written), _translate_primitive)))
