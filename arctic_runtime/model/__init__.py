@@ -1,1 +1,1 @@
-"""The vocabulary: tables, versions, windows, states, steps and change sets, and the names that are stored."""
+"""Data classes for tables, versions, windows, states, steps and change sets, and the names stored in tables."""

@@ -1,7 +1,7 @@
-"""Branches that attempts to commit write to, and what has to hold before such a branch becomes the table.
+"""Branches to which attempts commit, and the checks before such a branch is published as the table's main branch.
 
-Iceberg makes a branch anew where a commit names one that was dropped meanwhile, on top of what main is by then. So a
-branch proves nothing by its name: an attempt is published only if its branch holds the attempt's own commits on top of
+If a commit names a branch that was dropped in the meantime, Iceberg creates it again on top of the current main. So the
+name of a branch proves nothing. An attempt is published only if its branch contains the attempt's own commits on top of
 the snapshot that it observed, and nothing else.
 """
 
@@ -15,7 +15,7 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """A snapshot of a table; `attempt` names the attempt that wrote it, None if its summary names none."""
+    """A snapshot of a table; `attempt` is the attempt that wrote it, None if its summary names none."""
 
     parent: int | None
     operation: str
@@ -24,7 +24,7 @@ class BranchCommit:
 
 @dataclass(frozen=True)
 class BranchState:
-    """Heads of main and of a branch, None if there is no such ref, and all snapshots that are kept."""
+    """The heads of main and of a branch (`tip`), None if there is no such ref, and all snapshots that are kept."""
 
     main: int | None
     tip: int | None
@@ -32,26 +32,26 @@ class BranchState:
 
     @property
     def is_published(self) -> bool:
-        """Whether main is the branch, or has gone on from it."""
+        """Whether the head of the branch is main's head, or one of its ancestors."""
         return self.tip is not None and self.tip in walk_lineage(self.main, _map_parents(self.commits))
 
 
 def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
-    """A snapshot and those behind it, newest first."""
+    """Yields `snapshot` and its ancestors, newest first; nothing for None."""
     while snapshot is not None:
         yield snapshot
         snapshot = parents.get(snapshot)
 
 
 def explain_refused_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
-    """Why a branch can't become the table; None if it can.
+    """Returns why a branch can't be published as main; None if it can.
 
-    It can where it holds all commits of the attempt on top of `expected`, and no others. Where several processes share
-    an attempt, some of its commits may have been lost with a branch that was dropped: the caller looks for them.
-    A commit without an attempt is the attempt's own where it rewrites files right on top of `expected`: Iceberg's
-    procedure takes no properties for its commit. Other writers' commits there have another parent or an attempt.
-    So is a delete without an attempt on top of a commit that names it: Spark deletes whole files without properties,
-    and a branch that was dropped and made anew lacks the commit below.
+    It can if it contains all commits of `attempt` on top of the snapshot `expected`, and no others. If several
+    processes share an attempt (`is_shared`), a dropped branch may have lost some of its commits; the caller checks
+    that. Two kinds of commits count as the attempt's own although their summaries don't name it. One is a rewrite of
+    files directly on top of `expected`, since Iceberg's procedure can't add properties to its commit. Commits of other
+    writers have another parent or an attempt. The other is a delete on top of a commit of the attempt, since Spark
+    deletes whole files without properties. A branch that was dropped and created again lacks this commit below.
     """
     if state.main != expected:
         return f"main is snapshot {state.main} by now"
@@ -95,10 +95,11 @@ def list_abandoned_branches(
     head: int | None,
     before_ms: int,
 ) -> tuple[str, ...]:
-    """Branches of attempts that can't become the table, and that main has left behind before a time, by name.
+    """Lists the names of attempts' branches that can't be published any more, since main has moved on, sorted.
 
-    `times` are the milliseconds at which snapshots were committed. `before_ms` is so long ago that no slow writer is
-    at work any more: its commit to a branch that was dropped would make it anew.
+    `branches` are their heads, `parents` the parents of snapshots, and `head` is the head of main. `times` are the
+    milliseconds at which snapshots were committed. Main must have moved on before `before_ms`, so long ago that no slow
+    writer is still at work: its commit to a dropped branch would create the branch again.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
     left = {name: _find_fork_commit(tip, parents, head) for name, tip in own.items()}
@@ -106,7 +107,10 @@ def list_abandoned_branches(
 
 
 def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
-    """The commit of main that left a branch behind, the oldest kept where that is gone; None if main is in it."""
+    """Returns the first commit of main that is not in the branch with the head `tip`; None if main's head is in it.
+
+    If that commit has expired, it is the oldest commit of main that is kept.
+    """
     own, at = set(walk_lineage(tip, parents)), None
     for snapshot in walk_lineage(head, parents):
         if snapshot in own:

@@ -1,4 +1,4 @@
-"""The change rows of one commit, and what must hold when they are published."""
+"""The change rows of one commit, and the check before they are published."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class ChangeSet:
     """Change rows that one commit appends to a change table, if that table's head still is `commit.expected`.
 
-    `rows` have the columns of `shape`, with an action each. The commit keeps `summary` as the record of the run. Rows
-    that are `is_gathered` are in as many partitions as their size needs; others are rebalanced before they are written.
-    `confirm` is called when all rows are written and before any reader sees them; it raises to end the attempt.
+    `rows` have the columns of `shape`, and an action each. The commit's summary contains `summary`, the record of the
+    run. `is_gathered`: the number of partitions of `rows` fits their size; if not, they are rebalanced before they are
+    written. `confirm` is called when all rows are written, before any reader sees them; it raises to stop the attempt.
     """
 
     commit: AppendChanges

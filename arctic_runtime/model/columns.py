@@ -1,4 +1,4 @@
-"""Columns, and the names that a change row reserves."""
+"""Columns, changes of columns, and the column names that are reserved for change rows and history."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ METADATA: Final = ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_
 OWN_PREFIX: Final = "__arctic_"
 RESERVED: Final = (*CHANGE_COLUMNS, POSITION)
 HISTORY_COLUMNS: Final = (VALID_FROM, VALID_TO, IS_CURRENT, RECORDED_FROM, RECORDED_TO)
-"""Columns of a table with history: the interval in which a version is valid, whether it still is, and, in bitemporal
-tables, the interval in which the table said so."""
+"""Columns of a table with history: the interval in which a version is valid, whether it is current, and, in bitemporal
+tables, the interval during which the table contained this version."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A name, and a type as Spark writes it (`bigint`, `struct<a:int>`)."""
+    """A column: its name, and its type as Spark writes it (`bigint`, `struct<a:int>`)."""
 
     name: str
     type: str
 
 
 def is_same_name(left: str, right: str) -> bool:
-    """Whether two column names are one to Spark, which does not look at case."""
+    """Whether two column names are the same to Spark, which ignores case."""
     return left.lower() == right.lower()
 
 
@@ -46,26 +46,26 @@ def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
 
 
 def strip_change_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """A change table's own columns, without those that say what happened."""
+    """The columns of a change table without `_action`, `_ts`, `_seq` and `_before`: those of the model's table."""
     return tuple(column for column in change_columns if column.name not in CHANGE_COLUMNS)
 
 
 def build_history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
-    """The columns of a table with history, in which versions are valid in intervals of type `kind`."""
+    """Returns the columns that a table with history adds; `kind` is the type of the times that bound validity."""
     recorded = (Column(RECORDED_FROM, "timestamp"), Column(RECORDED_TO, "timestamp")) if is_bitemporal else ()
     return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"), *recorded)
 
 
 Names = Mapping[str, str]
-"""Columns of today whose name was another one, or another column's, at some time → what they were called then.
+"""Current column → its name at an earlier snapshot, for columns whose names differ.
 
-The text is empty where there was no such column then.
+The text is empty if the column did not exist at that snapshot.
 """
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """Columns to rename, from one name to another, to add, to widen and to drop, in this order."""
+    """A change of a table's columns: those to rename (from, to), to add, to widen and to drop, done in this order."""
 
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
@@ -77,7 +77,7 @@ class SchemaChange:
         return not (self.add or self.widen or self.drop or self.rename)
 
     def describe_change(self) -> str:
-        """The change in a line for people; an empty text for none."""
+        """Describes the change in a line for people; empty if nothing changes."""
         parts = (
             *(f"{old} renamed to {new}" for old, new in self.rename),
             *(f"{column.name} added ({column.type})" for column in self.add),
@@ -88,7 +88,10 @@ class SchemaChange:
 
 
 def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -> SchemaChange:
-    """Change between two sets of columns, each known by the id that it keeps whatever its name and type are."""
+    """Computes the change from the columns `before` to the columns `after`, both by column id.
+
+    A column keeps its id if its name or its type changes.
+    """
     both = [(before[number], column) for number, column in after.items() if number in before]
     return SchemaChange(
         add=tuple(column for number, column in after.items() if number not in before),
@@ -99,11 +102,11 @@ def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -
 
 
 def format_key(key: Iterable[str]) -> str:
-    """The names of a key as one text; `parse_key` is the reverse."""
+    """Joins the column names of a key into one text; `parse_key` is the reverse."""
     return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
 
 
 def parse_key(text: str) -> tuple[str, ...]:
-    """The names of a key that was kept as text; none for an empty text, the key of a table with one row."""
+    """Splits the text of a key into column names; an empty text, the key of a table with one row, has none."""
     parts = re.findall(r"(?:[^\\,]|\\.)+", text, flags=re.DOTALL)
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)

@@ -1,4 +1,4 @@
-"""Request and plan to forget rows, table by table, and the certificate afterwards."""
+"""Data classes for forgetting rows: the request, the plan for each table, and the certificate of the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class Forget:
-    """Rows of a table to forget: those of `keys`, one text for each column, or `where` a predicate."""
+    """Request to forget rows of a table: those with one of `keys`, or those for which the predicate `where` is true.
+
+    `keys` are the texts of key values, one for each column of the key, for one key after the other.
+    """
 
     keys: tuple[str, ...] = ()
     where: str | None = None
@@ -19,9 +22,10 @@ class Forget:
 
 @dataclass(frozen=True)
 class TableToForget:
-    """Rows of a table that are to be forgotten: how many keys they have, in how many files of which size.
+    """Counts for the rows to forget in one table: their keys, and the files with these rows and their bytes.
 
-    `snapshots` are those that go, and `savepoints` the names of versions that hold the rows.
+    `snapshots` is the number of snapshots that will expire, and `savepoints` are the names of savepoints that contain
+    the rows.
     """
 
     table: TableName
@@ -34,7 +38,7 @@ class TableToForget:
 
 @dataclass(frozen=True)
 class ForgetPlan:
-    """All tables that hold rows which are to be forgotten, the first one at the head; `notes` are for people."""
+    """Plan to forget rows: all tables that contain them, the requested one first; `notes` are for people."""
 
     tables: tuple[TableToForget, ...]
     dead_letters: int = 0
@@ -45,8 +49,8 @@ class ForgetPlan:
 class TableForgotten:
     """Result of forgetting rows of a table.
 
-    `scanned_files` are all data files that were read afterwards, also those that belong to no snapshot, and `left` says
-    what of the rows is still there.
+    `scanned_files` is the number of data files that were read afterwards to check the result, including files that
+    belong to no snapshot. `left` are texts about rows that are still there.
     """
 
     table: TableName
@@ -62,7 +66,10 @@ class TableForgotten:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Record of forgotten rows, with time and remains; `notes` tell of places that are not looked at."""
+    """Record of forgotten rows: the time, the result of each table, and in `left` what remains.
+
+    `notes` name places that were not checked.
+    """
 
     table: TableName
     at: str
@@ -77,7 +84,7 @@ class Certificate:
 
 
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
-    """Lines for people."""
+    """Describes the plan in lines for people."""
     lines = [
         f"to forget: {table_plan.keys:,} key(s) of {table_plan.table}; {table_plan.files} file(s), "
         f"{table_plan.bytes:,} bytes, to rewrite; "
@@ -95,7 +102,7 @@ def describe_forget_plan(plan: ForgetPlan) -> list[str]:
 
 
 def describe_certificate(certificate: Certificate) -> list[str]:
-    """Lines for people."""
+    """Describes the certificate in lines for people."""
     lines = [
         f"forgotten: {table_result.keys:,} key(s) of {table_result.table}; "
         f"{table_result.rewritten_files} file(s) rewritten, "

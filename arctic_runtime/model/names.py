@@ -1,4 +1,4 @@
-"""Names of tables, and of the relations that belong to one."""
+"""Names of tables, and of the other relations that belong to a table."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _CHANGES_VIEW = re.compile(r"`changes\(((?:[^`()]|``)*)\)`")
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A three-level name. Parts are plain text; whoever writes them into SQL quotes them.
+    """A three-level table name; its parts are plain text and have to be quoted in SQL.
 
-    Raises ConfigError for parts that no catalog can keep: empty ones, path separators, control characters.
+    Raises ConfigError for parts that no catalog allows: empty ones, path separators, control characters.
     """
 
     catalog: str
@@ -44,7 +44,7 @@ class TableName:
                 )
 
     def with_name(self, name: str) -> TableName:
-        """Another relation in the same schema."""
+        """Returns the name of another relation in the same schema."""
         return replace(self, name=name)
 
     @property
@@ -59,22 +59,22 @@ class TableName:
 
     @property
     def totals(self) -> TableName:
-        """The table that keeps the totals of groups from which a table of sums and counts follows."""
+        """The table with the aggregate state: the totals of groups, from which the model's sums and counts follow."""
         return self.with_name(self.name + TOTALS_SUFFIX)
 
     @property
     def forget_keys_name(self) -> TableName:
-        """The table that keeps the keys of rows which are being forgotten, until they are."""
+        """The table that contains the keys of rows to forget while they are being forgotten."""
         return self.with_name(self.name + FORGET_SUFFIX)
 
     @property
     def staging_name(self) -> TableName:
-        """The table that collects the rows of a source's snapshot while the table is loaded again."""
+        """The table that collects the rows of a source's snapshot while this table is loaded again."""
         return self.with_name(self.name + STAGED_SUFFIX)
 
     @property
     def helpers(self) -> dict[str, TableName]:
-        """The relations that may be made beside this table, by what they are for people."""
+        """The other relations that a model may create beside this table, by their names for people."""
         return {
             "change table": self.changes,
             "base": self.base,
@@ -83,7 +83,7 @@ class TableName:
         }
 
     def to_branch_parts(self, branch: str) -> tuple[str, str, str, str]:
-        """The parts that name one branch of this table in a statement."""
+        """Returns the parts of the name by which SQL refers to one branch of this table."""
         return (*self.parts, f"branch_{branch}")
 
     @property
@@ -95,9 +95,9 @@ class TableName:
 
 
 def parse_table_name(text: str, near: TableName) -> TableName:
-    """The table that a user names in one to three levels, backticks where they are needed; the rest as of `near`.
+    """Parses a table name of one to three levels, quoted with backticks if needed; missing levels are those of `near`.
 
-    Raises ConfigError for what is no name.
+    Raises ConfigError if `text` is no such name.
     """
     if not _NAME.fullmatch(text):
         raise ConfigError(
@@ -110,32 +110,35 @@ def parse_table_name(text: str, near: TableName) -> TableName:
 
 
 def format_image_view(image: str, source: TableName) -> str:
-    """The name under which one image of `source` is at hand while a run lasts, such as its rows at the start."""
+    """Returns the name of the temporary view with one image of `source` during a run, such as its rows at the start."""
     return f"{image}({'.'.join(_escape_part(part) for part in source.parts)})"
 
 
 def format_changes_view(source: TableName) -> str:
-    """The name under which a model's SQL reads the new rows of `source`; `list_changes_read` turns it back."""
+    """Returns the name of the view from which a model's SQL reads the new rows of `source`.
+
+    `list_changes_read` is the reverse.
+    """
     return format_image_view("changes", source)
 
 
 History = Literal["seen", "all", "theirs"]
-"""Rows of sources that earlier runs consumed, those that this run consumes too, or those that other runs consumed
-while this one was under way."""
+"""Which rows of sources are read: those that earlier runs consumed (`seen`), those and the ones that this run consumes
+(`all`), or those that other runs consumed during this run (`theirs`)."""
 
 
 def format_history_view(history: History, source: TableName) -> str:
-    """The name under which `replace_with_history` reads the rows of `source`."""
+    """Returns the name of the view from which SQL of `replace_with_history` reads the rows of `source`."""
     return f"{history} {format_changes_view(source)}"
 
 
 def replace_with_history(history: History, sql: str) -> str:
-    """A model's SQL over more than what is new."""
+    """Returns a model's SQL with each view of new rows replaced by the view of the rows that `history` names."""
     return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
 
 
 def list_changes_read(sql: str) -> tuple[TableName, ...]:
-    """The tables whose changes this SQL reads, in order of appearance, each once."""
+    """Lists the tables whose new rows a model's SQL reads, in order of appearance, each once."""
     matches = _CHANGES_VIEW.finditer(sql)
     names = (TableName(*map(_unescape_part, match[1].split("."))) for match in matches if match[1].count(".") == 2)
     return tuple(dict.fromkeys(names))

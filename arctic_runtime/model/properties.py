@@ -1,4 +1,4 @@
-"""Every name under which arctic writes something into a table: properties, keys of snapshot summaries, tags, branches.
+"""All names under which arctic stores something in a table: properties, keys of snapshot summaries, tags, branches.
 
 The names are part of the format of tables, so their texts never change. A new one is a constant here and an entry of
 `STORED_NAMES`, from which the table in docs/architecture.md is generated.
@@ -31,7 +31,7 @@ Place = Literal[
     "property of a table without a key",
     "summary of a commit of events to a table without a key",
 ]
-"""Where a name is written."""
+"""The place in a table where a name is stored."""
 
 RUN: Final = "arctic.run"
 MODE: Final = "arctic.mode"
@@ -101,7 +101,10 @@ FORGOTTEN_KEYS_KIND: Final = "forget"
 
 @dataclass(frozen=True)
 class StoredName:
-    """A name in tables: its text, or how the text begins for tags and branches; where it is written; what it holds."""
+    """A name that is stored in tables: its text, the places where it is stored, and the meaning of its value.
+
+    The text is only a prefix if it ends with an underscore or a dot, as for tags and branches.
+    """
 
     text: str
     places: tuple[Place, ...]
@@ -365,7 +368,7 @@ STORED_NAMES: Final = (
 
 
 def describe_stored_names() -> str:
-    """The table of docs/architecture.md, in Markdown."""
+    """Formats the table of stored names in docs/architecture.md, in Markdown."""
     rows = [f"| {'; '.join(name.places)} | {_format_name(name)} | {name.holds} |" for name in STORED_NAMES]
     return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
 

@@ -1,4 +1,4 @@
-"""The record of a run, which the summary of its commit to the change table keeps."""
+"""The record of a run, which is stored in the summary of its commit to the change table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SCHEMA_ONLY = "schema-only"
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run, a restore or an overwrite as its commit records it; None, or nothing declared, if it records nothing.
+    """Record of a run, a restore or an overwrite in the summary of its commit; entries that are not recorded are None.
 
-    `docs/architecture.md` describes each entry under its name in tables. `started_ms`,
-    `source_time_ms` and `shown_before_ms` are milliseconds since 1970 and `estimated` seconds.
+    `docs/architecture.md` describes each entry under its stored name. `started_ms`, `source_time_ms` and
+    `shown_before_ms` are milliseconds since 1970, and `estimated` is in seconds.
     """
 
     run: str | None = None
@@ -50,7 +50,7 @@ class RunSummary:
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
-        """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
+        """Reads the record from the summary of a snapshot; raises CorruptState for offsets that can't be read."""
         texts = {field: summary.get(key) for field, key in _TEXTS.items()}
         started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
         source_time, shown_before = summary.get(properties.SOURCE_TIME), summary.get(properties.SHOWN_BEFORE)
@@ -65,7 +65,7 @@ class RunSummary:
         )
 
     def encode(self) -> dict[str, str]:
-        """The entries of a snapshot's summary, without those that are None."""
+        """Returns the record as entries of a snapshot's summary, without those that are None."""
         texts = {key: getattr(self, field) for field, key in _TEXTS.items()}
         entries = {
             **texts,
@@ -79,12 +79,16 @@ class RunSummary:
         return {key: entry for key, entry in entries.items() if entry is not None}
 
     def with_entries_from(self, other: RunSummary) -> RunSummary:
-        """Record with the entries that `other` has in the place of its own."""
+        """Returns the record with its entries replaced by those of `other` that are not None."""
         entries = {field.name: getattr(other, field.name) for field in fields(other)}
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
-        """The same record for a commit that brings no news: a run that follows continues where this one ended."""
+        """Returns the record for a commit that reads no new versions, so that the next run continues where this ended.
+
+        `mode` and `reason` are those of the new commit. Entries about the run itself are removed: its start, estimate,
+        repairs and kind of changelog.
+        """
         return replace(self, mode=mode, reason=reason, started_ms=None, estimated=None, repaired=None, changelog=None)
 
 
@@ -109,7 +113,7 @@ _TEXTS: Mapping[str, str] = {
     "position_events": properties.POSITION_EVENTS,
     "letters": properties.LETTERS,
 }
-"""Entries that are texts in tables as well: field → key."""
+"""Field of `RunSummary` → its stored name, for the entries that are stored as they are, since they are texts."""
 
 
 def _decode_declared(summary: Mapping[str, str]) -> Declared | None:
@@ -127,17 +131,17 @@ def _encode_declared(declared: Declared) -> dict[str, str]:
 
 
 def is_run(commit: Commit) -> bool:
-    """Whether a run, a restore or an overwrite made a commit."""
+    """Whether `commit` was made by a run, a restore or an overwrite."""
     return properties.RUN in commit.summary
 
 
 def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
-    """The commits of runs that are kept, oldest first."""
+    """The kept commits that runs, restores or overwrites made, oldest first; none for None."""
     return tuple(commit for commit in changes.commits if is_run(commit)) if changes else ()
 
 
 def find_last_load(changes: ChangeTableState | None) -> Commit | None:
-    """The newest run's commit that loaded data; None before the first."""
+    """The newest commit of a run that loaded data, not only the schema; None before the first."""
     runs = filter(is_run, reversed(changes.commits if changes else ()))
     return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
@@ -149,12 +153,15 @@ def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
 
 
 def is_planned_increment(commit: Commit) -> bool:
-    """Whether a run planned to follow changes, also one that gave up; decodes nothing, as tables have many commits."""
+    """Whether the run of `commit` planned to follow changes, even if it gave up.
+
+    It reads single entries instead of decoding the record, since tables have many commits.
+    """
     return commit.summary.get(properties.MODE) == "incremental" or properties.GIVEN_UP in commit.summary
 
 
 def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
-    """The mode of a run, the seconds that it took and those that were estimated; None if it recorded no estimate."""
+    """Reads the mode of a run, the seconds that it took, and the estimated seconds; None if it recorded no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
     if any(key not in summary for key in keys):

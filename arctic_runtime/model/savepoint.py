@@ -1,4 +1,4 @@
-"""Savepoints: versions of a table that somebody gave a name to, which expiry keeps."""
+"""Savepoints: versions of a table that a user has named, and that expiry keeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arctic_runtime.model.state import Commit
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A name, and the commit of the change table that its tag there stands at."""
+    """A savepoint: its name, and the commit of the change table to which the tag of this name points."""
 
     name: str
     commit: Commit
@@ -18,7 +18,7 @@ class Savepoint:
 
 @dataclass(frozen=True)
 class SetTag:
-    """A tag of this name, to be made at a snapshot of a table; None: to be dropped."""
+    """Create the tag `name` at a snapshot of a table, or drop it if `snapshot` is None."""
 
     table: TableName
     name: str

@@ -1,4 +1,4 @@
-"""The shape of a table's change rows: their actions and columns, and what the table's contract forbids."""
+"""The shape of a table's change rows: their actions and columns, and the constraints of the table's contract."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ INSERT, UPDATE, DELETE, UPSERT = "insert", "update", "delete", "upsert"
 NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK = "!null key", "!duplicate key", "!null column", "!broken check"
 UNSENT_VALUE = "!value that its source did not send"
 FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
-"""Actions of rows that break the key or the contract: such rows are counted on a branch, and never published."""
+"""Actions of rows that violate the key or the contract: such rows are counted on a branch, and never published."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Shape of change rows: the table's columns, its key, and what a contract says of them.
+    """Shape of change rows: the table's columns, its key, and the constraints of a contract.
 
-    `given` are the names of the columns that the query has; the others keep what they were. Where events are ordered by
-    a sequence (`is_ordered`), rows that no event brought have no place in it.
+    `given` are the names of the columns that the query returns; other columns of the table keep their values.
+    `is_ordered`: the events are ordered by `sequence_by`. Rows that do not come from an event have no place in this
+    order. `not_null` are columns without nulls, and `checks` are predicates that no row may violate.
     """
 
     columns: tuple[Column, ...]
@@ -40,12 +41,12 @@ class Shape:
 
     @property
     def key_positions(self) -> tuple[int, ...]:
-        """Positions of the key among the columns."""
+        """Positions of the key columns in `columns`."""
         return tuple(i for i, column in enumerate(self.columns) if self.is_key(column.name))
 
     @property
     def rest_positions(self) -> tuple[int, ...]:
-        """Positions of the columns outside the key."""
+        """Positions in `columns` of the columns outside the key."""
         return tuple(i for i, column in enumerate(self.columns) if not self.is_key(column.name))
 
     @property
@@ -55,22 +56,22 @@ class Shape:
 
     @property
     def keeps_more(self) -> bool:
-        """Whether the table has columns that the query does not give."""
+        """Whether the table has columns that the query does not return."""
         return any(not is_named(column.name, self.given) for column in self.columns)
 
     @property
     def before_type(self) -> str | None:
-        """The type of `_before`; None if all columns are in the key, so that there is nothing to record of them."""
+        """The type of `_before`, a struct of the columns outside the key; None if there are no such columns."""
         return format_struct_type((column.name, column.type) for column in self.rest) if self.rest else None
 
 
 def is_named(name: str, names: Sequence[str]) -> bool:
-    """Whether a name is among others, in whatever case."""
+    """Whether `name` is one of `names`, ignoring case."""
     return any(is_same_name(name, other) for other in names)
 
 
 def build_shape(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
-    """The shape of change rows for a table as it was observed, and for rows that have the columns `given`."""
+    """Builds the shape of change rows from a table's observed state, for rows that have the columns `given`."""
     assert state.changes is not None
     columns = strip_change_columns(state.changes.columns)
     sequence = find_column(state.changes.columns, SEQUENCE)

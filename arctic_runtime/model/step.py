@@ -1,4 +1,4 @@
-"""Steps: effects on the relations of a model, as data. One evaluator performs them, `arctic explain` shows them."""
+"""Steps: data classes for effects on a model's relations; one evaluator performs them, `arctic explain` shows them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Reason = Literal[
 
 @dataclass(frozen=True)
 class DropBranches:
-    """Branches of attempts that died and can't win any more."""
+    """Drop branches of failed attempts, which can't be published any more."""
 
     table: TableName
     branches: tuple[str, ...]
@@ -66,7 +66,7 @@ class DropBranches:
 
 @dataclass(frozen=True)
 class CreateChangeTable:
-    """An empty change table for these columns."""
+    """Create an empty change table for rows with these columns."""
 
     table: TableName
     columns: tuple[Column, ...]
@@ -75,7 +75,7 @@ class CreateChangeTable:
 
 @dataclass(frozen=True)
 class CreateAppended:
-    """An empty table without a key, for rows with these columns."""
+    """Create an empty table without a primary key, for rows with these columns."""
 
     table: TableName
     columns: tuple[Column, ...]
@@ -83,9 +83,10 @@ class CreateAppended:
 
 @dataclass(frozen=True)
 class SetLayout:
-    """Layout of files written to a table without a key from now on, which its property keeps as `text`.
+    """Set the layout of files that are written to a table without a key from now on.
 
-    Partition fields come and go in this order: `drop`, then `add`. Without a `sort_key` rows stay as they come.
+    The table's property stores it as `text`. Partition fields in `drop` are dropped first, then those in `add` are
+    added. Without a `sort_key`, rows are not sorted.
     """
 
     table: TableName
@@ -98,7 +99,7 @@ class SetLayout:
 
 @dataclass(frozen=True)
 class EvolveSchema:
-    """The same change of columns to a change table or a base."""
+    """Change the columns of a table; `is_change_table`: it is a change table, which also has columns of its own."""
 
     table: TableName
     change: SchemaChange
@@ -107,7 +108,7 @@ class EvolveSchema:
 
 @dataclass(frozen=True)
 class AppendChanges:
-    """The commit of a run's change rows and offsets, if the change table's head still is `expected`.
+    """Commit a run's change rows and offsets, if the change table's head still is `expected`.
 
     A `ChangeSet` is this commit together with its rows.
     """
@@ -120,7 +121,10 @@ class AppendChanges:
 
 @dataclass(frozen=True)
 class CreateBase:
-    """A base with everything that the change table tells, up to a version; it may replace a table of that name."""
+    """Create a base with the rows that follow from the change table up to `version`.
+
+    `replaces`: it replaces an existing table of this name.
+    """
 
     table: TableName
     version: Version
@@ -130,7 +134,7 @@ class CreateBase:
 
 @dataclass(frozen=True)
 class MergeBase:
-    """The changes of a window merged into the base, if its head still is `expected`."""
+    """Merge the changes after `start` and up to `end` into the base, if its head still is `expected`."""
 
     table: TableName
     expected: int
@@ -141,7 +145,7 @@ class MergeBase:
 
 @dataclass(frozen=True)
 class ReplaceView:
-    """The view, pinned to a snapshot of the base and the changes after `merged` up to `head`."""
+    """Replace the view of a table merged on read; it shows `base_snapshot` and the changes after `merged` to `head`."""
 
     table: TableName
     base_snapshot: int
@@ -152,7 +156,7 @@ class ReplaceView:
 
 @dataclass(frozen=True)
 class NoteCurrentView:
-    """The name of the view of current versions, noted in the change table; an empty name for none."""
+    """Store the name of the view of current versions in the change table; the name is empty if there is no view."""
 
     table: TableName
     view: str
@@ -160,7 +164,7 @@ class NoteCurrentView:
 
 @dataclass(frozen=True)
 class ReplaceCurrentView:
-    """The view of a table's current versions, with the table's columns as they are now."""
+    """Create or replace the view of a table's current versions, with the current columns of the table."""
 
     view: TableName
     table: TableName
@@ -168,35 +172,35 @@ class ReplaceCurrentView:
 
 @dataclass(frozen=True)
 class DropCurrentView:
-    """A view of current versions that the model no longer has, or not under this name."""
+    """Drop a view of current versions that the model no longer has, or that now has another name."""
 
     view: TableName
 
 
 @dataclass(frozen=True)
 class DropTable:
-    """A base that has to be recreated and can't be replaced: Iceberg takes no table back to an older format."""
+    """Drop a base before it is created again: Iceberg can't replace a table by one of an older format version."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
 class DropConflictingRelation:
-    """Whatever stands under the model's name and is not its own goes, now that its own is about to be made."""
+    """Drop the relation that has the model's name but is not its own, just before the model's own is created."""
 
     conflicting: ConflictingRelation
 
 
 @dataclass(frozen=True)
 class SetWriteOrder:
-    """The order in which writers sort the files of a base: its sort key."""
+    """Set the order by which writers sort the files of a base to the model's sort key."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
 class DropRelation:
-    """A relation that a model made, which goes because the model is reset."""
+    """Drop a relation that a model created, since the model is reset."""
 
     name: TableName
     kind: Literal["table", "view"]
@@ -204,7 +208,7 @@ class DropRelation:
 
 @dataclass(frozen=True)
 class SetProperties:
-    """Properties of a table, set in a commit of their own by the effect of this name."""
+    """Set properties of a table in a commit of their own; `effect` is the name of the effect that does it."""
 
     effect: str
     table: TableName
@@ -236,11 +240,11 @@ Step = (
     | SetTag
     | DropRelation
 )
-"""Every effect on a relation of a model, but the commit of change rows: that is a `ChangeSet`."""
+"""All effects on a relation of a model except the commit of change rows, which is a `ChangeSet`."""
 
 
 def describe_step(step: Step | AppendChanges) -> str:  # noqa: C901 - one case for each step
-    """One line for people."""
+    """Describes a step in one line for people."""
     match step:
         case DropConflictingRelation(conflicting):
             return f"drop {conflicting.kind} {conflicting.name}, which this model did not make"

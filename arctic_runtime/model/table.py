@@ -1,4 +1,4 @@
-"""Declarations of a model about its table."""
+"""A model, and its configuration of the table: key, layout, input, history, compaction and retention."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hou
 
 @dataclass(frozen=True)
 class Transform:
-    """One Iceberg partition transform; `parameter` is the width or number of buckets where it has one."""
+    """One Iceberg partition transform; `parameter` is the width or number of buckets, None if it has none."""
 
     unit: Unit
     column: str
@@ -38,15 +38,15 @@ class Transform:
         return f"{self.unit}({arguments})"
 
     def is_bucket_of(self, column: str | None) -> bool:
-        """Whether it buckets a column, as nodes do with the hash key."""
+        """Whether it is a bucket transform of `column`, as nodes are of the hash key."""
         return self.unit == "bucket" and column is not None and is_same_name(self.column, column)
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Compaction thresholds: a file group's share of deleted rows and number of small files, files of the change table.
+    """Compaction thresholds: share of deleted rows and number of small files in a node, and files of the change table.
 
-    If it is not `automatic`, these hold for what is asked for by hand.
+    If it is not `automatic`, they apply only to compactions that a user starts.
     """
 
     automatic: bool = True
@@ -56,15 +56,14 @@ class Compaction:
 
 
 VERSIONS_SECONDS = 5 * 86_400
-"""How old versions become where a model says nothing of them."""
+"""The default age in seconds at which versions expire."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Retention of versions that nobody needs any more, and how many of the newest stay however old they are.
+    """How long versions are kept that nobody needs: for `versions_seconds`, and the newest `retain_last` at any age.
 
-    With neither they are kept for ever. `changes_seconds` is the age from which on change rows may go that a newer one
-    has replaced.
+    Without both they are kept for ever. `changes_seconds` is the age at which replaced change rows may be deleted.
     """
 
     versions_seconds: int | None = None
@@ -73,17 +72,17 @@ class Retention:
 
     @property
     def age_seconds(self) -> int | None:
-        """The age from which versions may expire; None: they are kept for ever. 0 if only a number is set."""
+        """The age in seconds at which versions may expire; None: never; 0 if only `retain_last` is set."""
         return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The configuration of one model, checked: every value is known and nothing contradicts.
+    """The checked configuration of one model: all values are valid, and none contradicts another.
 
-    `primary_key` identifies a row of the table. In a table with history, rows are versions, and it is the user's key
-    with `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's alone. `is_appended`:
-    there is no primary key, and rows of change events are appended.
+    `primary_key` identifies a row of the table. In a table with history, rows are versions, so it is the user's key
+    plus `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. `is_appended`:
+    there is no primary key, and change events are appended as rows.
     """
 
     primary_key: tuple[str, ...]
@@ -95,16 +94,19 @@ class ModelConfig:
     refresh: Refresh = "auto"
     sequence_by: str | None = None
     sequence_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns that order the events of one flow each → the columns of this flow; then `sequence_by` is None."""
+    """Order column of each flow → the columns of this flow; `sequence_by` is None if there are flows.
+
+    A flow is a set of columns whose events have an order of their own.
+    """
     columns_to_update: str | None = None
-    """A column of the query that names the columns which each event has; None: all events have all."""
+    """A column of the query that says which columns each event has; None: all events have all columns."""
     unavailable_value: str | None = None
-    """A text that stands for a value which the source did not send; None: there is no such text."""
+    """A text that marks a value as not sent by the source; None: there is no such text."""
     delete_when: str | None = None
     truncate_when: str | None = None
     on_match: OnMatch = "replace"
     merge_columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns → one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
+    """Column → its merge function: one of `merge_columns.FUNCTIONS`, or an SQL expression over `old` and `new`."""
     exclude_columns: tuple[str, ...] = ()
     renamed_columns: Mapping[str, str] = field(default_factory=dict)
     history: History = "none"
@@ -112,7 +114,7 @@ class ModelConfig:
     valid_time: str | None = None
     keep_deleted: bool = True
     current_view: bool | str = False
-    """Whether a view shows the current versions; a text is its name."""
+    """Whether there is a view of the current versions; a text is the name of this view."""
     changelog: Changelog = "lookup"
     keep: Keep = "net"
     on_schema_change: OnSchemaChange = "append_new_columns"
@@ -120,7 +122,7 @@ class ModelConfig:
     compaction: Compaction = Compaction()
     retention: Retention = Retention(VERSIONS_SECONDS)
     target_lag: int = 0
-    """Seconds for which the rows may be old where `arctic run` follows the model."""
+    """The age in seconds that rows may have while `arctic run` follows the model."""
     nodes: int | None = None
     target_file_bytes: int = 128 * 1024 * 1024
     node_bytes: int = 256 * 1024 * 1024
@@ -135,25 +137,25 @@ class ModelConfig:
 
     @property
     def has_partial_events(self) -> bool:
-        """Whether events may lack columns of their rows, which these columns then keep."""
+        """Whether events may lack columns, whose values in the row are then kept."""
         return self.columns_to_update is not None or self.unavailable_value is not None
 
     @property
     def entity_key(self) -> tuple[str, ...]:
-        """The columns that identify a row of the query; of a table with history they identify all versions of it."""
+        """The columns that identify a row of the query; in a table with history they identify all its versions."""
         added = (VALID_FROM, RECORDED_FROM) if self.has_history else ()
         return tuple(part for part in self.primary_key if part not in added)
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model as the runtime knows it: its table, its compiled select and its configuration.
+    """A model: its table, its compiled query and its configuration.
 
-    `not_null` are columns that an enforced contract declares so, beyond the primary key, and `checks` predicates that
-    no row may break; `contract` are its columns and types, empty if there is none. Comments are set only where they
-    are to be kept in the catalog. The rows of a table that is `ingested_from` a source come as change events, and it
-    has no query: `ingested_from` is its name there, and `source` the source where a project tells it. A table that
-    `is_landing` is appended to by other programs; it has no query either.
+    `not_null` are columns outside the primary key that an enforced contract declares as not null, and `checks` are
+    predicates that no row may violate. `contract` are the columns and types of the contract, empty if there is none.
+    Comments are set only if they are to be stored in the catalog. An ingested table has no query, since its rows come
+    from change events: `ingested_from` is its name in the source, and `source` is the source, if the project declares
+    it. `is_landing`: other programs append to the table, which has no query either.
     """
 
     table: TableName
@@ -170,12 +172,12 @@ class Model:
 
     @property
     def is_appended(self) -> bool:
-        """Whether it is a plain table, to which events without a primary key are appended."""
+        """Whether it has no primary key and no change table: events are appended to the table itself."""
         return self.config.is_appended or (self.ingested_from is not None and not self.config.primary_key)
 
     @property
     def log(self) -> TableName:
-        """The table that runs commit to, whose snapshots are the versions."""
+        """The table to which runs commit, and whose snapshots are the versions."""
         return self.table if self.is_appended else self.table.changes
 
     @property
@@ -188,5 +190,5 @@ class Model:
 
     @property
     def base(self) -> TableName:
-        """Table with the merged rows: the table itself, or its base when merged on read."""
+        """The table with the merged rows: the table itself, or its base if it is merged on read."""
         return self.table.base if self.config.merge == "on_read" else self.table

@@ -1,4 +1,4 @@
-"""Versions of a table, and the windows between them that a run consumes."""
+"""Versions of a table, and windows between two versions, whose changes a run reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from arctic_runtime.errors import CorruptState
 
 @dataclass(frozen=True)
 class Version:
-    """One snapshot of a table. `sequence` (Iceberg's sequence number) gives the order, never a clock.
+    """One snapshot of a table; versions are ordered by `sequence`, Iceberg's sequence number, never by a clock.
 
-    `table` is the table's UUID, so that a table dropped and made again is never taken for the old one.
+    `table` is the table's UUID, so that a table that was dropped and created again is not taken for the old one.
     """
 
     table: str
@@ -35,12 +35,12 @@ class Window:
 
 
 def encode_versions(versions: Mapping[str, Version]) -> str:
-    """Upstream name → version as one line of JSON, as a snapshot summary keeps it."""
+    """Encodes versions by upstream name as one line of JSON, for the summary of a snapshot."""
     return json.dumps({name: asdict(version) for name, version in sorted(versions.items())}, separators=(",", ":"))
 
 
 def decode_versions(text: str | None) -> dict[str, Version]:
-    """The reverse of `encode_versions`; raises CorruptState for anything else."""
+    """Parses the text of `encode_versions`, no versions for None; raises CorruptState for any other text."""
     try:
         return {name: _build_version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -1,1 +1,1 @@
-"""Spark's SQL as text and expressions: its dialect and its types."""
+"""Parsing and writing of Spark SQL and of Spark's types."""

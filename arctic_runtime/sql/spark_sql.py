@@ -1,7 +1,7 @@
-"""Spark's SQL, read into expressions and written back so that Spark can compare the two.
+"""Parses Spark SQL into expressions, and writes these as SQL again, so that Spark can compare both texts.
 
-Literals are written as they stood, and every operand that is an operator itself is in parentheses: what Spark reads
-then has the shape of the tree, whatever binds how in one grammar or the other.
+Literals are written as in the original text. Each operand that is an operator itself is put in parentheses, so that
+Spark's tree of the new text has the same shape as ours, even if operator precedence differs between the grammars.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 WRITTEN = "written"
-"""The argument of a literal that holds its text, where the literal's value alone would be written in another way."""
+"""The argument of a literal with its original text, set if its value alone would be written in another form."""
 
 WRITTEN_VERSION = 1
-"""A new value makes Spark compare all queries again with their regenerated text."""
+"""Version of the written SQL; increase it to make Spark compare all queries with their regenerated text again."""
 
 _PLAIN_STRING = re.compile(r"'[^'\\$\x00-\x1f\x7f]*'")
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
@@ -30,7 +30,7 @@ _SINGULAR_UNITS = ("NANOSECOND", "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE
 _UNITS = frozenset(name + end for name in (*_SINGULAR_UNITS, "QUARTER", "YEAR") for end in ("", "S"))
 
 _BINDING = {TokenType.PIPE: 1, TokenType.CARET: 2, TokenType.AMP: 3, TokenType.LT: 4, TokenType.GT: 4}
-"""How tightly operators on bits bind; shifts are two tokens each, and `>>>` is three."""
+"""Precedence of bitwise operators by their first token; shifts are two tokens each, and `>>>` is three."""
 _SHIFTS: dict[TokenType, type[exp.Binary]] = {
     TokenType.LT: exp.BitwiseLeftShift,
     TokenType.GT: exp.BitwiseRightShift,
@@ -40,21 +40,21 @@ _LEFT_TO_RIGHT = (
     *(exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.DPipe),
     *(exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor),
 )
-"""Operators of which `a ∘ b ∘ c` is read as `(a ∘ b) ∘ c`, so that long chains need no parentheses."""
+"""Left-associative operators: `a ∘ b ∘ c` is parsed as `(a ∘ b) ∘ c`, so that long chains need no parentheses."""
 
 
 _TEXTS = (exp.DType.CHAR, exp.DType.VARCHAR)
-"""Types that Spark's casts take for texts of any length."""
+"""Types that Spark treats as strings of any length in casts."""
 
 
 class Tokenizer(Spark.Tokenizer):
-    """A quote that stands twice in a string is one of its characters."""
+    """Tokenizer in which a doubled quote inside a string is one quote character of the string."""
 
     STRING_ESCAPES: ClassVar = ["\\", "'", '"']
 
 
 class Parser(SparkParser):
-    """Spark's grammar where sqlglot's differs; literals keep their text."""
+    """Parser with Spark's grammar in the cases in which sqlglot's differs; literals keep their original text."""
 
     PRIMARY_PARSERS: ClassVar = {
         **SparkParser.PRIMARY_PARSERS,
@@ -71,7 +71,7 @@ class Parser(SparkParser):
     TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
 
     def _build_string(self, token: Token) -> exp.Literal:
-        """One literal of all strings that stand beside each other."""
+        """Builds one literal from `token` and all strings that directly follow it, which Spark concatenates."""
         tokens = [token]
         while self._match_set(_STRINGS):
             tokens.append(self._prev)
@@ -82,7 +82,7 @@ class Parser(SparkParser):
         return literal
 
     def _parse_negative(self) -> exp.Expr | None:
-        """A minus belongs to the number behind it before anything else does."""
+        """Parses the operand after a minus; directly before a number, the minus binds tighter than any operator."""
         if not self._match(TokenType.NUMBER):
             return exp.Neg(this=self._parse_unary())
         number = exp.Neg(this=exp.Literal(this=self._prev.text, is_string=False))
@@ -101,7 +101,10 @@ class Parser(SparkParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        """As sqlglot's for Hive, whose way of asking for texts of a length takes half of the time of all parsing."""
+        """Parses a type, and replaces char and varchar by string, as sqlglot's parser for Hive does.
+
+        The check for these types in sqlglot's parser takes half of the time of all parsing.
+        """
         parsed = super(HiveParser, self)._parse_types(check_func, schema, allow_identifiers, with_collation)
         if parsed is not None and not schema and not isinstance(parsed, exp.Column | exp.Identifier):
             for kind in parsed.find_all(exp.DataType):
@@ -116,7 +119,10 @@ class Parser(SparkParser):
         return exp.var(named.name) if is_plain and named is not None else named
 
     def _parse_typed_literal(self) -> exp.Expr | None:
-        """`date '2024-01-31'` and the like, before anything behind it is applied."""
+        """Parses a typed literal such as `date '2024-01-31'`, and then the operators on columns that follow it.
+
+        Returns None if there is no typed literal.
+        """
         if self._curr.text.upper() not in _TYPED_LITERALS or self._next.token_type not in _STRINGS:
             return None
         if self._curr.token_type == TokenType.IDENTIFIER:
@@ -133,7 +139,7 @@ class Parser(SparkParser):
         require_interval: bool = True,
         parse_function_unit: bool = True,  # noqa: ARG002 - sqlglot's signature
     ) -> exp.Interval | None:
-        """An interval as it stands: one text, values with units, or a value from one unit to another."""
+        """Parses an interval and keeps its text: one string, values with units, or a value from one unit to another."""
         index = self._index
         if not require_interval or not self._match(TokenType.INTERVAL):
             return None
@@ -166,7 +172,7 @@ class Parser(SparkParser):
         return self._bitwise(self._parse_term(), 1)
 
     def _bitwise(self, left: exp.Expr | None, least: int) -> exp.Expr | None:
-        """`left` with all operators behind it that bind at least so tightly."""
+        """Parses the bitwise operators after `left` that have at least the precedence `least`, with their operands."""
         while self._get_precedence() >= least:
             token, binding = self._curr.token_type, self._get_precedence()
             self._advance(2 if token in _SHIFTS else 1)
@@ -190,7 +196,7 @@ class Parser(SparkParser):
 
 
 class Generator(SparkGenerator):
-    """Writes what the parser has read, without any of the rewriting that carries SQL from one engine to another."""
+    """Generator that writes expressions as they were parsed, without sqlglot's rewriting between SQL dialects."""
 
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
     TRANSFORMS: ClassVar = {
@@ -237,7 +243,7 @@ class Generator(SparkGenerator):
         return f"~{self._write_operand(expression.this)}"
 
     def not_sql(self, expression: exp.Not) -> str:
-        """`x IS NOT NULL` is an operator of its own, and not the negation of another."""
+        """Writes a negation; `x IS NOT NULL` is written as an operator of its own instead of a negated `IS NULL`."""
         inner = expression.this
         if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
             return f"{self._write_operand(inner.this)} IS NOT NULL"
@@ -261,7 +267,7 @@ class Generator(SparkGenerator):
         return f"{self._write_operand(expression.this)}.{self.sql(expression, 'expression')}"
 
     def join_sql(self, expression: exp.Join, join_op: str | None = None) -> str:
-        """Nested joins are in parentheses."""
+        """Writes a join; if its right side contains joins itself, that side is put in parentheses."""
         inner = expression.this
         if inner.args.get("joins"):
             expression = expression.copy()
@@ -288,7 +294,7 @@ class Generator(SparkGenerator):
 
 
 class ArcticSpark(Spark):
-    """The dialect of queries that are followed."""
+    """The SQL dialect in which the queries of models are parsed and written."""
 
     Tokenizer = Tokenizer
     Parser = Parser
@@ -296,7 +302,7 @@ class ArcticSpark(Spark):
 
 
 def tokenize_sql(sql: str) -> list[Token]:
-    """The tokens of a text, of which a number's suffix is part of the number; raises sqlglot's TokenError."""
+    """Splits SQL into tokens, in which the suffix of a number belongs to the number; raises sqlglot's TokenError."""
     tokens_read: list[Token] = []
     waiting = iter(ArcticSpark().tokenize(sql))
     for token in waiting:
@@ -310,13 +316,13 @@ def tokenize_sql(sql: str) -> list[Token]:
 
 
 def list_literals(sql: str) -> list[str]:
-    """The literals of a text as they stand, sorted."""
+    """Lists the literals in SQL as they are written, sorted."""
     kinds = (*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING)
     return sorted(sql[token.start : token.end + 1] for token in tokenize_sql(sql) if token.token_type in kinds)
 
 
 def write_sql(expression: exp.Expr) -> str:
-    """The expression as Spark's SQL; raises sqlglot's UnsupportedError for what Spark has no words for."""
+    """Writes an expression as Spark SQL; raises sqlglot's UnsupportedError if Spark has no syntax for it."""
     generator = Generator(dialect=ArcticSpark(), comments=False, unsupported_level=ErrorLevel.RAISE)
     return generator.generate(expression, copy=False)
 
@@ -332,7 +338,10 @@ def _is_operator(operand: exp.Expr) -> bool:
 
 
 def _is_plainly(inner: exp.SetOperation, outer: exp.SetOperation) -> bool:
-    """Whether an operation is the same as the one whose left side it is, with nothing of its own."""
+    """Whether `inner`, the left side of `outer`, is the same set operation, without clauses such as ORDER BY.
+
+    Then it needs no parentheses. It is False if `outer` matches columns by name.
+    """
     own = {name for name, value in inner.args.items() if value} - {"this", "expression", "distinct"}
     is_same = type(inner) is type(outer) and inner.args.get("distinct") == outer.args.get("distinct")
     return is_same and not own and not outer.args.get("by_name")

@@ -1,4 +1,4 @@
-"""Types as texts that read back: names of fields come from upstreams, and may have any characters."""
+"""Parses Spark's types from text and formats them as text; field names come from upstreams and may be any text."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _SPACE = re.compile(r"\s*")
 
 @dataclass(frozen=True)
 class Primitive:
-    """A type without others inside, as Spark writes it, such as `decimal(10,2)`."""
+    """A type that contains no other types; `text` is how Spark writes it, such as `decimal(10,2)`."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Array:
-    """A list of elements of one type."""
+    """The type of a list whose elements have one type."""
 
     element: Type
 
 
 @dataclass(frozen=True)
 class Map:
-    """Values by keys, each of one type."""
+    """The type of a map whose keys have one type, and whose values have one type."""
 
     key: Type
     value: Type
@@ -39,7 +39,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Struct:
-    """Fields in their order, each a name and a type."""
+    """The type of a struct: its fields in their order, each a pair of name and type."""
 
     fields: tuple[tuple[str, Type], ...]
 
@@ -52,12 +52,12 @@ def quote_field(field: str) -> str:
 
 
 def format_field(field: str) -> str:
-    """A field's name as Spark shows it: quoted only where it needs to be."""
+    """Formats a field's name as Spark shows it, in backticks only if necessary."""
     return field if _PLAIN_NAME.fullmatch(field) else quote_field(field)
 
 
 def type_text(kind: Type, field: Callable[[str], str] = format_field) -> str:
-    """A type as Spark writes it, its names written by `field`; `read_type` is the reverse."""
+    """Formats a type as Spark writes it, and its field names by `field`; `read_type` is the reverse."""
     match kind:
         case Primitive(text):
             return text
@@ -78,12 +78,12 @@ def map_text(key: str, value: str) -> str:
 
 
 def format_struct_type(fields: Iterable[tuple[str, str]], field: Callable[[str], str] = format_field) -> str:
-    """The type of a struct whose fields have these names and these types, which are texts already."""
+    """Formats the type of a struct from pairs of field name and the text of its type; `field` formats the names."""
     return f"struct<{','.join(f'{field(own)}:{type_name}' for own, type_name in fields)}>"
 
 
 def list_parts(kind: Type) -> tuple[Type, ...]:
-    """The types that a type is made of; none of a primitive."""
+    """The types that a type directly contains: of elements, keys and values, or fields; none for a primitive."""
     match kind:
         case Primitive():
             return ()
@@ -96,7 +96,7 @@ def list_parts(kind: Type) -> tuple[Type, ...]:
 
 
 def walk_type(kind: Type) -> Iterator[Type]:
-    """A type and all those inside."""
+    """Yields a type and all types inside of it, at every level."""
     yield kind
     for part in list_parts(kind):
         yield from walk_type(part)
@@ -107,17 +107,17 @@ def list_primitives(kind: Type) -> Iterator[Primitive]:
 
 
 def list_field_names(kind: Type) -> Iterator[str]:
-    """The names of the fields at every level."""
+    """Lists the names of the struct fields in a type, at every level."""
     return (own for part in walk_type(kind) if isinstance(part, Struct) for own, _ in part.fields)
 
 
 def has_map(kind: Type) -> bool:
-    """Whether there is a map in a type, or it is one."""
+    """Whether a type is a map or contains one, at any level."""
     return any(isinstance(part, Map) for part in walk_type(kind))
 
 
 def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
-    """The same type with other types at its leaves."""
+    """Returns the type with the text of each primitive in it replaced by the result of `change`."""
     match kind:
         case Primitive(text):
             return Primitive(change(text))
@@ -130,12 +130,12 @@ def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
 
 
 def has_variant(kind: Type) -> bool:
-    """Whether there is a variant in a type, or it is one."""
+    """Whether a type is a variant or contains one, at any level."""
     return any(leaf.text == "variant" for leaf in list_primitives(kind))
 
 
 def read_type(text: str) -> Type:
-    """A type from its text; raises ValueError for what is none, so that no text passes for more than a type."""
+    """Parses a type from its text; raises ValueError if the text, as a whole, is not exactly one type."""
     reader = _Reader(text)
     kind = reader.read_type()
     reader.skip_space()
@@ -145,7 +145,7 @@ def read_type(text: str) -> Type:
 
 
 class _Reader:
-    """Reads a text from left to right."""
+    """Recursive-descent parser of the text of a type; `at` is the position up to which it has read."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,1 +1,1 @@
-"""Data files of tables as data: how they lie, what can be done to them, and what expires."""
+"""Data classes for the files of tables: their layout, compaction and expiry."""

@@ -1,7 +1,7 @@
-"""Bounds of values: which values of a column rows can have that are looked up, as a condition for scans.
+"""Conditions by which a scan skips files and row groups without the column values that are looked up.
 
-A condition lets through more rows than are looked up, so a join with the values themselves has to follow. Iceberg
-compares it with the partitions and the bounds of files, Parquet with those of row groups.
+A condition is also true for other rows, so a join with the values themselves has to follow. Iceberg compares it with
+the partitions and the bounds of files, Parquet with the bounds of row groups.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True)
 class Bound:
-    """The values that are looked for in a column: each of them, or, for a range, the least and the greatest.
+    """The values that are looked up in a column: all of them, or the least and the greatest if `is_range`.
 
-    They are written as texts: dates as days and timestamps as microseconds since 1970. `or_null` if null is one too;
-    it may be the only one.
+    `values` are texts: dates are days, and timestamps are microseconds since 1970. `or_null`: null is looked up as
+    well; it may be the only value.
     """
 
     column: str
@@ -29,7 +29,7 @@ class Bound:
     or_null: bool = False
 
     def build_condition(self, column: exp.Expr) -> exp.Expr:
-        """The condition on a column that it can have one of the values."""
+        """Builds the condition that the value of `column` is one of the values, or within the range."""
         conditions = [self._build_membership(column)] if self.values else []
         return exp.or_(*conditions, *([column.copy().is_(exp.null())] if self.or_null else []))
 
@@ -42,12 +42,15 @@ class Bound:
 
 
 def is_bounded(kind: str) -> bool:
-    """Whether values of a type have an order that is the same everywhere: not floats, nor texts with a collation."""
+    """Whether Spark, Iceberg and Parquet order values of a type equally; not so floats and texts with a collation."""
     return kind in (*_WHOLE, "string", "date", "timestamp") or kind.startswith("decimal(")
 
 
 def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
-    """True for all rows that are looked for; columns are those of `table`, if it is named."""
+    """Builds the condition that all `bounds` hold, which is true for all rows that are looked up.
+
+    The columns are qualified with `table`, if it is given. Without bounds the condition is always true.
+    """
     conditions = [bound.build_condition(exp.column(bound.column, table=table, quoted=True)) for bound in bounds]
     if len(conditions) < 2:
         return conditions[0] if conditions else exp.true()
@@ -55,7 +58,7 @@ def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) ->
 
 
 def _build_literal(value: str, kind: str) -> exp.Expr:
-    """A value as Spark reads it back, whatever it holds and whatever the session's time zone is."""
+    """Builds a literal that Spark reads as the same value for any characters and in any session time zone."""
     make = _LITERALS.get(kind)
     return make(value) if make else exp.cast(exp.Literal.string(value), kind, dialect="spark")
 

@@ -1,4 +1,4 @@
-"""Files of tables as they lie, and what can be done to them, as data."""
+"""Data classes for the files of tables, and for the steps by which compaction rewrites them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Direction = Literal["split", "merge"]
 
 @dataclass(frozen=True)
 class PartitionValue:
-    """Value of one transform for all rows of a file, as a text of the Spark type `type`; None for null.
+    """Value of one partition transform for all rows of a file, as a text of the Spark type `type`; None for null.
 
-    Without a type nothing is known that a statement could say of these rows.
+    If the type is empty, no SQL condition can be built that selects these rows.
     """
 
     transform: Transform
@@ -35,9 +35,9 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file; `deleted` of its rows are no longer there.
+    """A data file; `deleted` of its `rows` are marked as deleted.
 
-    `bytes` are what is stored, with the deleted rows and without the file that tells which these are.
+    `bytes` is the size of the file, including the deleted rows, but without the file that marks them.
     """
 
     bytes: int
@@ -47,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """The files of one table that share a partition spec and its values; all files of a table without partitions."""
+    """The files of a table with the same partition spec and partition values; all files if it has no partitions."""
 
     spec: int
     partition: tuple[PartitionValue, ...]
@@ -59,7 +59,7 @@ class FileGroup:
 
     @property
     def deleted_share(self) -> float:
-        """The part of its stored rows that are deleted."""
+        """The share of deleted rows in its stored rows."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     def __str__(self) -> str:
@@ -67,15 +67,15 @@ class FileGroup:
 
 
 Place = tuple[TableName, int, tuple[PartitionValue, ...]]
-"""What tells a node from one snapshot to the next: its table, its partition spec and that one's values."""
+"""Identifies a node across snapshots: its table, its partition spec and its partition values."""
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """The files of a table at one snapshot; `target_bytes` is the size at which its writers cut files.
+    """The files of a table at one snapshot; `target_bytes` is the target size of the files that are written.
 
-    What is written next comes under the partition spec `spec`, which has these `transforms`. `progress` tells of
-    rewrites of the table that have stopped halfway; `finished_groups` need no look, since a job has just written them.
+    New files get the partition spec `spec`, which consists of `transforms`. `progress` are rewrites of the table that
+    were interrupted. `finished_groups` are nodes that need no rewrite, since a job has just written them.
     """
 
     table: TableName
@@ -91,13 +91,13 @@ class TableFiles:
         return self.table, node.spec, node.partition
 
     def has_finished(self, nodes: Iterable[FileGroup]) -> bool:
-        """Whether all of some nodes have just been written."""
+        """Whether a job has just written all of `nodes`."""
         return bool(self.finished_groups) and all(self.locate_group(node) in self.finished_groups for node in nodes)
 
 
 @dataclass(frozen=True)
 class Specs:
-    """The partition specs of a table by their number; what is written next comes under `default`."""
+    """The transforms of a table's partition specs, by spec id; new files get the spec `default`."""
 
     default: int
     transforms: Mapping[int, tuple[Transform, ...]]
@@ -105,10 +105,10 @@ class Specs:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """Counts in the summaries of a table's snapshots: data files now, their bytes, and rows that are deleted in them.
+    """Counts from the summaries of a table's snapshots: the current data files, their bytes, and their deleted rows.
 
-    `appends` are the commits that brought rows since files were rewritten last, as far back as snapshots are kept,
-    and `added_bytes` what these brought.
+    `appends` is the number of commits that added rows since files were last rewritten, as far as snapshots are kept.
+    `added_bytes` are the bytes that these commits added.
     """
 
     files: int
@@ -120,7 +120,7 @@ class FileTotals:
 
 @dataclass(frozen=True)
 class MergeUnmerged:
-    """All changes that are not merged yet come into the base."""
+    """Merge all unmerged changes into the base."""
 
     table: TableName
     commits: int
@@ -131,13 +131,13 @@ class MergeUnmerged:
 
 @dataclass(frozen=True)
 class RewriteFiles:
-    """Files of some nodes are rewritten in one commit, if the table's head still is `expected`.
+    """Rewrite files of some nodes in one commit, if the table's head still is `expected`.
 
-    `join` takes the small files alone; `sort` takes all, and puts their rows in order. `whole` where these are all
-    nodes of the table. `bytes` are read and written once; `waste` is what every reader of these nodes pays until
-    then, a file to open counted as so many bytes. Files below `small_bytes` are small; new ones have `target_bytes`.
-    They come under the partition spec `spec`; None: the one that all that is written comes under. `buckets` are the
-    numbers of buckets that files of the table lie in, which distinguish them from the files of other nodes.
+    The `way` `join` rewrites only the small files; `sort` rewrites all files and sorts their rows. `whole`: `nodes` are
+    all nodes of the table. `bytes` are read and written once. `waste` are the bytes that each reader of these nodes
+    loses until then; a file to open counts as a number of bytes. Files below `small_bytes` are small; new ones have
+    `target_bytes`. New files get the partition spec `spec`; None: the default spec of the table. `buckets` are all
+    numbers of buckets in the table, by which the files of these nodes are distinguished from others.
     """
 
     table: TableName
@@ -157,10 +157,10 @@ class RewriteFiles:
 
 @dataclass(frozen=True)
 class ResizeBuckets:
-    """Nodes go to another `depth` of the hash tree, alone and in one commit, if the table's head still is `expected`.
+    """Move nodes to another `depth` of the hash tree in one commit, if the table's head still is `expected`.
 
-    Their files are rewritten, sorted and without deleted rows. What is written from now on to any node comes to
-    lie at `default_depth`. The other fields are those of a `RewriteFiles`.
+    Their files are rewritten, sorted and without deleted rows. Later writes to any node use `default_depth`. The other
+    fields are those of a `RewriteFiles`.
     """
 
     table: TableName
@@ -179,7 +179,7 @@ class ResizeBuckets:
 
 @dataclass(frozen=True, order=True)
 class BucketRange:
-    """Nodes from `first` to `last`, by their buckets and whatever their partitions."""
+    """The nodes with buckets from `first` to `last`, in all partitions."""
 
     first: int
     last: int
@@ -190,7 +190,10 @@ class BucketRange:
 
 @dataclass(frozen=True)
 class PartialProgress:
-    """A merge that somebody began on a branch of a base: up to which change snapshot, and what nodes it has done."""
+    """An unfinished merge on a branch of a base.
+
+    It merges up to the change table's snapshot `end`, and has finished the bucket ranges `done`.
+    """
 
     branch: str
     end: int
@@ -199,14 +202,15 @@ class PartialProgress:
 
 @dataclass(frozen=True)
 class RewriteBase:
-    """The changes after `start` and up to `end` come into a base while all of its nodes are rewritten.
+    """Rewrite all nodes of a base, and merge the changes after `start` and up to `end` into it.
 
-    One pass: the base is read once and moved nowhere, its rows meet their changes in their node, and every range of
-    nodes is one commit, on a branch where there are several. They become the table if its head still is `expected`.
-    Changes are held in memory where they meet by `hash`, sorted with the base where by `sort`. `transforms` are those
-    of the files' spec, the bucket last. `order` is what rows are sorted by inside a node, nothing if they stay as
-    they come. Ranges in `done` are on the branch already. `bytes` are the base's, which are read and written once;
-    `waste` are those of the changes, which every reader lays over it until then.
+    The base is read once, without a shuffle of its rows: they are joined with their changes inside each node. Each
+    bucket range is one commit; several ranges are committed to a branch. The branch becomes the table if the table's
+    head still is `expected`. `meeting` is how rows and changes are joined: with `hash`, changes are held in memory;
+    with `sort`, they are sorted together with the base. `transforms` are those of the files' spec, the bucket last.
+    `order` are the columns by which rows are sorted inside a node; empty if they are not sorted. Ranges in `done` are
+    on the branch already. `bytes` are those of the base, which are read and written once. `waste` are the bytes of the
+    changes, which each reader has to merge until then.
     """
 
     table: TableName
@@ -227,7 +231,7 @@ class RewriteBase:
 
     @property
     def branch(self) -> str:
-        """One name for one piece of work, so that the process that continues with it finds it."""
+        """The branch of this rewrite; a process that continues the rewrite computes the same name."""
         return format_rewrite_branch(self.expected, self.end.snapshot)
 
     @property
@@ -236,12 +240,15 @@ class RewriteBase:
 
 
 def format_rewrite_branch(expected: int, end: int) -> str:
-    """The branch on which a base at one snapshot is merged to one change snapshot."""
+    """Returns the branch for a rewrite of the base at snapshot `expected` that merges up to change snapshot `end`."""
     return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
 def parse_rewrite_branch(branch: str, expected: int) -> int | None:
-    """The change snapshot that a branch of a base is being merged to; None if it is no such branch of `expected`."""
+    """Reads from a branch name the change snapshot up to which the rewrite merges.
+
+    Returns None if the branch is not that of a rewrite of the base at snapshot `expected`.
+    """
     start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)
     return int(end) if branch.startswith(start) and end.isdecimal() else None
@@ -252,7 +259,7 @@ CompactionStep = MergeUnmerged | RewriteBase | RewriteFiles | ResizeBuckets
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """A node where nothing is to be done, and why."""
+    """A node that is not rewritten, with the reason."""
 
     table: TableName
     node: FileGroup
@@ -261,14 +268,14 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Steps of a compaction in order, and the skipped parts."""
+    """The steps of a compaction in order, and the nodes that are left alone."""
 
     steps: tuple[CompactionStep, ...]
     left: tuple[LeftAlone, ...]
 
 
 def describe_compaction(step: CompactionStep) -> str:
-    """One line for people."""
+    """Describes a compaction step in one line for people."""
     match step:
         case MergeUnmerged(table, commits, rows, size, reason):
             return f"merge {commits} commit(s) of {rows:,} change rows, {size:,} bytes, into {table}: {reason}"

@@ -1,4 +1,4 @@
-"""Snapshots of tables as they are kept, and which of them go, as data."""
+"""Data classes for the snapshots of tables, and for plans of what expires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.model.version import Version
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot; `merged` is what a base says there of the version that it is merged to."""
+    """One snapshot; `merged` is the merged version that a snapshot of a base records, None if it records none."""
 
     id: int
     sequence: int
@@ -22,10 +22,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """All snapshots of a table, oldest first: those behind its head, and `others`, which attempts that lost left.
+    """All snapshots of a table, oldest first: the `lineage` of its head, and `others`, which failed attempts left.
 
-    `held` are those that a tag or a branch keeps; nobody but their owner lets them go. `view_tags` are tags of our own,
-    by name, with the snapshot that each keeps for a view.
+    `held` are the snapshots that a tag or a branch keeps; only its owner may release them. `view_tags` are tags of
+    arctic, by name, with the snapshot that each keeps for a view.
     """
 
     table: TableName
@@ -37,7 +37,10 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class SnapshotUse:
-    """All snapshots of a model's `tables`, and what each of its `consumers`, models that read it, has read of it."""
+    """All snapshots of a model's `tables`, and the version up to which each consumer has read the model.
+
+    `consumers` are the models that read it, by name.
+    """
 
     tables: Sequence[Snapshots]
     consumers: Mapping[str, Version] = field(default_factory=dict)
@@ -45,7 +48,7 @@ class SnapshotUse:
 
 @dataclass(frozen=True)
 class ExpireSnapshots:
-    """These snapshots go, and the files that only they have."""
+    """Expire snapshots of a table, and delete the files that only these contain."""
 
     table: TableName
     snapshots: tuple[int, ...]
@@ -53,7 +56,7 @@ class ExpireSnapshots:
 
 @dataclass(frozen=True)
 class DropTags:
-    """These tags go, which keep snapshots for a view that has moved on."""
+    """Drop tags that kept snapshots for a view which no longer reads them."""
 
     table: TableName
     tags: tuple[str, ...]
@@ -69,10 +72,11 @@ class Age:
 
 @dataclass(frozen=True)
 class CompactChangelog:
-    """Change rows up to a commit go where one as old has replaced them, if the table's head still is `expected`.
+    """Delete replaced change rows from the commits up to `until`, if the table's head still is `expected`.
 
-    The newest row of every key stays, so what the changes fold to is the same at every version from that commit on, and
-    one that tells the key's last place in the order of events.
+    A change row is replaced if a newer one of its key is in these commits as well. The newest row of each key stays, so
+    the changes fold to the same rows at every version from `until` on. A row with the key's last place in the order of
+    events stays as well.
     """
 
     table: TableName
@@ -82,9 +86,9 @@ class CompactChangelog:
 
 @dataclass(frozen=True)
 class AppendedFile:
-    """A data file of a landing table, and the sequence number of the commit that added its rows, or put them together.
+    """A data file of a landing table, to which other programs append events.
 
-    A landing table is one that other programs append events to.
+    `sequence` is the sequence number of the commit that added its rows, or that compacted them into this file.
     """
 
     path: str
@@ -95,9 +99,9 @@ class AppendedFile:
 
 @dataclass(frozen=True)
 class LandingState:
-    """A landing table: its files, its snapshots, and what its properties keep of earlier expiry.
+    """A landing table: its files, its snapshots, and the record of earlier expiry in its properties.
 
-    `ages` are times of commits whose snapshots may be gone, and `deleted` says up to which one rows may be.
+    `ages` are times of commits whose snapshots may have expired. Rows of commits up to `deleted` may have been deleted.
     """
 
     table: TableName
@@ -110,7 +114,7 @@ class LandingState:
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """These files of a landing table go, whose rows came up to a commit and were read by all."""
+    """Delete files of a landing table; their rows are from commits up to `until`, and all readers have read them."""
 
     table: TableName
     files: tuple[AppendedFile, ...]
@@ -119,10 +123,10 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """Rows and snapshots of a landing table to expire, and those that are kept.
+    """Rows and snapshots of a landing table that expire, and those that are kept.
 
-    `waits_for` says what keeps rows that are old enough. `ages` are those of commits, as the table is to keep them.
-    `unread` are readers that have not read anything yet.
+    `waits_for` are the reasons for which rows are kept although they are old enough. `ages` are the commit times that
+    the table's properties are to keep. `unread` are readers that have not read anything yet.
     """
 
     table: TableName
@@ -136,7 +140,7 @@ class LandingPlan:
 
 @dataclass(frozen=True)
 class Kept:
-    """A snapshot that is kept for a reason; those after it are kept with it, unless it is kept `alone`."""
+    """A snapshot that is kept, with the reason; all newer snapshots are kept with it, unless it is kept `alone`."""
 
     table: TableName
     snapshot: int
@@ -146,10 +150,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """Snapshots and change rows to expire, and those that are kept.
+    """Snapshots, change rows and tags that expire, and the snapshots that are kept.
 
-    `waits_for` says what keeps change rows that are old enough to go. `ages` are those of commits, as the change table
-    is to keep them before the snapshots that know them go.
+    `waits_for` are the reasons for which change rows are kept although they are old enough. `ages` are the commit times
+    that the change table's properties are to keep, before the snapshots with these times expire.
     """
 
     steps: tuple[ExpireSnapshots, ...]
@@ -161,21 +165,21 @@ class ExpiryPlan:
 
 
 def format_view_tag(snapshot: int) -> str:
-    """The name of the tag that keeps a snapshot of a base for a view."""
+    """Returns the name of the tag that keeps a snapshot of a base for a view."""
     return f"{VIEW_TAG_PREFIX}{snapshot}"
 
 
 def format_ages(ages: Iterable[Age]) -> str:
-    """Ages as a property keeps them."""
+    """Formats ages as text for a table property; `read_ages` is the reverse."""
     return " ".join(f"{age.sequence}:{age.at_ms}" for age in ages)
 
 
 def read_ages(text: str | None) -> tuple[Age, ...]:
-    """Reads the text that `format_ages` wrote; a property that is not there is none."""
+    """Parses the text that `format_ages` wrote; None gives no ages."""
     pairs = (part.split(":") for part in (text or "").split())
     return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
 
 
 def read_trimmed_age(properties: Mapping[str, str]) -> Age:
-    """Up to which commit change rows of a table are no longer all there, by its properties."""
+    """Reads from a table's properties up to which commit change rows may have been deleted; `Age(0, 0)` for none."""
     return next(iter(read_ages(properties.get(COMPACTED_UNTIL))), Age(0, 0))

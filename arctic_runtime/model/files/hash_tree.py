@@ -1,4 +1,4 @@
-"""Nodes of a hash tree: the buckets of a power of two, and how those of several depths lie to one another."""
+"""Nodes of a hash tree: bucket numbers for powers of two, and the relations between nodes of different depths."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 MAX_DEPTH = 16
-"""Of the trees that are made here; tables of others may be cut finer."""
+"""The largest depth of trees that arctic writes; tables of other writers may have more buckets."""
 
 
 @dataclass(frozen=True, order=True)
 class HashNode:
-    """The rows whose hash ends in the bits of `index`, `depth` bits long; the root, with no bits, holds all.
+    """The rows whose hash ends in the `depth` bits of `index`; the root has depth 0 and contains all rows.
 
     It is bucket `index` of Iceberg's `bucket(2^depth, …)`. Raises ValueError for an index that has more bits.
     """
@@ -25,7 +25,7 @@ class HashNode:
 
     @property
     def buckets(self) -> int:
-        """Number of nodes of this depth."""
+        """Number of nodes at this depth."""
         return 1 << self.depth
 
     @property
@@ -34,7 +34,7 @@ class HashNode:
 
     @property
     def children(self) -> tuple[HashNode, HashNode]:
-        """The two that share its rows."""
+        """The two nodes of the next depth into which its rows are split."""
         return HashNode(self.depth + 1, self.index), HashNode(self.depth + 1, self.index + self.buckets)
 
     @property
@@ -43,23 +43,29 @@ class HashNode:
 
     @property
     def sibling(self) -> HashNode | None:
-        """The other child of its parent."""
+        """The other child of its parent; None for the root."""
         return HashNode(self.depth, self.index ^ (self.buckets >> 1)) if self.depth else None
 
     def get_ancestor(self, depth: int) -> HashNode:
-        """The node of a smaller depth, or of the same, that has all its rows."""
+        """Returns the node at `depth`, smaller or equal, that contains all its rows.
+
+        Raises ValueError if `depth` is larger.
+        """
         if depth > self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not below depth {depth}")
         return HashNode(depth, self.index & ((1 << depth) - 1))
 
     def list_descendants(self, depth: int) -> tuple[HashNode, ...]:
-        """The nodes of a greater depth, or of the same, that share its rows."""
+        """Lists the nodes at `depth`, larger or equal, into which its rows are split.
+
+        Raises ValueError if `depth` is smaller.
+        """
         if depth < self.depth:
             raise ValueError(f"node {self.index} of depth {self.depth} is not above depth {depth}")
         return tuple(HashNode(depth, self.index + (i << self.depth)) for i in range(1 << (depth - self.depth)))
 
     def covers(self, other: HashNode) -> bool:
-        """Whether every row of the other one is its own too."""
+        """Whether it contains all rows of `other`."""
         return self.depth <= other.depth and other.index & self.mask == self.index
 
     def __str__(self) -> str:
@@ -70,14 +76,14 @@ ROOT = HashNode(0, 0)
 
 
 def to_hash_node(buckets: int, bucket: int) -> HashNode | None:
-    """The node that a bucket of Iceberg's is; None if the number of buckets is no power of two."""
+    """Returns the node for Iceberg's bucket number `bucket` of `buckets`; None if `buckets` is no power of two."""
     return HashNode(buckets.bit_length() - 1, bucket) if buckets > 0 and buckets & (buckets - 1) == 0 else None
 
 
 def find_cover(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
-    """The fewest of the nodes that cover all of them, each with those that it covers, itself among them.
+    """Returns the fewest of `nodes` that cover all of them, each with the nodes that it covers, including itself.
 
-    No two that are returned meet, so what is done to the one and to the other has no row in common.
+    Two of the returned nodes have no row in common, so they can be processed independently.
     """
     cover: dict[HashNode, list[HashNode]] = {}
     depths: list[int] = []

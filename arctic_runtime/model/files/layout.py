@@ -1,4 +1,4 @@
-"""Layout of a base: how many nodes a new one gets, and whether it still is as its model says."""
+"""Layout of a base: the number of nodes of a new one, and whether an existing one matches its model."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ MAX_NODES = 1 << MAX_DEPTH
 NEWEST_FORMAT = 3
 
 TARGET_PROPERTY = "write.target-file-size-bytes"
-"""How Iceberg calls the size at which files are cut."""
+"""Iceberg's property for the target size of data files."""
 
 ROW_GROUP_PROPERTY = "write.parquet.row-group-size-bytes"
-"""How Iceberg calls the size of row groups."""
+"""Iceberg's property for the size of row groups."""
 
 KEPT_METADATA = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
 }
-"""Properties by which a commit, which adds a metadata file to a table, takes away all but the newest of these."""
+"""Properties by which each commit to a table deletes all but the newest metadata files."""
 
 
 def list_missing_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties of `KEPT_METADATA` that a table lacks; what somebody has set of it stays."""
+    """The properties of `KEPT_METADATA` that a table lacks; properties that a user has set are left as they are."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
 def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
-    """A power of two: few for a small table, enough for every core from a few files on, then by size.
+    """Computes the number of nodes of a new base, a power of two.
 
-    `first_load_bytes` is what the first change commit wrote; `parallelism` is the number of tasks that run well
-    beside each other. No node is born with more than half of `node_bytes`, from which on it would be split.
+    Small tables get few nodes, larger ones enough for all cores, and large ones a number by their size.
+    `first_load_bytes` are the bytes of the first change commit; `parallelism` is the number of tasks that can run at
+    the same time. A new node has at most half of `node_bytes`, the size above which it would be split, unless
+    `MAX_NODES` are not enough.
     """
     by_cores = min(max(1, parallelism), first_load_bytes // thresholds.small_bucket_bytes)
     by_size = -(-first_load_bytes // max(1, node_bytes // 2))
@@ -45,15 +47,15 @@ def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int,
 
 
 def compute_row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
-    """The size of row groups of a new base; what is written of them is less, since they are measured uncompressed."""
+    """Computes the size of row groups of a new base; it is measured uncompressed, so written row groups are smaller."""
     share = first_load_bytes // thresholds.row_group_share
     return min(thresholds.most_row_group_bytes, max(thresholds.least_row_group_bytes, share))
 
 
 def format_layout(config: ModelConfig) -> str:
-    """Everything of a model that shapes the files of its base, as the base's properties keep it.
+    """Formats the configuration that determines the layout of a base as JSON, which the base's properties keep.
 
-    Keys of later versions are in it only with other values than their defaults, so that old tables stay as they are.
+    Keys of later versions are included only if their values are not the defaults, so that old tables still match.
     """
     parts: dict[str, Any] = {
         "partition_by": [str(transform) for transform in config.partition_by],
@@ -68,17 +70,17 @@ def format_layout(config: ModelConfig) -> str:
 
 
 def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
-    """Whether a base with these properties is laid out as the model says; one that does not tell is."""
+    """Whether the layout in a base's `properties` is the configured one; True if they have no layout."""
     return properties.get(LAYOUT, format_layout(config)) == format_layout(config)
 
 
 def apply_configured_layout(model: Model) -> Model:
-    """The same model, whose base follows its configuration whatever `on_configuration_change` says."""
+    """Returns the model with `on_configuration_change: apply`, so that its base gets the configured layout."""
     return replace(model, config=replace(model.config, on_configuration_change="apply"))
 
 
 def format_of(properties: Mapping[str, str]) -> int:
-    """The format version of a base with these properties; of one that does not tell, the newest."""
+    """Reads the format version of a base from its `properties`; the newest version if they have none."""
     return int(json.loads(properties.get(LAYOUT, "{}")).get("format_version", NEWEST_FORMAT))
 
 
@@ -88,10 +90,10 @@ def _next_power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """Placement of a table's files: the column that its nodes are of, and the numbers of nodes that files are among.
+    """How a table's files are bucketed: the `column` whose hash selects the node, and the numbers of `nodes` in use.
 
-    There is one number, unless files of several depths lie side by side. `partitions` are the columns that the table
-    is partitioned by besides. `otherwise` says why there are no nodes to join by, if that is so.
+    There is one number, unless there are files of several depths. `partitions` are the other columns by which the table
+    is partitioned. `otherwise` says why the table can't be joined bucket by bucket; empty if it can.
     """
 
     column: str = ""

@@ -1,1 +1,1 @@
-"""Sources of rows as data: progress of ingestion, consistent cuts, freshness and declarations."""
+"""Data classes for sources of rows: progress of ingestion, consistent cuts, freshness and declarations."""

@@ -1,6 +1,6 @@
-"""Versions of the tables of a source that show it at one place, with all of a transaction or nothing of it.
+"""Finds versions of a source's tables that show it at the same position, each transaction wholly or not at all.
 
-The commits of a batch have its position, whichever of its tables they are to, and the progress of the source has the
+All commits of a batch, to any of its tables, record the batch's position. The progress of the source records the
 position of the last batch that all tables have. So the newest commit of a table up to that position is such a version.
 """
 
@@ -14,10 +14,10 @@ from arctic_runtime.model.state import Commit
 
 
 def find_version_at(commits: Iterable[Commit], position: str, parse: ParsePosition) -> Commit | None:
-    """The newest of a table's commits, oldest first, that has nothing after a position of its source.
+    """Finds the newest of a table's `commits` that contains no events after `position` of its source.
 
-    `parse` reads positions of that source. None if the version is not known: the position is inside of a transaction or
-    a snapshot, or older commits are gone.
+    `commits` are sorted, the oldest first, and `parse` reads positions of that source. Returns None if the version is
+    not known: the position is inside of a transaction or a snapshot, or older commits have expired.
     """
     end = parse(position)
     if not end.is_whole:

@@ -1,4 +1,4 @@
-"""Declarations for a table of change events: what all rows are, or those of a partition, as of a place."""
+"""Declarations of all rows of an event table, or of a partition, as of a place in the order of events."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from arctic_runtime.model.columns import is_same_name
 from arctic_runtime.model.table import Model
 
 Part = tuple[tuple[str, str], ...]
-"""A partition: each column that the table is partitioned by, and its value as a text; none for the whole table."""
+"""A partition: pairs of a partition column and its value as a text; empty for the whole table."""
 
 WHOLE: Part = ()
 
 
 @dataclass(frozen=True)
 class Declared:
-    """Up to which place rows are declared, by partition; `WHOLE` stands for all."""
+    """The place in the order of events as of which the rows of each partition were declared; `WHOLE` is all rows."""
 
     places: Mapping[Part, str] = field(default_factory=dict)
 
     def list_earlier_positions(self, part: Part) -> tuple[str, ...]:
-        """The places that rows of a partition were declared as of, here or with others; new ones may not be older."""
+        """Lists the places of earlier declarations that share rows with `part`; a new one must not be older."""
         return tuple(
             place for partition, place in self.places.items() if WHOLE in (partition, part) or partition == part
         )
 
     def add_declaration(self, part: Part, place: str) -> Declared:
-        """With a newer declaration of a partition, or of all, which stands for those of its partitions as well."""
+        """Returns the declarations with a newer one for `part`; one for all rows replaces those of all partitions."""
         positions = {partition: at for partition, at in self.places.items() if part != WHOLE and partition != part}
         return Declared({**positions, part: place})
 
     def describe_declarations(self) -> str:
-        """A few words for people."""
+        """Describes the declared partitions with their places, for people."""
         parts = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
         return ", ".join(parts)
 
 
 def describe_part(part: Part) -> str:
-    """A few words for people."""
+    """Describes a partition for people."""
     return " and ".join(f"{name} = {value}" for name, value in part) or "all rows"
 
 
 def read_part(model: Model, values: Mapping[str, str]) -> Part:
-    """A partition from the values of its columns, in the order in which the model names them.
+    """Returns the partition with these column `values`, its columns in the order of the model's `partition_by`.
 
-    Raises ConfigError if it is not a whole partition: so any two are the same or have no row in common.
+    Without values it is the whole table. Raises ConfigError unless there is a value for each identity partition column
+    and for no other. So two partitions are equal or have no row in common.
     """
     columns = [transform.column for transform in model.config.partition_by if transform.unit == "identity"]
     matches = [

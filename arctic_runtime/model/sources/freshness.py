@@ -1,4 +1,4 @@
-"""The record of how fresh a table is, measured at the sources from which its rows come through all layers."""
+"""Data classes for the freshness of a table, relative to the sources from which its rows come through all layers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from arctic_runtime.model.state import Commit
 from arctic_runtime.model.version import Version
 
 FreshnessState = Literal["fresh", "delayed", "behind", "held"]
-"""`fresh`: the table shows its sources within its allowed lag. `delayed`: a change waits, as `target_lag` allows.
-`behind`: it shows them later than that, or ingestion of a source fails. `held`: ingestion of this table alone waits."""
+"""`fresh`: the table shows all known changes of its sources. `delayed`: a change waits, within the allowed lag.
+`behind`: a change waits longer, or ingestion of a source fails. `held`: ingestion of this table alone waits."""
 
 
 @dataclass(frozen=True)
 class OriginStatus:
-    """State of an ingested table's source, as of that table.
+    """State of the source of an ingested table, for that table.
 
-    `as_of` is as of when the table shows its source; None if that is not known, as before its first load is complete.
-    `failure` is why ingestion of the source fails, until a batch succeeds, and `wait` why this table alone waits.
-    `ingested_until` is until when the process `ingested_by` may be silent. Batches are `trigger_seconds` apart.
+    `as_of` is the time as of which the table shows its source; None if it is not known, such as before the first load
+    is complete. `failure` is why ingestion of the source fails, until a batch succeeds. `wait` is why this table alone
+    waits. The process `ingested_by` may be silent until `ingested_until`. Batches are `trigger_seconds` apart.
     """
 
     source: str
@@ -36,14 +36,17 @@ class OriginStatus:
     trigger_seconds: float = 0.0
 
     def is_ingested(self, now: datetime) -> bool:
-        """Whether a process ingests the source."""
+        """Whether a process ingests the source at the time `now`."""
         return self.ingested_until is not None and self.ingested_until > now
 
 
 def to_origin_status(
     source: ChangeSource, table: str, known: SourceProgress, commits: Iterable[Commit]
 ) -> OriginStatus:
-    """State of a source as of one of its tables, by its name there: its own commits may be further."""
+    """Determines the state of a source for one of its tables, whose name in the source is `table`.
+
+    The table's own `commits` may contain newer changes than the progress of the source.
+    """
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
     progress = known.progress.get_table_progress(table).advance_to([own], None)
@@ -60,7 +63,7 @@ def to_origin_status(
 
 @dataclass(frozen=True)
 class Halt:
-    """Why a model is not refreshed, in words that follow its name, and what to do."""
+    """Why a model is not refreshed, in words that follow its name, and the advice what to do."""
 
     reason: str
     action: str
@@ -68,11 +71,11 @@ class Halt:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table as its commits tell it: those with rows and those of runs, oldest first.
+    """Facts about a table for its freshness: its commits with rows and commits of runs, oldest first.
 
-    `log` is the id of the table that commits go to. `offsets` is what the newest run has read of other tables, by their
-    names; None for a table that no run of a model made. `origin` is the source of an ingested table. `halt` is why
-    nobody refreshes a model, if that is known.
+    `log` is the UUID of the table that receives the commits. `offsets` are the versions up to which the newest run has
+    read other tables, by their names; None for a table that no run of a model wrote. `origin` is the state of the
+    source of an ingested table. `halt` is why nobody refreshes a model, if that is known.
     """
 
     log: str
@@ -84,11 +87,11 @@ class TableFacts:
 
     @cached_property
     def with_rows(self) -> tuple[Commit, ...]:
-        """The commits that brought rows."""
+        """The commits that added rows."""
         return tuple(commit for commit in self.commits if commit.rows)
 
     def list_unread_commits(self, offset: Version | None) -> tuple[Commit, ...]:
-        """The commits with rows that a reader has not read; none of a table that was recreated since."""
+        """The commits with rows after a reader's `offset`; none without an offset, or if the table was recreated."""
         if offset is None or offset.table != self.log:
             return ()
         return tuple(commit for commit in self.with_rows if commit.version.sequence > offset.sequence)
@@ -96,11 +99,11 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Freshness of a table: it shows all that was changed at its sources up to `as_of`; None if that is not known.
+    """Freshness of a table: it shows all changes of its sources up to `as_of`; None if that time is not known.
 
-    If it is not `fresh`, `source` is what it is late for, a source in the project or a table, `since` is since when,
-    `reason` is why, and `action` what to do. It may be `allowed_lag_seconds` old: its own `target_lag`, after the
-    largest of those of the tables above it.
+    If it is not `fresh`, `source` is the source in the project, or the table, whose changes it lacks, and `since` is
+    the time since when. `reason` is the cause, and `action` the advice what to do. The table may be
+    `allowed_lag_seconds` old: its own `target_lag`, plus the largest allowed lag of its upstream tables.
     """
 
     state: FreshnessState
@@ -112,7 +115,7 @@ class Freshness:
     allowed_lag_seconds: float = field(default=0.0)
 
     def describe_freshness(self, now: datetime) -> str:
-        """A line for people."""
+        """Describes the freshness at the time `now` in one line for people."""
         shown = "it is not known as of when it shows the source"
         if self.as_of is not None:
             age = max(0.0, (now - self.as_of).total_seconds())

@@ -1,4 +1,4 @@
-"""Progress of a source of change data, as its dead letter table and the commits of its tables record it."""
+"""Progress of a source of change data, which its dead letter table and the commits of its tables record."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """A source of change data: its name in the project, and its dead letter table, which has its progress too.
+    """A source of change data: its name in the project, and its dead letter table, which also records its progress.
 
-    Its batches are `trigger_seconds` apart. Whether it `can_load` tables anew, as databases can. `parse_position` reads
-    its positions.
+    Its batches are `trigger_seconds` apart. `can_load`: tables can be loaded again from it, as from databases.
+    `parse_position` parses its positions.
     """
 
     name: str
@@ -37,18 +37,18 @@ class ChangeSource:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why work on a source or a table fails or waits, in words for people, and since when."""
+    """Why ingestion of a source or a table fails or waits, in words for people, and since when."""
 
     message: str
     since: datetime
 
     def encode(self) -> str:
-        """The text that a table keeps."""
+        """Returns the failure as JSON, which a table property stores."""
         return json.dumps({"message": self.message, "since": to_millis(self.since)}, ensure_ascii=False)
 
     @classmethod
     def decode(cls, text: str) -> Failure | None:
-        """The reverse of `encode`; None for an empty text."""
+        """Parses the text of `encode`; None for an empty text."""
         if not text:
             return None
         fields = json.loads(text)
@@ -57,14 +57,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of all tables of a source: a position of its transport, and times in UTC.
+    """Progress of all tables of a source: the position of its transport, and times in UTC.
 
-    `newest` is when the newest change that they have was made, None if no event tells it. `caught_up` is the newest
-    time at which the source is known to have had nothing that they did not get. `tables` are their names in the source,
-    with those of a snapshot that is under way; None if these are not known. `left` is as of when other tables, which
-    are reloaded beside the stream, show the source. `failure` is why ingestion fails; it stays until a batch
-    succeeds, whichever process reads that. `waits` is why tables have left the stream that nobody loads anew yet: they
-    miss what comes meanwhile.
+    `newest` is the time of the newest change that the tables contain; None if no event has a time. `caught_up` is the
+    newest time at which the tables are known to have contained all changes of the source. `tables` are their names in
+    the source, including those of a running snapshot; None if they are not known. `left` are tables that have left the
+    stream and are reloaded beside it, with the time as of which each shows the source. `failure` is why ingestion
+    fails; it stays until a batch succeeds in any process. `waits` are tables that have left the stream and are not
+    reloaded yet, with the reason; they miss all later changes until then.
     """
 
     position: str | None = None
@@ -77,22 +77,23 @@ class Progress:
 
     @property
     def as_of(self) -> datetime | None:
-        """As of when the tables show the source: its newest change, or the last look that found nothing more."""
+        """The time as of which the tables show the source: the later of `newest` and `caught_up`; None without both."""
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def get_table_progress(self, table: str) -> Progress:
-        """Progress of one table, by its name in the source.
+        """Returns the progress of one table, by its name in the source.
 
-        Of one that is loaded beside the stream now, that is the time as of which it left the stream, if it was in it.
+        A table that is loaded beside the stream shows the source as of the time at which it left the stream; None if it
+        never was in the stream.
         """
         if self.tables is None or table in self.tables:
             return self
         return Progress(caught_up=self.left.get(table), failure=self.failure)
 
     def set_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
-        """The progress of a stream that has just these tables from now on; others that it had leave it.
+        """Returns the progress of a stream that from now on has exactly these `tables`; its other tables leave it.
 
-        No table of the stream waits, and none of those that are `loaded` beside it.
+        Tables in the stream no longer wait, nor do those that are `loaded` beside it.
         """
         waits = {table: why for table, why in self.waits.items() if table not in tables | loaded}
         left = {table: at for table, at in self.left.items() if table not in tables}
@@ -101,22 +102,28 @@ class Progress:
         return replace(self, tables=tables, left=left, waits=waits)
 
     def remove_tables(self, waits: Mapping[str, Failure]) -> Progress:
-        """The progress of a stream that some tables leave, to wait until they are reloaded."""
+        """Returns the progress after the tables in `waits` have left the stream, to wait until they are reloaded.
+
+        The values of `waits` are the reasons.
+        """
         rest = self.set_stream((self.tables or frozenset()) - frozenset(waits))
         return replace(rest, waits={**rest.waits, **waits})
 
     def advance_to(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
-        """The progress with the times of more changes, and of another look at the source, as far as these are newer."""
+        """Returns the progress with newer times, if there are any.
+
+        `changes` are the times of more changes, and `caught_up` is when the tables contained all changes of the source.
+        """
         newest = max(filter(None, (self.newest, *changes)), default=None)
         return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
 
     def compute_lag_seconds(self, now: datetime) -> float | None:
-        """Age of the data in seconds; None if nothing tells."""
+        """Age of the data in seconds at the time `now`; None if `as_of` is not known."""
         return None if self.as_of is None else max(0.0, (now - self.as_of).total_seconds())
 
     @classmethod
     def decode(cls, properties: Mapping[str, str]) -> Progress:
-        """The progress in the properties of a dead letter table."""
+        """Reads the progress from the properties of a dead letter table."""
         tables = properties.get(SOURCE_TABLES)
         waits = json.loads(properties.get(WAITING_TABLES, "{}"))
         return cls(
@@ -130,13 +137,13 @@ class Progress:
         )
 
     def encode(self) -> dict[str, str]:
-        """The properties, without those that are None."""
+        """Returns the progress as properties of a dead letter table, without those that are None."""
         times = {SOURCE_TIME: self.newest, CAUGHT_UP: self.caught_up}
         texts = {
             POSITION: self.position,
             **{key: None if at is None else str(to_millis(at)) for key, at in times.items()},
         }
-        # Also where there is none: a property that is not set keeps what it had.
+        # It is also set if there is no failure: a property that is not set keeps its old value.
         texts[FAILURE] = "" if self.failure is None else self.failure.encode()
         if self.tables is not None:
             texts[SOURCE_TABLES] = json.dumps(sorted(self.tables), ensure_ascii=False)
@@ -151,9 +158,8 @@ class Progress:
 class SourceProgress:
     """The progress of a source, and the number of its dead letters that are kept.
 
-    `ingested_until` is until when the process `ingested_by` may be silent before another one takes over; None if no
-    process ever ingested the source. `requested` are the tables, by their names in the source, that somebody asked to
-    have reloaded the table.
+    The process `ingested_by` may be silent until `ingested_until` before another one takes over; None if no process
+    ever ingested the source. `requested` are the tables that a user asked to reload, by their names in the source.
     """
 
     progress: Progress
@@ -164,12 +170,12 @@ class SourceProgress:
 
 
 def to_millis(at: datetime) -> int:
-    """A time as tables keep it, in milliseconds since 1970."""
+    """Converts a time to milliseconds since 1970, as tables store it."""
     return round(at.timestamp() * 1000)
 
 
 def time_of(millis_since_1970: int) -> datetime:
-    """The reverse of `to_millis`, in UTC."""
+    """Converts milliseconds since 1970 to a time in UTC."""
     return datetime.fromtimestamp(millis_since_1970 / 1000, timezone.utc)
 
 

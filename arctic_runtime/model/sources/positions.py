@@ -1,4 +1,4 @@
-"""Positions of sources of change data: texts that only the transport that wrote them can read."""
+"""Positions of sources of change data: texts that only the transport which wrote them can parse."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 _SHOWN = 80
-"""The longest text of a position that is shown to people."""
+"""The maximum number of characters of a position that are shown to people."""
 
 
 @dataclass(frozen=True)
 class ParsedPosition:
-    """A position as its transport reads it.
+    """A position that its transport has parsed.
 
-    `text` is the position without definitions of tables, which may be long. `description` says it in the terms of the
-    source. `log_places` are the places in the logs of the source, by log, in values that can be compared; None if they
-    are not known. It `is_whole` if it lies neither inside of a transaction nor of a snapshot.
+    `text` is the position without definitions of tables, which may be long. `description` is the position in the terms
+    of the source. `log_places` are the places in the logs of the source, by log, as comparable values; None if they are
+    not known. `is_whole`: the position is neither inside of a transaction nor of a snapshot.
     """
 
     text: str
@@ -25,11 +25,11 @@ class ParsedPosition:
     is_whole: bool = False
 
     def describe_position(self) -> str:
-        """The description for people; the end of a long one is left out."""
+        """Returns the description for people, cut if it is long."""
         return self.description if len(self.description) <= _SHOWN else f"{self.description[: _SHOWN - 1]}…"
 
     def is_within(self, other: ParsedPosition) -> bool:
-        """Whether all events up to this position are up to another one too; False if that is not known."""
+        """Whether all events up to this position are also up to `other`; False if that is not known."""
         places, ends = self.log_places, other.log_places
         if places is None or ends is None:
             return False
@@ -37,9 +37,9 @@ class ParsedPosition:
 
 
 ParsePosition = Callable[[str], ParsedPosition]
-"""Reads a position, as the connector of its source declares it. A text that it can't read stays opaque."""
+"""Parses a position of a source; it is declared by the source's connector. A text that can't be parsed stays opaque."""
 
 
 def keep_opaque(text: str) -> ParsedPosition:
-    """A position of which nothing but its text is known."""
+    """Returns a position that is not parsed, so only its text is known."""
     return ParsedPosition(text, text)

@@ -1,6 +1,6 @@
-"""A text in the place of a value that a source did not send, such as Debezium's for a value that is kept out of line.
+"""Forms of the marker that replaces a value which a source did not send, such as Debezium's for out-of-line values.
 
-Columns of other types than text hold it in a form of their own.
+In columns of other types than text, the marker is encoded by the type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from base64 import b64encode
 
 
 def list_marker_texts(marker: str) -> tuple[str, ...]:
-    """The marker as texts or JSON have it: text, bytes, hstore, and lists of texts, bytes, numbers and uuids."""
+    """Lists the texts and JSON texts by which the marker appears in columns of each type.
+
+    The types are text, bytes, hstore, and lists of texts, bytes, numbers and UUIDs.
+    """
     texts = (marker, to_base64(marker), _dump_json({marker: marker}))
     lists = ([marker], [to_base64(marker)], to_byte_numbers(marker), [to_uuid(marker)])
     return (*texts, *map(_dump_json, lists))
@@ -23,12 +26,12 @@ def to_base64(marker: str) -> str:
 
 
 def to_byte_numbers(marker: str) -> list[int]:
-    """The marker's bytes, as lists of numbers hold it."""
+    """Returns the marker's bytes as numbers, its form in lists of numbers."""
     return list(marker.encode())
 
 
 def to_uuid(marker: str) -> str:
-    """The marker as a name-based UUID, version 3 without a namespace."""
+    """Returns the marker as a name-based UUID, version 3 without a namespace, its form in lists of UUIDs."""
     digest = hashlib.md5(marker.encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest, version=3))
 

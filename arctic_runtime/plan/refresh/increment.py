@@ -56,7 +56,10 @@ class Upstreams:
 
     @property
     def reassigned_columns(self) -> tuple[str, ...]:
-        """Columns of the sources that were renamed, recreated, or given another type, as `table.column`, sorted."""
+        """Columns of the sources that were renamed, recreated, or given another type, sorted.
+
+        Each text begins with `table.column`, followed by the column's id or its type.
+        """
         columns = [f"{name}.{column}" for name, state in self.states.items() if state for column in state.moved]
         return tuple(sorted(columns))
 
