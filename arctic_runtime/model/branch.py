@@ -15,7 +15,7 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """A snapshot of a table; `attempt` is the attempt that wrote it, None if its summary names none."""
+    """A snapshot of a table; `attempt` names the attempt that wrote it, None if its summary names none."""
 
     parent: int | None
     operation: str

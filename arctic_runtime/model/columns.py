@@ -30,7 +30,7 @@ tables, the interval during which the table contained this version."""
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, and its type as Spark writes it (`bigint`, `struct<a:int>`)."""
+    """A name, and a type as Spark writes it (`bigint`, `struct<a:int>`)."""
 
     name: str
     type: str
@@ -102,7 +102,7 @@ def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -
 
 
 def format_key(key: Iterable[str]) -> str:
-    """Joins the column names of a key into one text; `parse_key` is the reverse."""
+    """The names of a key as one text; `parse_key` is the reverse."""
     return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
 
 

@@ -44,7 +44,7 @@ class TableName:
                 )
 
     def with_name(self, name: str) -> TableName:
-        """Returns the name of another relation in the same schema."""
+        """Another relation in the same schema."""
         return replace(self, name=name)
 
     @property
@@ -69,7 +69,7 @@ class TableName:
 
     @property
     def staging_name(self) -> TableName:
-        """The table that collects the rows of a source's snapshot while this table is loaded again."""
+        """The table that collects the rows of a source's snapshot while the table is loaded again."""
         return self.with_name(self.name + STAGED_SUFFIX)
 
     @property

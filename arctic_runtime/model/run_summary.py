@@ -1,4 +1,4 @@
-"""The record of a run, which is stored in the summary of its commit to the change table."""
+"""The record of a run, which the summary of its commit to the change table keeps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunSummary:
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
-        """Reads the record from the summary of a snapshot; raises CorruptState for offsets that can't be read."""
+        """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
         texts = {field: summary.get(key) for field, key in _TEXTS.items()}
         started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
         source_time, shown_before = summary.get(properties.SOURCE_TIME), summary.get(properties.SHOWN_BEFORE)
@@ -131,7 +131,7 @@ def _encode_declared(declared: Declared) -> dict[str, str]:
 
 
 def is_run(commit: Commit) -> bool:
-    """Whether `commit` was made by a run, a restore or an overwrite."""
+    """Whether a run, a restore or an overwrite made a commit."""
     return properties.RUN in commit.summary
 
 
@@ -161,7 +161,7 @@ def is_planned_increment(commit: Commit) -> bool:
 
 
 def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
-    """Reads the mode of a run, the seconds that it took, and the estimated seconds; None if it recorded no estimate."""
+    """The mode of a run, the seconds that it took and those that were estimated; None if it recorded no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
     if any(key not in summary for key in keys):

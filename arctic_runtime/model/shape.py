@@ -41,12 +41,12 @@ class Shape:
 
     @property
     def key_positions(self) -> tuple[int, ...]:
-        """Positions of the key columns in `columns`."""
+        """Positions of the key among the columns."""
         return tuple(i for i, column in enumerate(self.columns) if self.is_key(column.name))
 
     @property
     def rest_positions(self) -> tuple[int, ...]:
-        """Positions in `columns` of the columns outside the key."""
+        """Positions of the columns outside the key."""
         return tuple(i for i, column in enumerate(self.columns) if not self.is_key(column.name))
 
     @property

@@ -1,4 +1,4 @@
-"""Observed states of a model's relations and of its upstreams at one moment."""
+"""Observed state of a model's relations and its upstreams, at one moment."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ChangeTableState:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether a commit may have several change rows of the same key, in the order of `_seq`."""
+        """Whether a commit may have several rows of one key, in the order of `_seq`."""
         return self.properties.get(KEEP) == "all"
 
     def count_after(self, version: Version | None) -> int:
@@ -108,7 +108,7 @@ class ChangeTableState:
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
     def count_rows_after(self, version: Version | None) -> int:
-        """Number of rows that were added after `version`."""
+        """Number of rows added after a version."""
         return sum(commit.rows for commit in self.list_commits_after(version))
 
     def are_few_after(self, version: Version, limit: int) -> bool:
@@ -142,7 +142,7 @@ class BaseState:
 
 @dataclass(frozen=True)
 class ViewState:
-    """The view of a table that is merged on read, and the snapshots that it pins."""
+    """The view of a table merged on read: the snapshots that it pins."""
 
     columns: tuple[Column, ...]
     base_snapshot: int | None
@@ -193,7 +193,7 @@ class TableState:
 
     @property
     def log(self) -> ChangeTableState | None:
-        """The table to which runs commit, and whose snapshots are the versions; None if there is none."""
+        """The table that runs commit to, whose snapshots are the versions."""
         return self.changes or self.appended
 
 
@@ -288,12 +288,12 @@ class SourceState:
         return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
 
     def list_commits_between(self, window: Window) -> tuple[Commit, ...]:
-        """The commits in `window`, oldest first."""
+        """The commits of a window, oldest first."""
         after = window.start.sequence if window.start else -1
         return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
 
     def count_rows_in(self, window: Window) -> int:
-        """Number of rows that were added in `window`."""
+        """Number of rows added in a window."""
         return sum(commit.rows for commit in self.list_commits_between(window))
 
     def are_few_in(self, window: Window, limit: int) -> bool:
@@ -312,7 +312,7 @@ class SourceState:
 
 
 def check_built(state: TableState, table: TableName) -> None:
-    """Raises ConfigError if no run has created the table yet."""
+    """Raises ConfigError if no run has made a table yet."""
     if state.appended is None:
         require_built(state, table)
 
@@ -325,5 +325,5 @@ def require_built(state: TableState, table: TableName) -> tuple[ChangeTableState
 
 
 def build_not_built_error(table: TableName) -> ConfigError:
-    """Returns the error for a table that no run has created yet."""
+    """Error for a table that no run has made yet."""
     return ConfigError(f"{table} has not been built yet; run the model first")

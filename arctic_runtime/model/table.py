@@ -142,7 +142,7 @@ class ModelConfig:
 
     @property
     def entity_key(self) -> tuple[str, ...]:
-        """The columns that identify a row of the query; in a table with history they identify all its versions."""
+        """The columns that identify a row of the query; of a table with history they identify all versions of it."""
         added = (VALID_FROM, RECORDED_FROM) if self.has_history else ()
         return tuple(part for part in self.primary_key if part not in added)
 
@@ -177,7 +177,7 @@ class Model:
 
     @property
     def log(self) -> TableName:
-        """The table to which runs commit, and whose snapshots are the versions."""
+        """The table that runs commit to, whose snapshots are the versions."""
         return self.table if self.is_appended else self.table.changes
 
     @property
@@ -190,5 +190,5 @@ class Model:
 
     @property
     def base(self) -> TableName:
-        """The table with the merged rows: the table itself, or its base if it is merged on read."""
+        """Table with the merged rows: the table itself, or its base when merged on read."""
         return self.table.base if self.config.merge == "on_read" else self.table

@@ -1,4 +1,4 @@
-"""Versions of a table, and windows between two versions, whose changes a run reads."""
+"""Versions of a table, and the windows between them that a run consumes."""
 
 from __future__ import annotations
 

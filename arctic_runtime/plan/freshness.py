@@ -64,7 +64,7 @@ class FreshnessPlan:
         self._lags: dict[str, float] = {}
 
     def get_freshness(self, name: str) -> Freshness:
-        """Computes the freshness of one of the observed tables."""
+        """The freshness of a table among those that were observed."""
         claims, lag = self._find_claims(name), self._sum_lags(name)
         as_of = min(claims.values(), default=self._now)
         known = None if as_of == UNKNOWN else as_of

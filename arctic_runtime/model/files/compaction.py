@@ -47,7 +47,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """The files of a table with the same partition spec and partition values; all files if it has no partitions."""
+    """The files of one table that share a partition spec and its values; all files of a table without partitions."""
 
     spec: int
     partition: tuple[PartitionValue, ...]
@@ -59,7 +59,7 @@ class FileGroup:
 
     @property
     def deleted_share(self) -> float:
-        """The share of deleted rows in its stored rows."""
+        """The part of its stored rows that are deleted."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     def __str__(self) -> str:

@@ -140,7 +140,7 @@ class LandingPlan:
 
 @dataclass(frozen=True)
 class Kept:
-    """A snapshot that is kept, with the reason; all newer snapshots are kept with it, unless it is kept `alone`."""
+    """A snapshot that is kept for a reason; those after it are kept with it, unless it is kept `alone`."""
 
     table: TableName
     snapshot: int
@@ -165,7 +165,7 @@ class ExpiryPlan:
 
 
 def format_view_tag(snapshot: int) -> str:
-    """Returns the name of the tag that keeps a snapshot of a base for a view."""
+    """The name of the tag that keeps a snapshot of a base for a view."""
     return f"{VIEW_TAG_PREFIX}{snapshot}"
 
 

@@ -25,7 +25,7 @@ class HashNode:
 
     @property
     def buckets(self) -> int:
-        """Number of nodes at this depth."""
+        """Number of nodes of this depth."""
         return 1 << self.depth
 
     @property

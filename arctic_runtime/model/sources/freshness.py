@@ -36,7 +36,7 @@ class OriginStatus:
     trigger_seconds: float = 0.0
 
     def is_ingested(self, now: datetime) -> bool:
-        """Whether a process ingests the source at the time `now`."""
+        """Whether a process ingests the source."""
         return self.ingested_until is not None and self.ingested_until > now
 
 
@@ -63,7 +63,7 @@ def to_origin_status(
 
 @dataclass(frozen=True)
 class Halt:
-    """Why a model is not refreshed, in words that follow its name, and the advice what to do."""
+    """Why a model is not refreshed, in words that follow its name, and what to do."""
 
     reason: str
     action: str

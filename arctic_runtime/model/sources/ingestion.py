@@ -1,4 +1,4 @@
-"""Progress of a source of change data, which its dead letter table and the commits of its tables record."""
+"""Progress of a source of change data, as its dead letter table and the commits of its tables record it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ChangeSource:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why ingestion of a source or a table fails or waits, in words for people, and since when."""
+    """Why work on a source or a table fails or waits, in words for people, and since when."""
 
     message: str
     since: datetime

@@ -1,4 +1,4 @@
-"""Positions of sources of change data: texts that only the transport which wrote them can parse."""
+"""Positions of sources of change data: texts that only the transport that wrote them can read."""
 
 from __future__ import annotations
 

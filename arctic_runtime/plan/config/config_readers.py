@@ -1,4 +1,4 @@
-"""Readers of configuration values: each returns a typed value, or raises a ConfigError that names the key."""
+"""Readers of configuration values: from what a user wrote to a typed value, or a ConfigError that names the key."""
 
 from __future__ import annotations
 

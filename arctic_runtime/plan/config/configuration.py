@@ -402,7 +402,7 @@ _EFFECTS = {"rows": "computes all rows once", "layout": "rewrites the base", "no
 
 
 def describe_configuration() -> str:
-    """Formats the table of model keys in docs/configuration.md, in Markdown."""
+    """The table of model keys in docs/configuration.md, in Markdown."""
     header = "| key | values | default | meaning | another value |\n|---|---|---|---|---|"
     return "\n".join([header, *map(_format_row, CONFIGURATION)])
 

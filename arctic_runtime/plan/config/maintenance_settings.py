@@ -1,4 +1,4 @@
-"""Readers of `compaction`, `retention` and `target_lag` in a model's configuration."""
+"""Reading `compaction`, `retention` and `target_lag` of a model's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Divides the work of a compaction into commits."""
+"""Division of a compaction's work into commits."""
 
 from __future__ import annotations
 

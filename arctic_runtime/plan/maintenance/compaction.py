@@ -225,7 +225,7 @@ def _choose_rewrite_mode(unit: Unit, table: TableFiles, limits: _Limits) -> Way 
 
 
 def get_small_file_bytes(table: TableFiles, thresholds: CompactionThresholds) -> int:
-    """The number of bytes below which a file counts as small; two files of this size fit into one."""
+    """The size below which a file is small; two files of this size fit into one."""
     return min(thresholds.small_file_bytes, table.target_bytes // 2)
 
 

@@ -38,7 +38,7 @@ class Unit:
 
     @property
     def deleted_share(self) -> float:
-        """The share of deleted rows in its stored rows."""
+        """The part of its stored rows that are deleted."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     @cached_property

@@ -68,7 +68,7 @@ def can_continue(model: Model, changed: tuple[str, ...]) -> bool:
 def check_recomputable(
     model: Model, changed: tuple[str, ...], last: RunSummary, sources: Mapping[str, SourceState | None]
 ) -> None:
-    """Raises ConfigError if rows can't, or should not, be recomputed from all events by the rules `changed`."""
+    """Raises ConfigError if rows can't, or should not, be recomputed from all events by the changed rules."""
     if model.config.on_configuration_change == "fail":
         raise ConfigError(
             f"{model.table}: {_quote_rules(changed)} changed, and `on_configuration_change` is `fail`.",

@@ -120,18 +120,18 @@ class Increment:
         return sum(state.rows for state in states if state)
 
     def describe_plan(self) -> tuple[str, ...]:
-        """Lines for people that describe the strategy, the semi-join reducers, and the query's operators."""
+        """A few lines for people: the strategy, the semi-join reducers, and the query's operators."""
         read_once = dict.fromkeys(part.source for part in self.reducers)
         once = [f"all that these look for in {source} is read once" for source in read_once]
         return (_WAYS[type(self.maintenance)], *once, *(f"  {line}" for line in draw_outline(self.tree, self.changed)))
 
     def select_reducers(self, trees: Iterable[Node]) -> tuple[SemiJoinReducer, ...]:
-        """Returns all semi-join reducers if one of `trees` reads any of them; else none."""
+        """All semi-join reducers if one of the trees reads any of them; else none."""
         names = _list_spools_read(trees)
         return self.reducers if any(names & set(part.images.values()) for part in self.reducers) else ()
 
     def select_spools(self, trees: Iterable[Node]) -> tuple[Spool, ...]:
-        """Returns the spools that `trees` read."""
+        """The spools that the trees read."""
         names = _list_spools_read(trees)
         return tuple(one for one in self.spools if one.name in names)
 
@@ -204,7 +204,7 @@ def _build_increment(
 
 
 def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
-    """Returns `plan` with a join hint for each join that has a small side by the `statistics`."""
+    """The same plan with a hint for each join that has a small side."""
     spools, parts = [], []
     for one in plan.spools:
         spools.append(replace(one, rows=statistics.with_join_hints(one.rows)))
@@ -222,7 +222,7 @@ def _add_join_hints(plan: Increment, statistics: Statistics) -> Increment:
 
 
 def remove_join_hints(increment: Increment) -> Increment:
-    """Returns `increment` without join hints.
+    """The same increment without join hints.
 
     Hints follow from the average number of join partners, which is far off if a few values have most partners.
     """
@@ -232,7 +232,7 @@ def remove_join_hints(increment: Increment) -> Increment:
 def collect_statistics(
     upstreams: Upstreams, windows: Mapping[str, Window], thresholds: JoinThresholds = SHIPPED.joins
 ) -> Statistics:
-    """Computes row counts and mean value sizes of the sources from the summaries of their commits."""
+    """Row counts and value sizes of the sources, from the summaries of their commits."""
     statistics: dict[TableName, SourceStatistics] = {}
     for source, state in upstreams.states.items():
         if state is not None:
@@ -477,7 +477,7 @@ def has_looked_up_rows(state: SourceState, window: Window) -> bool:
 
 
 def is_appended(state: SourceState, window: Window) -> bool:
-    """Whether rows were only appended to a plain table in `window`; if not, its two versions have to be compared."""
+    """Whether a plain table was only appended to in a window; otherwise its two versions are compared."""
     return window.start is not None and state.keeps_version(window.start) and _has_only_appends(state, window)
 
 

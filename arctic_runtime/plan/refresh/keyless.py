@@ -1,4 +1,4 @@
-"""Prepares a table without a primary key before rows are appended to it."""
+"""Preparation of a table without a key before rows are appended."""
 
 from __future__ import annotations
 
