@@ -1,7 +1,7 @@
 """Parses Spark SQL into expressions, and writes these as SQL again, so that Spark can compare both texts.
 
-Literals are written as in the original text. Each operand that is an operator itself is put in parentheses, so that
-Spark's tree of the new text has the same shape as ours, even if operator precedence differs between the grammars.
+Literals are written as in the original text. Each operand that is an operator itself is put in parentheses. So Spark's
+tree of the new text has the same shape as ours, even if operator precedence differs between the grammars.
 """
 
 from __future__ import annotations

@@ -101,9 +101,9 @@ class TableFacts:
 class Freshness:
     """Freshness of a table: it shows all changes of its sources up to `as_of`; None if that time is not known.
 
-    If it is not `fresh`, `source` is the source in the project, or the table, whose changes it lacks, and `since` is
-    the time since when. `reason` is the cause, and `action` the advice what to do. The table may be
-    `allowed_lag_seconds` old: its own `target_lag`, plus the largest allowed lag of its upstream tables.
+    If it is not `fresh`, it lacks changes of `source`, a source in the project or a table, since the time `since`.
+    `reason` is the cause, and `action` the advice what to do. The table may be `allowed_lag_seconds` old: its own
+    `target_lag`, plus the largest allowed lag of its upstream tables.
     """
 
     state: FreshnessState

@@ -50,8 +50,8 @@ def plan_file_compaction(
 ) -> CompactionPlan:
     """Plans the rewrites of the tables whose files are `files`, with the reasons for which other files are left alone.
 
-    `auto` and `major` use the model's thresholds, `minor` joins small files wherever there are two, and `full`
-    leaves no base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged
+    `auto` and `major` use the model's thresholds. `minor` joins small files wherever there are two. `full` leaves no
+    base with more files than it needs or with a deleted row. `major` and `full` first merge the unmerged
     changes; the files that this writes are planned for after it. All modes but `minor` split nodes of the base that
     exceed their limit, and merge small ones. Finished groups are left alone.
     """

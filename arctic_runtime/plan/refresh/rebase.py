@@ -44,9 +44,10 @@ def plan_rebase(
 ) -> Rebase | None:
     """Plans how a run continues after other runs have changed the table from `then` to `now`.
 
-    Its change rows, with `summary`, were computed for the state `then`. Returns None if the run has to start again:
-    events depend on each other across keys, the columns of the table differ, a commit in between is not an
-    incremental run of the same query, or no event is left to apply.
+    Its change rows, with `summary`, were computed for the state `then`. Returns None if the run has to start again.
+    It has to in these cases: events depend on each other across keys; the table or its columns were replaced; a commit
+    in between is not an incremental run of the same query; it is unknown what the other runs have read; or no event is
+    left to apply.
     """
     if now is None or not _is_by_key(model) or decision.mode != "incremental":
         return None
