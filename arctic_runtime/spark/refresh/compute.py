@@ -9,7 +9,9 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_changes(inputs: RefreshInputs) -> Computed:
-    """The change rows; call it while `inputs` are caching. It writes nothing that readers see.
+    """Computes the change rows of one attempt; to be called within `inputs.caching()`.
+
+    It writes nothing that readers see.
 
     Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
     """

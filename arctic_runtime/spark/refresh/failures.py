@@ -1,8 +1,8 @@
-"""Errors of an incremental run that a full computation avoids.
+"""Decides which errors of an incremental run a full computation avoids.
 
-Those are errors of the plan that follows changes: it computes on rows, and in an order, that the query itself does
-not. What the model promises of its rows, other writers, a Spark that has ended or has no memory left are none of them:
-computing more would not help.
+The incremental plan evaluates expressions on other rows and in another order than the query, so it may fail alone.
+A broken contract, a conflict with other writers, and a Spark that has stopped or is out of memory do not count:
+a full computation would not help.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ _FOR_OTHERS = (ArcticError, MemoryError, OSError)
 
 
 def to_refusal(error: Exception) -> Refusal | None:
-    """Why to compute in full after this error of an incremental run; None if the error is the run's own.
+    """Returns why to compute in full after `error` of an incremental run; None if a full computation would not help.
 
-    It lasts where query or rows are to blame: Spark names such errors by a condition, as `CAST_INVALID_INPUT`.
+    The refusal lasts for later runs if the query or its rows cause the error: Spark gives such errors a condition,
+    such as `CAST_INVALID_INPUT`.
     """
     if isinstance(error, NotMaintained):
         return Refusal(error.reason, error.because, lasts=error.reason != "COST")

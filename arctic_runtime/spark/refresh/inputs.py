@@ -1,4 +1,4 @@
-"""Inputs of the change rows of one attempt, the rows that it caches meanwhile, and the change rows."""
+"""Inputs from which one attempt computes change rows, the rows that it caches meanwhile, and the result."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Computed:
-    """Change rows before they are written, and the summary of their commit.
+    """Change rows that are computed but not written, with the summary for their commit.
 
-    `is_gathered`: their number of partitions fits their size. `is_pinned`: all inputs were read as of the offsets, so
-    later commits do not matter. `as_decided`: they were computed in the way whose cost was estimated. `keys`: estimated
-    lookups in the table while the rows are written; 0 means unknown.
+    `is_gathered`: the number of partitions of `rows` already fits their size. `is_pinned`: all inputs were read at the
+    versions in the offsets, so later commits do not matter. `as_decided`: the rows were computed by the method whose
+    cost was estimated. `keys`: estimated number of lookups in the table while the rows are written; 0 means unknown.
     """
 
     rows: DataFrame
@@ -43,7 +43,7 @@ class RefreshInputs:
 
     Work in the `background` has to finish before the change rows are published. Plans have join hints if
     `has_join_hints`. The analysis of the query is trusted if Spark reads the query in the same way (`is_same`).
-    `learn` is given entries for the summary of the run's commit, also if the computation fails later.
+    `learn` takes entries for the summary of the run's commit; they are kept even if the computation fails later.
     """
 
     context: Context
@@ -72,7 +72,7 @@ class RefreshInputs:
 
     @contextmanager
     def caching(self) -> Iterator[None]:
-        """While this lasts, rows that are read more than once are computed once."""
+        """Context in which rows given to `cache` are computed once; releases them at its end."""
         try:
             yield
         finally:
@@ -80,7 +80,7 @@ class RefreshInputs:
                 self._cached.pop().unpersist()
 
     def cache(self, rows: DataFrame) -> DataFrame:
-        """The same rows, computed once while `caching` lasts."""
+        """Returns `rows`, cached until the `caching` context ends."""
         self._cached.append(rows.persist())
         return self._cached[-1]
 
@@ -92,13 +92,13 @@ class RefreshInputs:
         return self.read_rows()
 
     def read_rows(self, keys: Keys | None = None) -> DataFrame | None:
-        """The table's rows, or those with some keys."""
+        """The table's rows; only those with one of `keys`, if given."""
         return read_current_rows(self.spark, self.model, self.context.state, self.thresholds.pruning, keys)
 
     def find_keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
-        """Keys for lookups in the table, or in another table with `table_rows` rows; named as the table's key.
+        """Prepares `keys` for lookups in the table, or in another table with `table_rows` rows.
 
-        There are `count` of them, None if unknown.
+        The columns of `keys` are named as the table's key. `count` is the number of keys, None if unknown.
         """
         if count is None:
             return Keys(keys.select(*as_key(self.model.config.entity_key)), few=False, near=EVERYWHERE)
@@ -107,9 +107,9 @@ class RefreshInputs:
         return lookup_keys(keys, count, rows, self.thresholds.pruning)
 
     def select_key(self, rows: DataFrame) -> DataFrame:
-        """The key of rows; that of the entity, if the table has history."""
+        """The key columns of `rows`; if the table has history, those of the entity."""
         return rows.select(*[to_column(part) for part in self.model.config.entity_key])
 
     def find_source_keys(self, keys: DataFrame, count: int) -> Keys:
-        """Keys for lookups in the upstreams."""
+        """Prepares `keys`, of which there are `count`, for lookups in the upstreams."""
         return self.find_keys(keys, count, sum(state.rows for state in self.upstreams.states.values() if state))

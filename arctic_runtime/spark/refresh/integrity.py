@@ -1,4 +1,4 @@
-"""Whether a table is what its change table folds to, and the change table what it claims: recomputed, not believed."""
+"""Checks that a table equals its folded change table, and that the change rows are consistent with each other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__a
 
 @dataclass(frozen=True)
 class Finding:
-    """One check of one table: how many rows break it, some of them, or why it could not be made."""
+    """Result of one check of one table: number of rows that break it, examples, or why it was skipped (`left_out`)."""
 
     check: str
     broken: int = 0
@@ -46,9 +46,9 @@ class Finding:
 def list_broken_promises(
     spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
 ) -> tuple[str, ...]:
-    """The promises that a table and its change table break, whatever the query gives.
+    """Names of the checks that a table and its change table fail; the query is not run.
 
-    Cost: both tables are read once or twice, and moved by key.
+    Cost: both tables are read once or twice, and shuffled by key.
     """
     thresholds = reader.thresholds
     findings = (
@@ -62,7 +62,7 @@ def list_broken_promises(
 def check_changes_fold_to_table(
     spark: SparkSession, model: Model, state: TableState, shape: Shape, thresholds: Thresholds
 ) -> Finding:
-    """The newest change of every key gives the table's row."""
+    """Checks that the newest change row of every key gives the table's row."""
     assert state.changes is not None
     folded = read_folded_rows(spark, model, state.changes)
     table = read_current_rows(spark, model, state, thresholds.pruning)
@@ -70,7 +70,7 @@ def check_changes_fold_to_table(
 
 
 def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thresholds: Thresholds) -> Finding:
-    """A comparison by key would not see that a row is there twice."""
+    """Checks that no key occurs twice in the table, which a comparison by key would not detect."""
     table = read_current_rows(spark, model, state, thresholds.pruning)
     assert table is not None
     key = [to_column(part) for part in model.config.primary_key] or [F.lit(0).alias("__arctic_key")]
@@ -83,7 +83,7 @@ def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thre
 def compare_rows(
     expected: DataFrame, rows: DataFrame | None, shape: Shape, check: str, thresholds: ReportThresholds
 ) -> Finding:
-    """Finds the changes that would make a table's rows as expected."""
+    """Compares a table's `rows` with the `expected` ones; the finding has the changes that the table lacks."""
     differences = diff_states(expected, rows, shape)
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
     return build_finding(check, shown, thresholds)
@@ -92,9 +92,10 @@ def compare_rows(
 def check_history(
     spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
 ) -> list[Finding]:
-    """The promises of change rows, all in one pass: a finding for each, of at most `sampled_rows` together.
+    """Checks the consistency of change rows in one pass; a finding for each rule, of at most `sampled_rows` in all.
 
-    Rows up to a repair are left out: they may break promises for good. Later rows follow from what these fold to.
+    Change rows up to a repair are not checked, since they may break rules forever. Later ones are checked against the
+    rows that these fold to.
     """
     assert state.changes is not None
     limits, properties = reader.thresholds.reports, state.changes.properties
@@ -128,11 +129,11 @@ def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFram
 
 
 def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
-    """Promise → the change rows that break it.
+    """By the name of each rule, the condition that is true for change rows that break it.
 
-    Rows up to the commit `other_columns_until` may have differed in dropped columns, or say what a row is once
-    more. Of those up to the commit
-    `trimmed` earlier rows may have been deleted, so that nothing is checked against them.
+    Change rows up to the commit `other_columns_until` may differ from the row before in dropped columns only, or
+    repeat it. Up to the commit `trimmed`, earlier change rows may have been deleted, so change rows are not compared
+    with the row before.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
     is_whole = F.col("__arctic_place") > trimmed
@@ -162,7 +163,7 @@ def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[s
 
 
 def _build_sameness(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
-    """Whether two images of a row are alike, which are in structs of these names, or in the row itself."""
+    """Condition that two images of a row are equal: the structs `left` and `right`; an empty name is the row itself."""
     return ~F.expr(
         write_difference(
             (quote_name(*left, column.name), quote_name(*right, column.name), column.type) for column in shape.rest
@@ -177,7 +178,7 @@ def _read_all_changes(spark: SparkSession, model: Model, state: TableState) -> D
 
 
 def build_finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
-    """Number of rows that break a check, at most `sampled_rows`, and a few of them."""
+    """Returns the finding of `check`: number of rows in `broken`, at most `sampled_rows`, and a few of them."""
     rows = broken.limit(thresholds.sampled_rows).collect()
     shown = tuple(str(row.asDict(recursive=True)) for row in rows[: thresholds.examples])
     return Finding(check, len(rows), shown)

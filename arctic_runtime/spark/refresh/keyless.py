@@ -1,4 +1,4 @@
-"""Tables without a key: the rows that a query makes of change events are appended, each once, and never looked at."""
+"""Tables without a key: the rows that a query computes from change events are appended once, and never looked up."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def append_events(session: TableSession, context: Context, rows: DataFrame, summary: RunSummary) -> Appended:
-    """Appends rows in one commit, which records the run; a full refresh puts them in the place of all that are there.
+    """Appends `rows` in one commit, which records the run; a full refresh replaces all rows of the table.
 
-    The columns of `rows` are those that the table is to have. Raises DataError if rows break the contract, and
+    `rows` have the columns for which the table was prepared. Raises DataError if rows break the contract, and
     CommitConflict if another writer was faster.
     """
     _check_contract(context.model, rows)
@@ -44,9 +44,10 @@ def append_events(session: TableSession, context: Context, rows: DataFrame, summ
 
 
 def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
-    """The context of a commit of rows with these columns, once the table is ready for them.
+    """Prepares the table for rows with the columns `stored`, and returns the context for their commit.
 
-    Raises CommitConflict if another writer commits meanwhile, since events were left out by the state before.
+    Raises CommitConflict if another writer commits meanwhile, since the events to append were chosen by the state
+    before.
     """
     model, now = session.model, state
     while steps := plan_preparation(model, now.appended, _list_partition_fields(session, now), stored):
@@ -59,7 +60,7 @@ def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Co
 
 
 def _list_partition_fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
-    """The partition fields that rows are written under now."""
+    """The partition fields of the table's current partition spec; none if the table does not exist."""
     if state.appended is None:
         return ()
     specs = observe_specs(session.reader, session.model.table)

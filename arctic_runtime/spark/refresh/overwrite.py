@@ -1,4 +1,4 @@
-"""Rows declared as of a place in the order of a table's events: all, or a partition's; later events apply on top."""
+"""Replaces all rows of a table, or of a partition, as of a position in its event order; later events apply on top."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def overwrite_with_source(
     refresh: Refresh, source: TableName, as_of: str, partition: Mapping[str, str] | None = None
 ) -> dict[str, int]:
-    """Makes a table of change events hold what `source` has, as of a place in their order; returns rows by action.
+    """Replaces the rows of a table of change events by those of `source`, as of the position `as_of` in event order.
 
-    A key of which an event after `as_of` was read keeps what that made of it. Events up to `as_of` that are read later
-    change nothing. What is published are the differences, so to declare the same again publishes none. `source` is
-    any table or view that Spark can read, with all columns of the table. `partition` has a value for each column that
-    the table is partitioned by: rows of others stay, and so do the events that are still to come of them.
+    Returns the number of changed rows by action. If an event after `as_of` was already read for a key, the key keeps
+    its row. Events up to `as_of` that are read later change nothing. Only differences are published, so a second call
+    with the same rows publishes none. `source` is any table or view that Spark can read, with all columns of the
+    table. `partition` has a value for each column that the table is partitioned by: rows of other partitions stay,
+    and their events that are not read yet still apply.
 
-    Raises ConfigError if the model has no order of events, if the partition is none, if columns are missing,
-    and if something later was declared before; DataError if a key is null or stands twice, or a row belongs to
-    another partition; CommitConflict if others were always faster.
+    Raises ConfigError if the model has no order of events, if `partition` is not valid, if columns are missing,
+    and if rows were already declared as of a later position. Raises DataError if a key is null or occurs twice, or a
+    row belongs to another partition. Raises CommitConflict if other writers always win.
     """
     _check_model(refresh.model)
     part = read_part(refresh.model, partition or {})
@@ -80,7 +81,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
     declared = _exclude_keys(rows, later, session.model)
     replaced = _exclude_keys(_select_replaced_rows(old, rows, part, shape), later, session.model)
     change_rows = diff_states(declared, replaced, shape)
-    # What left a partition may be in another one as of then: an event that says so may still come.
+    # A row that left the partition may be in another one at this position, by an event that is not read yet.
     is_known = F.lit(True) if part == WHOLE else F.col(ACTION) != DELETE
     change_rows = change_rows.withColumn(SEQUENCE, F.when(is_known, place))
     commit = AppendChanges(session.model.table.changes, state.changes.head.snapshot, "full", "OVERWRITTEN")
@@ -103,7 +104,7 @@ def _overwrite_once(refresh: Refresh, source: TableName, as_of: str, asked: Part
 
 
 def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Shape) -> DataFrame:
-    """The table's rows that a declaration is about: those of the partition, and those that it says are there."""
+    """The stored rows that a declaration replaces: those in the partition `part`, and others whose key is in `rows`."""
     if part == WHOLE:
         return old
     elsewhere = old.where(~F.coalesce(is_in_part(part, shape), F.lit(False)))
@@ -112,7 +113,7 @@ def _select_replaced_rows(old: DataFrame, rows: DataFrame, part: Part, shape: Sh
 
 
 def _resolve_partition(session: TableSession, shape: Shape, asked: Part) -> Part:
-    """The partition with its values as the table has them; raises ConfigError if one can't be a value."""
+    """Returns the partition `asked` with values normalised to the column types; raises ConfigError if a cast fails."""
     if asked == WHOLE:
         return WHOLE
     partition_columns = [find_column(shape.columns, column) for column, _ in asked]
@@ -178,7 +179,10 @@ def _check_model(model: Model) -> None:
 
 
 def _resolve_position(session: TableSession, shape: Shape, as_of: str, before: Sequence[str]) -> str:
-    """A place as `marks` writes it; raises ConfigError if it is none, or older than one of those `before`."""
+    """Returns the position `as_of` as text in the format of `marks`.
+
+    Raises ConfigError if it is not a valid position, or older than one of the positions `before`.
+    """
     kind = shape.sequence_type
     given_position, places = F.lit(as_of).try_cast(kind), [marks.read_latest(position, kind) for position in before]
     newest = F.sort_array(F.array(*places), asc=False)[0] if places else F.lit(None).cast(kind)

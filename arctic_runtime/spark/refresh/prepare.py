@@ -1,4 +1,4 @@
-"""The change table and the base are made ready for rows with given columns."""
+"""Prepares the change table and the base for rows with given columns."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def prepare_tables(
     table: TableSession, context: Context, stored: tuple[Column, ...], sequence_type: str
 ) -> tuple[Context, Shape]:
-    """Creates the change table, or brings its columns and the base's to `stored`, those of the rows to come.
+    """Creates the change table, or changes its columns and those of the base to `stored`.
 
-    Returns the context with the state after that, and the shape of change rows. Raises ConfigError for a type that the
-    table's column can't take on, and for any difference that `on_schema_change` forbids; CommitConflict if another
-    writer commits meanwhile, since the rows to come were judged by the state before.
+    Returns the context with the new state, and the shape of change rows. Raises ConfigError if a column can't change to
+    its new type, and for any difference that `on_schema_change` forbids. Raises CommitConflict if another writer
+    commits meanwhile, since the plan of this run depends on the state before.
     """
     model = table.model
     state = context.state
@@ -49,7 +49,10 @@ def prepare_tables(
 def _plan_evolution(
     context: Context, state: TableState, stored: tuple[Column, ...], sequence_type: str
 ) -> list[EvolveSchema]:
-    """The steps from the tables' columns to `stored`; tables without rows whose columns can't are dropped."""
+    """Plans the steps that change the tables' columns to `stored`.
+
+    If a type can't change, drops the tables and raises CommitConflict if they have no rows, else raises TypeConflict.
+    """
     model: Model = context.model
     assert state.changes is not None
     own = [(model.table.changes, strip_change_columns(state.changes.columns), True)]

@@ -1,4 +1,4 @@
-"""The query of a model over given versions of its upstreams, its events in the windows that a run consumes."""
+"""Runs the query of a model over given versions of its upstreams, and over the windows of events that a run reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from arctic_runtime.spark.events.retract import has_positions, is_retracting, re
 from arctic_runtime.spark.tables.rows.frames import read_appended_rows, read_until
 
 Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
-"""Upstream → its remaining rows in a window for a query of change events."""
+"""By upstream, a function that filters the rows of a window before a query of change events reads them."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class QueryInputs:
     narrowed: Narrowed = field(default_factory=dict)
 
     def run_query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
-        """The query; each `changes(…)` in it reads the rows of its window, all rows where it has none.
+        """Runs the query; each `changes(…)` reads the rows of its window in `windows`, or all rows if it has none.
 
-        A window from the beginning may end at a snapshot that is expired. A query of `other` rows than the run's own
-        reads them under names of their own, as both may be read at once.
+        A window from the beginning may end at a snapshot that is expired. If `other` is given, the views of the
+        sources get separate names, so that the result can be read together with the run's own query.
         """
         sources = list_changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}

@@ -1,4 +1,4 @@
-"""Change rows that another run overtook: those of keys that it read no event of stay, others are computed again."""
+"""Rebases change rows after another run committed first: rows of keys that both runs had events of are recomputed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 
 @dataclass(frozen=True)
 class Overtaken:
-    """The change set of an attempt with these `inputs`, for the case that another run commits before it.
+    """Publishes the change set of an attempt on top of the commit of another run that was faster.
 
-    `times` is how many times it may be overtaken until it starts again.
+    `inputs` are those of the attempt. `times` is how many times it may be overtaken before the run starts again.
     """
 
     planner: RefreshPlanner
@@ -41,9 +41,9 @@ class Overtaken:
     times: int
 
     def publish_on_top(self, rows: DataFrame) -> Appended | None:
-        """Publishes on top of the table as it is now what the change rows, `rows`, have to be there.
+        """Adapts the change rows `rows` to the current state of the table and publishes them.
 
-        None if the run has to start again. Nothing that readers see is written before the one commit.
+        Returns None if the run has to start again. Nothing that readers see is written before the one commit.
         """
         then, state = self.inputs.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:
@@ -63,7 +63,7 @@ class Overtaken:
 
     @contextmanager
     def _list_their_keys(self, plan: Rebase, inputs: QueryInputs) -> Iterator[DataFrame]:
-        """The keys of all events that other runs have applied, named as `match_key` joins them."""
+        """Yields the keys of all events that other runs applied meanwhile, cached, and named as `match_key` expects."""
         events = inputs.run_query(self.inputs.spark, plan.theirs, "theirs")
         keys = events.select(*as_key(self.table.model.config.primary_key)).distinct().persist()
         try:
@@ -72,7 +72,7 @@ class Overtaken:
             keys.unpersist()
 
     def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
-        """The inputs for the remaining windows, of these keys, on top of the current table."""
+        """Inputs to compute the rows of `keys` again, from the windows left to read and the state in `context`."""
         key = self.table.model.config.primary_key
         events = inputs.run_query(self.inputs.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
@@ -83,7 +83,7 @@ class Overtaken:
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
     ) -> ChangeSet:
-        """The change set with recomputed change rows of `keys`."""
+        """Change set of `rows` for a commit on top of `now`, with the change rows of `keys` replaced by `computed`."""
         assert now.head is not None
         untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
         summary = self.changes.summary.with_entries_from(computed.summary)
@@ -100,7 +100,7 @@ class Overtaken:
         )
 
     def _choose_high_watermark(self, watermark: str | None) -> str | None:
-        """The high watermark of this run or that of the rows that were computed again, whichever is later."""
+        """The later one of this run's high watermark and `watermark`, that of the recomputed rows; None if both are."""
         own, kind = self.changes.summary.high_watermark, self.inputs.shape.sequence_type
         if own is None or watermark is None or own == watermark:
             return own if watermark is None else watermark

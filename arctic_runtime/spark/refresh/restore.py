@@ -1,4 +1,4 @@
-"""Back to an earlier version of a table, as a change like any other: readers of changes see just what differs."""
+"""Restores an earlier version of a table by an ordinary commit: readers of changes see only the differences."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def restore_version(session: TableSession, version: int | str) -> dict[str, int]:
-    """Makes a table what it was at a version, a number or a savepoint's name; returns the changed rows by action.
+    """Restores a table to `version`, a number or a savepoint's name; returns the number of changed rows by action.
 
-    A table that a query says goes back to what it had read then, so its next run follows its upstreams again from
-    there. A table of change events keeps what it has read: events that were undone don't come again. Raises ConfigError
-    where the version is not kept, and CommitConflict if others were always faster.
+    A table with `input: state` also returns to the offsets of that version, so its next run follows its upstreams from
+    there. A table of change events keeps its offsets: undone events are not read again. Raises ConfigError if the
+    version is not kept, and CommitConflict if other writers always win.
     """
     return retry_on_conflict(partial(_restore_once, session, str(version)), session.reader.thresholds.commits.attempts)
 

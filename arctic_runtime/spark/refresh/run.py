@@ -60,7 +60,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
-    """Gives every `changes(…)` of a query all rows that there are; raises SourceError if there is no such table."""
+    """Creates a view with all rows of the source for each `changes(…)` of a query.
+
+    Raises SourceError if a source does not exist or has no snapshot.
+    """
     for source in list_changes_read(sql):
         state = observe_source(reader, source)
         if state is None:
@@ -74,10 +77,10 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
 
 
 class Refresh:
-    """One run of a model: computes the rows that its query gives now, and publishes the differences.
+    """One run of a model: computes the current rows of its query and publishes the differences to the table.
 
     `spark` is called only when there is something to do, so that a run without work starts no Spark. Events that
-    `narrowed` leaves out are counted as read, and bring nothing.
+    `narrowed` filters out count as read, and change nothing.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class Refresh:
         request: Request | None = None,
         narrowed: Narrowed | None = None,
     ) -> Refresh:
-        """A run of a model that is planned by a planner of its own."""
+        """Returns a run of `model` with a new planner for `request`."""
         return cls(RefreshPlanner(model, reader, request), spark, narrowed)
 
     @property
@@ -107,9 +110,10 @@ class Refresh:
         return self.table.model
 
     def run_refresh(self, planned: PlannedRefresh | None = None) -> Outcome:
-        """Brings the table up to date, as `planned` a moment ago or planned now; starts again after a lost race.
+        """Brings the table up to date by the plan `planned`, or by a new plan if it is None.
 
-        Raises ConfigError, SourceError, DataError, CatalogError, and CommitConflict if other writers always win.
+        Plans and runs again after a commit conflict. Raises ConfigError, SourceError, DataError, CatalogError, and
+        CommitConflict if other writers always win.
         """
         first = [planned] if planned is not None else []
         attempts = self.table.reader.thresholds.commits.attempts
@@ -147,9 +151,9 @@ class Refresh:
         return self.table.reconcile_until_done(state, appended=self._committed[1] if self._committed else None)
 
     def _add_repairs(self, context: Context, decision: Decision) -> Decision:
-        """The decision with the promises that the table breaks, if a full refresh was asked for.
+        """Returns `decision` with the checks that the table fails as `repairs`, if a full refresh was requested.
 
-        Change rows up to now that can't be mended are left out of later checks.
+        If any check fails, later checks skip all change rows that exist now, since these can't be repaired.
         """
         state = context.state
         if decision.reason != "FULL_REFRESH" or state.changes is None or state.base is None:
@@ -171,14 +175,21 @@ class Refresh:
         return self.planner.build_outcome(decision, committed.rows, state)
 
     def _is_other_session(self, context: Context, decision: Decision) -> bool:
-        """Whether the rows to start from were computed by another Spark, or under other settings of its session."""
+        """Whether an incremental run would build on rows of another Spark version or of other session settings.
+
+        Also stores the hash of this session in the request, for the next plan.
+        """
         session = hash_session(context.spark.version, context.spark.conf.getAll)
         self._request = replace(self._request, session=session)
         last = find_last_run(context.state.changes) or RunSummary()
         return decision.increment is not None and last.session != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
-        """Has the next attempt compute in full; raises the error where a full refresh would meet it as well."""
+        """Makes the next attempt compute in full after `error`.
+
+        Raises `error` if a full computation would not avoid it. With `refresh: strict` it raises all errors except
+        NotMaintained.
+        """
         given_up = to_refusal(error) if decision.increment is not None else None
         is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)
         if given_up is None or is_strict:
@@ -264,22 +275,23 @@ class Refresh:
         self._learned = self._learned.with_entries_from(entries)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
-        """Has Spark read the contract's checks where the last run had others."""
+        """Checks that Spark and our parser read the contract's checks alike, unless the last run had the same query."""
         last = find_last_run(context.state.changes) or RunSummary()
         if self.model.checks and last.query != compute_fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
 
     def _look_for_day_texts(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
-        """Records for later runs whether the query's answer will be another one tomorrow."""
+        """Records for later runs whether the query's result depends on the day of the run; see `find_day_texts`."""
         if upstreams.reads.day_columns and not self._request.schema_only:
             follows, thresholds = decision.increment is not None, context.thresholds.pruning
             day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
             self._learned = replace(self._learned, day_texts=day_texts)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
-        """Whether Spark reads the query as its analysis does; Spark is asked once per text.
+        """Whether Spark reads the query in the same way as our analysis; compared once per query text.
 
-        Raises NotMaintained if changes are to be followed and it does not, and PlanError for `refresh: strict`.
+        False without a comparison if changes can't be followed or an earlier attempt gave up. If the readings differ,
+        raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the table.
         """
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.can_follow_changes(upstreams):
@@ -298,7 +310,10 @@ class Refresh:
         return True
 
     def _record_difference(self, decision: Decision, refused: NotMaintained) -> None:
-        """Records, for later runs, that Spark reads the query in another way; this run computes in full anyway."""
+        """Records for later runs that Spark reads the query differently than our analysis.
+
+        Raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the table.
+        """
         if decision.increment is not None:
             raise refused
         if self.model.config.refresh == "strict" and decision.mode == "create":
@@ -308,7 +323,7 @@ class Refresh:
             self._learned = replace(self._learned, given_up=str(refusal))
 
     def _confirm_upstreams(self, upstreams: Upstreams) -> None:
-        """Raises CommitConflict if an upstream changed while the query ran: the offsets would be wrong then."""
+        """Raises CommitConflict if an upstream changed while the query ran, since the offsets would be wrong."""
         now = self.planner.observe_upstreams().states
         moved = [
             name for name, state in upstreams.states.items() if state and _get_version(now.get(name)) != state.version
@@ -344,7 +359,7 @@ def _open_background(context: Context) -> Parallel:
 
 
 def _build_start_summary(decision: Decision) -> RunSummary:
-    """The start and the estimate of a run, from which later runs correct their estimates."""
+    """Summary entries with the start time and the estimated cost of a run; later runs use them to correct estimates."""
     if decision.estimate is None:
         return RunSummary()
     return RunSummary(started_ms=round(time.time() * 1000), estimated=decision.estimate.unadjusted)

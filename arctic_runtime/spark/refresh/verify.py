@@ -1,4 +1,4 @@
-"""Whether a table is what its model says, and its history what it claims: recomputed, not believed."""
+"""Checks a table and its history: recomputes rows from its query or events, and compares them with the stored rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
-    """Checks one model's table against its query, its change table, and the change table against itself."""
+    """Checks a model's table against its query and its change table, and the change table for consistency.
+
+    Returns a finding for each check.
+    """
     table = refresh.table
     state, upstreams = table.observe_state(), refresh.planner.observe_upstreams()
     if state.appended is not None and table.model.ingested_from is not None:
@@ -74,7 +77,7 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
 
 
 def _check_all_events_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
-    """A table without a key has each row that the query makes of the events that were read, as often as it does."""
+    """Checks that a table without a key has the same rows as its query over all events read, each as often."""
     check, last = "the table has each row of its events once", find_last_run(appended) or RunSummary()
     read = get_offsets(last)
     gone = [column for column, version in read.items() if not _is_kept(upstreams.states.get(column), version)]
@@ -94,7 +97,7 @@ def _check_all_events_there(table: TableSession, appended: ChangeTableState, ups
 
 
 def _compare_as_bags(table: TableSession, query: DataFrame, rows: DataFrame, check: str) -> Finding:
-    """Rows of the query that a table lacks, and those that it has too many, in the columns of both."""
+    """Compares `query` and the table's `rows` as multisets in their common columns; finds missing and surplus rows."""
     wanted = conform_frame(query, [column for column in list_frame_columns(rows) if column.name in query.columns])
     table_rows = rows.select(*[to_column(column) for column in wanted.columns])
     differences = compare_bags(wanted, table_rows, MULTIPLICITY)
@@ -124,7 +127,7 @@ def _check_query_gives_table(table: TableSession, state: TableState, upstreams: 
 
 
 def _list_later_columns(table: TableSession, log: TableName, rows: DataFrame) -> list[str]:
-    """The columns of rows that a table got after its first ones."""
+    """The columns of `rows` that were added to the table `log` after it was created."""
     added = list_later_columns(table.reader, log)
     return [column for column in rows.columns if any(is_same_name(column, other) for other in added)]
 
@@ -134,7 +137,11 @@ def _explain_null_columns(added: list[str]) -> str:
 
 
 def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:
-    """The query's rows and the table's, of versions of a query's rows those that are valid now."""
+    """Compares `rows`, the result of the query or of the events, with the table's rows.
+
+    If the table has history and `input: state`, only the versions that are valid now are compared. Of a bitemporal
+    table, only the versions that are not superseded are compared.
+    """
     model, thresholds = table.model, table.reader.thresholds
     shape = build_shape(model, state, list_frame_columns(rows))
     is_of_query = model.config.has_history and model.config.input == "state"
@@ -178,7 +185,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
 
 
 def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams) -> str:
-    """Why a table differs from its events, if it was not recomputed since."""
+    """Explains why the table may differ from the events that it has read; an empty text if it may not."""
     last = find_last_run(state.changes) or RunSummary()
     if changed := find_changed_event_rules(last.query, model):
         return f"{', '.join(changed)} changed since the last run; run it first"
@@ -212,7 +219,7 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
 
 
 def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
-    """The versions that the newest run read, regardless of later commits."""
+    """Compares the stored aggregate state with the one recomputed from the versions that the newest run read."""
     check = "the totals are those of the rows that were read"
     last = find_last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state is None:
@@ -234,7 +241,7 @@ def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Up
 
 
 def _list_expired_sources(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:
-    """The sources of a tree of which the version that was read can't be read again."""
+    """The sources of `tree` whose version in `read` is missing or no longer kept."""
     names = dict.fromkeys(str(scan.source) for scan in list_scans(tree))
     return [source for source in names if source not in read or not _is_kept(upstreams.states[source], read[source])]
 

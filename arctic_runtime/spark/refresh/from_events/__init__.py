@@ -1,1 +1,1 @@
-"""Change rows from change events: folded, and laid over the rows that are there."""
+"""Computes change rows from change events: events are folded by key and compared with the stored rows."""

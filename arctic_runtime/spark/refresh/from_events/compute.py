@@ -1,4 +1,4 @@
-"""The change rows of the events of a window."""
+"""Computes the change rows that follow from the events of a window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_from_events(inputs: RefreshInputs) -> Computed:
-    """The change rows of the events that a run reads, with the old rows looked up."""
+    """Computes the change rows that follow from the events of a run, and from the stored rows that they change."""
     model, state, shape = inputs.model, inputs.context.state, inputs.shape
     last = None if inputs.decision.mode in ("create", "full") else find_last_run(state.changes)
     declared = (last.declared if last else None) or Declared()
@@ -45,13 +45,13 @@ def compute_from_events(inputs: RefreshInputs) -> Computed:
         restored=last.restored if last else None,
         declared=declared,
     )
-    # Versions are moved by key already, to as many partitions as they need.
+    # Rows of versions are already shuffled by key, into as many partitions as they need.
     is_gathered = state.base is None or model.config.has_history
     return Computed(rows, summary, is_gathered, keys=profile.events)
 
 
 def _list_keys_to_empty(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """The keys of the rows that are there, or that events of this run make."""
+    """The keys that a truncation may delete: those of all stored rows, and of the other events of this run."""
     made = inputs.select_key(events.where(~is_truncation(inputs.model, events)))
     old = inputs.read_rows()
     return made if old is None else made.unionAll(inputs.select_key(old))

@@ -1,4 +1,4 @@
-"""Change rows of tables without history: the net event of each key meets the row that is there."""
+"""Change rows of tables without history: the net event of each key is compared with its stored row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arctic_runtime.spark.tables.rows.frames import read_stored_rows
 
 
 def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
-    """Change rows that bring the table from its state to what the events of a window leave behind."""
+    """Computes the change rows that apply the events of `window` to a table without history."""
     model, state, shape = inputs.model, inputs.context.state, inputs.shape
     rules = choose_rules(model, shape)
     net = _net_events(inputs, rules, window)
@@ -36,7 +36,10 @@ def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
 
 
 def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -> DataFrame:
-    """Net events of a window; keys with late events as the rules say."""
+    """Computes the net event of each key in `window`.
+
+    As `rules` say, late events are dropped, or their keys are recomputed from all their events.
+    """
     events, last = window.events, window.last
     if last is None:
         return net_events(rules, events)
@@ -54,7 +57,7 @@ def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -
 
 
 def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindow, keys: DataFrame) -> DataFrame:
-    """Net events if the rows of some keys follow from all their events, of earlier runs as well."""
+    """Computes the net events of `window`; those of `keys` from all their events, including those of earlier runs."""
     model, shape = inputs.model, inputs.shape
     assert window.last is not None
     cached = inputs.cache(keys)

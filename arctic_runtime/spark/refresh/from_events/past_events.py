@@ -21,7 +21,7 @@ from arctic_runtime.spark.tables.rows.frames import read_table, to_column
 def read_seen_places(
     spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
 ) -> DataFrame:
-    """Key and place in the order, as `_seq`, of all that was ever read: of change rows, and of events without any."""
+    """Reads key and position in event order (as `_seq`) of all change rows, and of all events that were ever read."""
     sequence = model.config.sequence_by
     assert changes.newest is not None
     assert sequence is not None
@@ -35,7 +35,7 @@ def read_seen_places(
 def read_past_events(
     spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
 ) -> DataFrame:
-    """Rows of the query over all rows of its sources up to these versions; of a source without one it reads none."""
+    """Runs the query over all rows of its sources up to `versions`; a source without a version counts as empty."""
     windows = {source: Window(source, None, version) for source, version in versions.items()}
     unread: Narrowed = {source: _no_rows for source in list_changes_read(model.sql) if str(source) not in versions}
     return QueryInputs(model, upstreams, unread).run_query(spark, windows, history)

@@ -22,7 +22,7 @@ from arctic_runtime.spark.tables.rows import marks
 
 
 def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
-    """Change rows of versions; of stored ones, those that are valid at the oldest event or later are read."""
+    """Computes the change rows of a table with history; reads only stored versions that the events may change."""
     model, shape, events = inputs.model, inputs.shape, window.events
     if model.config.valid_time:
         bitemporal.check_valid_times(model, events)
@@ -41,7 +41,7 @@ def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFram
 
 
 def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """Change rows that bring all versions to those that follow from all events."""
+    """Computes the change rows that turn the stored versions into those that follow from `events`, which are all."""
     model, shape = inputs.model, inputs.shape
     check_history_is_kept(model, inputs.upstreams.states)
     versions, stored = fold_to_versions(events, shape, model), inputs.read_all_rows()
@@ -51,13 +51,16 @@ def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
 
 
 def _record_versions(inputs: RefreshInputs, images: DataFrame) -> DataFrame:
-    """Change rows of a bitemporal table."""
+    """Builds the change rows of a bitemporal table from `images` of versions; they are recorded as of this run."""
     time = bitemporal.find_record_time(inputs.context.now, find_last_load(inputs.context.state.changes))
     return bitemporal.record_versions(images, inputs.shape, inputs.model.config, time)
 
 
 def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame | None:
-    """Events of earlier runs that those of this run depend on; none after a restore, which undid some of them."""
+    """Reads the events of earlier runs that the events of this run depend on; None if there are none.
+
+    Also None after a restore, which undid some of them.
+    """
     if last.restored is not None:
         return None
     model, shape, profile = inputs.model, inputs.shape, window.profile

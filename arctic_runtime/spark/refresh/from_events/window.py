@@ -12,7 +12,7 @@ from arctic_runtime.spark.events.profile import Profile
 
 @dataclass(frozen=True)
 class EventWindow:
-    """Checked events with their profile, and the summary of the `last` run; None if that counts no more."""
+    """Checked events with their profile, and the summary of the `last` run; None if all events are read again."""
 
     events: DataFrame
     profile: Profile

@@ -1,1 +1,1 @@
-"""Change rows from a query: compared with the table in full, or followed from the changes of its sources."""
+"""Computes change rows from a query: compared with the table in full, or derived from the changes of its sources."""

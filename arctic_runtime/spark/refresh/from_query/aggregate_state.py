@@ -52,14 +52,14 @@ Register = Callable[[Sequence[Node]], None]
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
 _LOST = "__arctic_is_lost"
 _MOST_BEHIND = 34
-"""Digits behind the point that a sum of decimals keeps for certain when it stands beside a zero."""
+"""Decimal places that a sum of decimals keeps for certain when it is combined with a zero."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """Rows in the tree's columns: of the groups that changed, and maybe others, `now` and `before`.
+    """Result rows of groups after (`now`) and before the changes: those that changed, and maybe others.
 
-    Where `before` is None, the groups are all that there are.
+    They have the tree's columns. If `before` is None, `now` has all groups.
     """
 
     now: DataFrame
@@ -69,11 +69,13 @@ class Followed:
 def update_aggregate_state(
     context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
 ) -> Followed | None:
-    """Brings the stored aggregate state up to date, or creates it; None if the state can't be kept.
+    """Updates or creates the stored aggregate state, and returns the result rows of its changed groups.
 
-    It can't be kept if it has too many groups, or a type that can't be added up. `register` makes the views of the
-    sources that the trees read, and `hold` marks rows that are read more than once. The new state is written in the
-    `background` of later work.
+    Returns None if the state can't be kept.
+
+    This is so if it has too many groups, or a type that can't be added up. `register` creates the views of the
+    sources that the trees read, and `hold` caches rows that are read more than once. An updated state is written in
+    the `background` of later work.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
@@ -104,7 +106,7 @@ def update_aggregate_state(
 
 
 def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
-    """The plan with this `fingerprint` of a run; None if the query is another one since."""
+    """The aggregate state plan of the model's query that has this `fingerprint`; None if the query has none."""
     try:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
@@ -114,7 +116,7 @@ def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> Aggregate
 
 
 def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """Groups whose stored state differs from the computed one, with both; reads the images of `plan.state`."""
+    """Groups whose stored state differs from the recomputed one, with both; the views of `plan.state` must exist."""
     stored = read_state(spark, model, snapshot, plan)
     made = cast_like(spark.sql(render_sql(plan.state)), stored)
     keys, values = [to_column(key) for key in plan.keys], F.struct(*[to_column(part) for part in plan.names])
@@ -143,7 +145,7 @@ def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | No
 
 
 def read_state(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """The state of a plan that is stored in a snapshot."""
+    """Reads the state of `plan` that is stored in `snapshot` of the model's state table."""
     return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
 
 
@@ -160,16 +162,18 @@ def _apply_changes(
         return unaffected
     if plan.keys:
         lost.select(*[to_column(key) for key in plan.keys]).createOrReplaceTempView(quote_name(LOST))
-    # A view is narrowed to the columns that are asked for, and is read by what was made from it before as well.
+    # Views have only the columns of the registered trees, and earlier plans read them as well: register all trees.
     register((plan.moved, plan.recomputed, plan.result, plan.was))
     recomputed = before.sparkSession.sql(render_sql(plan.recomputed))
     return materialize(unaffected.unionAll(cast_like(recomputed, before)))
 
 
 def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
-    """The same rows, computed once and now, as rows of the driver's own if there are at most so many, all plain.
+    """Returns the same rows, computed now and sent to the driver if there are at most `most` and no nested types.
 
-    Spark drops cached rows as soon as the state is written, and would recompute them for each use.
+    Other rows are cached by `hold`.
+
+    Spark drops cached rows as soon as the state is written, and would recompute them for each later use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
@@ -185,7 +189,7 @@ def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> D
     types = dict(before.dtypes)
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
     came = cast_like(moved, before, gone)
-    # In one part nothing has to be put together by its key, and there is little of it.
+    # The state is small: in one partition, grouping needs no shuffle.
     both = before.selectExpr("*", *[cast_as(NULL, kind, part) for part, kind in gone.items()]).unionAll(came)
     sums = [cast_as(fill_statement("sum({part})", part=quote_name(part)), types[part], part) for part in plan.sums]
     ends = [
@@ -212,13 +216,13 @@ def _is_lost(kind: str, name: str, gone: str) -> Expression:
 
 
 def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
-    """State columns in their stored types, and further columns in the types `more`."""
+    """Casts the columns of `rows` to their types in `stored`, and further columns to the types in `more`."""
     types = {**dict(stored.dtypes), **(more or {})}
     return rows.selectExpr(*[cast_as(quote_name(part), kind, part) for part, kind in types.items()])
 
 
 def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The state of the changed groups; a null in a group's key equals a null."""
+    """The rows of state whose group is in `moved`, the changed groups; a null in a group's key equals a null."""
     if not keys:
         return rows
     touched = moved.select(*as_key(keys)).hint("broadcast")
@@ -226,7 +230,7 @@ def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str
 
 
 def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
-    """The rows of the query, in the tree's columns, computed from the state."""
+    """Computes the rows of the query, in the columns of the tree `result`, from the rows of state `rows`."""
     rows.coalesce(1).createOrReplaceTempView(quote_name(view))
     return spark.sql(render_sql(with_state_view(result, view)))
 

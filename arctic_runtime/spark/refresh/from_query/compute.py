@@ -1,4 +1,4 @@
-"""The change rows of a query: its rows against those of the table, or the changes that its sources' changes make."""
+"""Computes the change rows of a query: all its rows compared with the table, or from the changes of its sources."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class QueryComputation:
-    """The computation of one attempt's change rows from a query, compared in full or followed by an increment."""
+    """Computes the change rows of one attempt from a query: by a full comparison, or by an incremental plan."""
 
     def __init__(self, inputs: RefreshInputs) -> None:
         self.inputs = inputs
@@ -48,17 +48,17 @@ class QueryComputation:
         self._registered_spools: list[Spool] = []
 
     def compute(self) -> Computed:
-        """The change rows; raises NotMaintained if an increment is impossible or too expensive."""
+        """Computes the change rows; raises NotMaintained if an incremental plan is impossible or too expensive."""
         increment = self.inputs.decision.increment
         return self._compare() if increment is None else self.follow(increment)
 
     def _compare(self) -> Computed:
-        """All rows of the query against all rows of the table."""
+        """Compares all rows of the query with all rows of the table."""
         return replace(self._diff(self.inputs.query, self.inputs.read_all_rows()), is_pinned=False)
 
     @property
     def _needs_old(self) -> bool:
-        """Whether change rows need what only the table has: columns that the query lacks, or closed versions."""
+        """Whether change rows need values that only the table has: columns that the query lacks, or closed versions."""
         config = self.inputs.model.config
         return self.inputs.shape.keeps_more or (config.has_history and not config.keep_deleted)
 
@@ -114,7 +114,10 @@ class QueryComputation:
             self._registered_reducers.extend(parts)
 
     def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:
-        """Change rows of the groups whose state changed, or of all groups if no state is stored; writes the state."""
+        """Computes change rows of the groups whose state changed, or of all groups if no state is stored.
+
+        Writes the new state. If the state can't be kept, computes the change rows without it.
+        """
         inputs = self.inputs
         update = totals.update_aggregate_state(
             inputs.context, plan, partial(self._register, increment), inputs.cache, inputs.background
@@ -155,7 +158,7 @@ class QueryComputation:
         return collect_statistics(inputs.upstreams, inputs.decision.windows, inputs.thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
-        """Whether `old`, the rows with `count` affected keys, are most of the table's; keys may have no row."""
+        """Whether `old`, the table's rows of `count` affected keys, are most of its rows; some keys may have no row."""
         base = self.inputs.context.state.base
         if old is None or base is None:
             return False
@@ -163,9 +166,10 @@ class QueryComputation:
         return count > most and old.count() > most
 
     def _look_up(self, added: DataFrame, changed: DataFrame) -> Computed:
-        """Change rows for a table with columns that the query no longer has: only the table holds their values.
+        """Computes change rows by comparing `added` rows with the stored rows that have the keys of `changed`.
 
-        `changed`, rows that are held, has the keys of all added and removed rows.
+        Needed if only the table has some values, such as those of columns that the query no longer has. `changed` is
+        cached, and has the keys of all added and removed rows.
         """
         key = [to_column(part) for part in self.inputs.model.config.entity_key]
         return self._diff(added, self._read_old(changed.select(*key), changed.count()))
@@ -202,7 +206,7 @@ class QueryComputation:
 
     @property
     def _time(self) -> datetime.datetime:
-        """The time of the changes that this run finds in a query's rows."""
+        """The time at which this run closes and opens versions of the query's rows."""
         return versions.find_run_time(self.inputs.context.now, find_last_run(self.inputs.context.state.changes))
 
     def _reads_little(self) -> bool:

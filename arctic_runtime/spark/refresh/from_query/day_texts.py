@@ -1,4 +1,4 @@
-"""Texts in the rows of upstreams that Spark reads as of the day of the run."""
+"""Search for texts in upstreams that Spark converts to a timestamp of the day of the run: times without a date."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def find_day_texts(
     follows: bool,
     thresholds: PruningThresholds,
 ) -> str | None:
-    """Names the first upstream with times without a date in columns that the query takes for timestamps.
+    """Names the first upstream with times without a date in text columns that the query converts to timestamps.
 
-    A run that `follows` changes asks the changed rows alone: its table would not be followed if others had any. It
-    costs one job for each upstream that has such columns.
+    None if there is none. An incremental run (`follows`) searches only the changed rows: if others had such texts, it
+    would not be incremental. Cost: one job for each upstream that has such columns.
     """
     for name, state in upstreams.states.items():
         asked = (

@@ -1,4 +1,4 @@
-"""A source at the ends of its window, and the rows that came and went between them."""
+"""The rows of a source at the start and the end of a window, and the rows added and removed between them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _THERE = "__arctic_there"
 
 @dataclass(frozen=True)
 class SourceWindow:
-    """A source and a window of its changes, and what it takes to read them."""
+    """Reads the rows of a source at the start and the end of a window, and the changes in it."""
 
     spark: SparkSession
     source: SourceState
@@ -59,10 +59,10 @@ class SourceWindow:
     thresholds: Thresholds
 
     def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
-        """Makes the temporary views that `scans`, all of this source, read.
+        """Creates the temporary views that `scans` read, which are all of this source.
 
-        Changed rows are said to be where they are in the columns `asked` of the tree; finding out takes a job. If they
-        are many and read several times, they are computed once, by `hold`.
+        Changed rows get a filter with bounds of their values in the columns `asked` of the tree; this takes a job. If
+        they are many and read several times, `hold` caches them.
         """
         fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
         is_large = self.source.count_rows_in(self.window) > self.thresholds.incremental.cached_change_rows
@@ -77,9 +77,10 @@ class SourceWindow:
             rows.createOrReplaceTempView(quote_name(format_image_view(image, self.source.name)))
 
     def read_image(self, image: Image, fields: Sequence[str]) -> DataFrame:
-        """One image of the source, narrowed to the columns `fields`; `delta` also has their multiplicity.
+        """Reads one image of the source in the columns `fields`; `delta` also has the multiplicity of rows.
 
-        `pair`, which there is of windows that tell old rows, has what the columns were, and which of both there is.
+        `pair` also has the columns before the change, and flags for which of both rows exist. It needs a window whose
+        change rows have before images.
         """
         wanted = _select_source_columns(self.source, fields)
         if image == "new":
@@ -96,11 +97,11 @@ class SourceWindow:
         return conform_frame(self.read_rows_at(self.window.end), wanted).unionAll(gone)
 
     def read_rows_at(self, version: Version, select: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> DataFrame:
-        """The rows of the source as of a version; see the function of this name."""
+        """Reads the rows of the source as of `version`; see the function `read_rows_at`."""
         return read_rows_at(self.spark, self.source, version, self.thresholds.pruning, select)
 
     def _add_location_condition(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-        """The same rows under a condition that is true for all of them, of the columns `names`."""
+        """Returns `rows` with a filter that all of them pass: the bounds of their values in the columns `names`."""
         if not names:
             return rows
         located, count = rows.select(*[to_column(part) for part in names]), self.source.count_rows_in(self.window)
@@ -108,7 +109,7 @@ class SourceWindow:
         return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
 
     def _read_moved_rows(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """The rows that came (1) and went (-1), in the columns `wanted`; rows equal in these are left out."""
+        """Reads the rows added (1) and removed (-1), in the columns `wanted`; rows equal in these are left out."""
         if self.source.kind == "changes":
             return self._read_moved_from_log(wanted)
         if is_appended(self.source, self.window):
@@ -138,14 +139,17 @@ class SourceWindow:
         return _explode_images(net.rows, images)
 
     def _read_pairs(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """A row for each key that changed in the columns `wanted`; if there is one commit, no row moves for that."""
+        """Reads a row with both images for each key that changed in the columns `wanted`.
+
+        If the window has one commit, nothing is shuffled.
+        """
         net = self._build_net_changes(wanted)
         new = zip(net.new, [part.name for part in wanted], strict=True)
         old = zip(net.old, [name_before(part.name) for part in wanted], strict=True)
         flags = ((net.stays, HAS_AFTER), (net.was, HAS_BEFORE))
         is_any = fill_statement("({was} OR {stays})", was=net.was, stays=net.stays)
-        # Made as an array, since of a condition on all columns at once Spark concludes others in any combination of
-        # their names: with a dozen columns it would never end.
+        # An array, since from a condition on all columns at once Spark infers others for any combination of their
+        # names: with a dozen columns, planning would never end.
         is_there = (_combine_and(is_any, net.moves), _THERE)
         return _explode_images(net.rows, [build_struct([*new, *old, *flags, is_there])])
 
@@ -161,9 +165,9 @@ class SourceWindow:
         return _Net(rows, old, new, was, stays, fill_statement(either, was=was, stays=stays, unlike=unlike))
 
     def _read_net_changes(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """One row per key: over several commits the newest image and action, and what the key was before them all.
+        """Reads one row per changed key: its newest image and action, and its row before the first change.
 
-        It has the key, `wanted` and those of the log that tell what happened, at least.
+        The result has at least the key, the columns `wanted`, the action and the before image.
         """
         assert self.source.key is not None
         changes = self._read_appended()
@@ -181,7 +185,10 @@ class SourceWindow:
         return grouped.select(*key, "newest.*", "oldest.*")
 
     def _look_up_before(self, newest: DataFrame, wanted: tuple[Column, ...]) -> DataFrame:
-        """Looks up rows as of the window's start if the log does not have them before the change."""
+        """Rows of the `newest` changes (1), and the rows of the same keys as of the window's start (-1).
+
+        Used if the change rows have no before images.
+        """
         assert self.source.key is not None
         assert self.window.start is not None
         keys = newest.select(*as_key(self.source.key))
@@ -196,7 +203,7 @@ class SourceWindow:
 
 @dataclass(frozen=True)
 class SourceWindows:
-    """The sources of a query, each with the window of its changes, and what it takes to read them."""
+    """The sources of a query, each with the window of its changes."""
 
     spark: SparkSession
     upstreams: Upstreams
@@ -210,7 +217,7 @@ class SourceWindows:
 
 
 def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
-    """The columns of an image, also of what rows were before, that the tree's columns `asked` are."""
+    """The columns of an image, after and before the change, from which the tree takes its columns `asked`."""
     now = [field for scan in scans for made, field in scan.fields if made in asked]
     was = [name_before(field) for scan in scans for made, field in scan.fields if name_before(made) in asked]
     return tuple(dict.fromkeys([*now, *was]))
@@ -223,10 +230,10 @@ def read_rows_at(
     thresholds: PruningThresholds,
     select: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """A source's rows as of a version: of the newest base that is not merged further, and the changes since.
+    """Reads a source's rows as of `version`: the newest base merged up to it or earlier, with the changes since.
 
-    Where no such base is kept, all changes up to that version are folded. `select` picks rows, and among their columns
-    at least the key, out of some that have the source's; if it picks few, that is all that changes are laid over.
+    If no such base is kept, all changes up to the version are folded. `select` filters rows and may drop any columns
+    but the key. It is applied to the base before the changes are merged into it, so a merge into few rows is cheap.
     """
     if source.kind != "changes":
         return select(read_table(spark, source.name, version.snapshot, source.formerly))
@@ -254,16 +261,17 @@ def _combine_and(one: Sql, other: Sql) -> Sql:
 
 
 def _explode_images(rows: DataFrame, images: Sequence[Sql]) -> DataFrame:
-    """Of each row those images that say that they are there."""
+    """Expands each of `rows` into those of its `images` whose flag says that they exist."""
     made = rows.selectExpr(fill_statement("inline(array({images}))", images=join_parts(images)))
     return made.where(F.col(_THERE)).drop(_THERE)
 
 
 @dataclass(frozen=True)
 class _Net:
-    """Net changes, one row per key, and what they say: some columns as they were and are, which of both there is.
+    """Net changes, one row per key (`rows`), and SQL expressions over them.
 
-    `moves` is false where there are both and they are alike.
+    `old` and `new` are the values of some columns before and after the changes. `was` and `stays` say whether the row
+    existed before, and exists after them. `moves` is false if both exist and are equal.
     """
 
     rows: DataFrame

@@ -1,4 +1,4 @@
-"""An incremental plan on Spark: its images registered, its trees run, and rows given back as the table has them."""
+"""Runs an incremental plan on Spark: creates the views it reads, runs its trees, and casts rows to query columns."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from arctic_runtime.thresholds import Thresholds
 
 
 def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
-    """Makes the temporary views of sources that trees of a plan read.
+    """Creates the temporary views of sources that `trees` read.
 
-    Where the partners of changed rows are in large tables, the changed rows get conditions that say where they are.
-    Spark concludes where their partners can be, and reads these tables no further.
+    If changed rows are joined with large tables, they get a filter with bounds of their join columns. Spark derives
+    from it which rows of the large tables can match, and skips their other files.
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in list_scans(tree)]
@@ -49,7 +49,7 @@ def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | 
 
 
 def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:
-    """Makes the temporary views of values that trees read, computed at once, so that Spark knows how few they are."""
+    """Creates the temporary views of the spools `values`, computed at once so that Spark knows their number of rows."""
     for one in values:
         rows = hold(spark.sql(render_sql(one.rows)).distinct())
         rows.count()
@@ -62,15 +62,15 @@ def _is_large_read(read: Iterable[Scan], upstreams: Upstreams, thresholds: Thres
 
 
 def has_maps(query: DataFrame) -> bool:
-    """Whether rows hold maps, which Spark can't compare, so that rows that came and went can't cancel out."""
+    """Whether `query` has columns with maps: Spark can't compare these, so added and removed rows can't cancel out."""
     return any(has_map(read_type(type_of(field.dataType))) for field in query.schema.fields)
 
 
 def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """The added and removed rows in the columns of the query, with their multiplicity, 1 or -1.
+    """Computes the added and removed rows of the query, in its columns, with their multiplicity, 1 or -1.
 
-    Where the delta has several terms, or rows of which some come again without a partner, a row may come by one and go
-    by another; those cancel out here.
+    One term of the delta may add a row that another one removes, and `Explode` may give equal rows before and after a
+    change. Such rows cancel out here.
     """
     delta_rows = spark.sql(render_sql(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
@@ -79,7 +79,10 @@ def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, que
 
 
 def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """The columns of the query as they are and, named by `before`, as they were, and which of both there is."""
+    """Computes pairs of rows after and before the changes, in the query's columns and under names by `name_before`.
+
+    Two flags, HAS_AFTER and HAS_BEFORE, say which rows of a pair exist.
+    """
     pair_rows = spark.sql(render_sql(pairs))
     was = _list_outputs(pair_rows, increment, query, name_before)
     return pair_rows.selectExpr(
@@ -88,29 +91,29 @@ def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query:
 
 
 def compute_affected_keys(spark: SparkSession, keys: Node) -> DataFrame:
-    """The keys of the rows that may differ."""
+    """Runs the tree `keys`, which gives the keys of the query's rows that the changes may affect."""
     return spark.sql(render_sql(keys))
 
 
 def recompute_affected_rows(
     spark: SparkSession, new: Node, keys: DataFrame, increment: Increment, query: DataFrame
 ) -> DataFrame:
-    """The rows under affected keys as they are now, in the columns of the query."""
+    """Runs the tree `new`, which gives the current rows of the affected `keys`, in the columns of the query."""
     keys.createOrReplaceTempView(quote_name(AFFECTED))
     return as_query(spark.sql(render_sql(new)), increment, query)
 
 
 def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
-    """Rows of the tree with the names and types of the query's columns."""
+    """Returns `rows`, the result of a tree, with the names and types of the query's columns."""
     return rows.selectExpr(*_list_outputs(rows, increment, query))
 
 
 def _list_outputs(
     rows: DataFrame, increment: Increment, query: DataFrame, named: Callable[[str], str] = str
 ) -> list[Sql]:
-    """The columns of the query, which have to be of the same number, names and types where they are rows of the tree.
+    """Expressions that select the query's columns from `rows` of a tree; `named` changes the names on both sides.
 
-    Raises NotMaintained if they are not.
+    Raises NotMaintained if number, names or types of the columns differ.
     """
     fields = query.schema.fields
     if len(fields) != len(increment.outputs):

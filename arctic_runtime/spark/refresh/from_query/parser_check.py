@@ -1,8 +1,8 @@
-"""Whether Spark reads a query as our parser does: its text, and what is written back of it, have to be the same.
+"""Checks that Spark and our parser read a query alike: its text, and the SQL that is regenerated from our tree of it.
 
-What follows changes is made of our own tree of a query. A tree that means something else than the text would give
-wrong rows, so Spark compares the two before a query is followed: by the plans that it makes of both, and if it does
-not say that they are the same, by these plans as its optimizer leaves them.
+Incremental plans are built from our own tree of a query. A tree that means something else than the text would give
+wrong rows, so the two are compared before a query is refreshed incrementally. If Spark does not consider the analyzed
+plans of both the same, the optimized plans are compared as texts.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from arctic_runtime.spark.engine.statement import fill_statement, quote_name, tr
 from arctic_runtime.sql.spark_sql import list_literals, write_sql
 
 _JUDGING = {
-    # Named queries are written out where they are read: their numbers would differ in any two plans.
+    # CTEs are inlined, since their ids would differ between any two plans.
     "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
-    # Rows that a query holds itself are in no plan's text, and neither would be what is computed of them.
+    # The text of a plan omits the rows of VALUES, and would omit expressions that are evaluated on them early.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
     "spark.sql.debug.maxToStringFields": "100000",
 }
@@ -49,7 +49,7 @@ class Verdict:
 
 
 def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
-    """Raises NotMaintained if a model's query, or one of the views that it reads, is another one to Spark."""
+    """Raises NotMaintained if Spark reads a model's query, or one of its `views`, differently than our parser."""
     _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
     for view, sql in views.items():
         table = parse_table_name(view, model.table)
@@ -58,7 +58,7 @@ def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, st
 
 
 def check_predicates(query: DataFrame, model: Model) -> None:
-    """Raises ConfigError if a contract's check is another one to Spark than the one that rows are held against."""
+    """Raises ConfigError if Spark reads one of the contract's checks differently than our parser."""
     query.createOrReplaceTempView(_CHECKED)
     for check in model.checks:
         verdict = _compare_check(query.sparkSession, check)
@@ -84,9 +84,10 @@ def _check_verdict(verdict: Verdict, what: str) -> None:
 
 
 def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
-    """Spark's word on a query, whose names of tables we complete by the catalog and the schema of `at`.
+    """Compares how Spark and our parser read the query `sql`.
 
-    Raises NotMaintained if our parser refuses it, and Spark's own error where Spark does.
+    Names of tables are completed by the catalog and the schema of `at` in the regenerated SQL. Raises NotMaintained if
+    our parser rejects the query, and Spark's own error if Spark does.
     """
     query = parse_query(sql)
     if at is not None:
@@ -121,14 +122,14 @@ def _compare_plans(spark: SparkSession, sql: str, written: str) -> Verdict:
 
 
 def _list_fields(frame: DataFrame) -> list[str]:
-    """Types and names of columns; a name that Spark makes of an expression is not one that anybody gave."""
+    """Names and types of the columns of `frame`; names that Spark generates from expressions become `(…)`."""
     return [
         f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
     ]
 
 
 def explain_plans(spark: SparkSession, sql: str) -> dict[str, str]:
-    """The plans of a query by their names, with the numbers of columns in the order in which they appear."""
+    """The plans of a query by name, with the ids of columns renumbered in the order in which they appear."""
     explained = spark.sql(fill_statement("EXPLAIN EXTENDED {query}", query=trust_query(sql))).collect()[0][0]
     return {plan_name: _renumber_columns(plan) for plan_name, plan in _SECTION.findall(explained)}
 
@@ -139,7 +140,7 @@ def _renumber_columns(plan: str) -> str:
 
 
 def _list_analyzed_lines(plans: dict[str, str]) -> list[str]:
-    """The lines of the first plan that Spark explains with columns resolved."""
+    """The lines of the analyzed plan, without ids of columns and without indentation."""
     return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
 
 
@@ -151,7 +152,7 @@ def _find_first_difference(one: list[str], other: list[str]) -> str:
 
 
 def _split_at_commas(line: str) -> list[str]:
-    """Texts between commas outside of parentheses, of a list in brackets or of the whole line."""
+    """Splits the list in brackets in `line`, or all of `line`, at commas outside of parentheses."""
     pieces, depth = [""], 0
     for character in line.partition("[")[2].rpartition("]")[0] or line:
         depth += (character in "([{") - (character in ")]}")
@@ -164,7 +165,7 @@ def _split_at_commas(line: str) -> list[str]:
 
 @contextmanager
 def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
-    """The catalog and the schema of a table as those of the session, for a while."""
+    """Context in which the catalog and the schema of `table` are the current ones of the Spark session."""
     catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     spark.sql(fill_statement("USE {schema}", schema=quote_name(table.catalog, table.schema)))
     try:
@@ -178,7 +179,7 @@ def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
 
 
 def _has_short_names(query: exp.Query) -> bool:
-    """Whether a query names tables by fewer than all levels."""
+    """Whether a query names tables without their catalog."""
     return next(_list_short_names(query), None) is not None
 
 
@@ -191,14 +192,14 @@ def _list_short_names(query: exp.Query) -> Iterator[exp.Table]:
 
 
 def _complete_names(query: exp.Query, at: TableName) -> None:
-    """Writes out which tables the analysis takes names for."""
+    """Completes table names in `query` by the schema and the catalog of `at`, as the analysis resolves them."""
     for table in list(_list_short_names(query)):
         table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
         table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
 
 
 def _has_shadowed_cte(query: exp.Query) -> bool:
-    """Whether a WITH has a name that another one around it has as well, of which Spark knows two readings."""
+    """Whether a WITH defines a name that an enclosing WITH defines as well; Spark has two ways to resolve it."""
     return any(
         _list_names(clause.expressions) & _list_names(_list_inner_ctes(clause)) for clause in query.find_all(exp.With)
     )

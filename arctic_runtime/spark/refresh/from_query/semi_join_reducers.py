@@ -27,7 +27,7 @@ _FOUND = "__arctic_found_"
 
 @dataclass(frozen=True)
 class _Sought:
-    """Values of some columns of a source, each once and under the names that `match_key` joins on.
+    """Distinct values of the columns `fields` by which rows of a source are looked up, named as `match_key` expects.
 
     Nulls equal each other if `null_safe`.
     """
@@ -48,7 +48,7 @@ class _Sought:
 def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer], hold: Hold) -> None:
     """Creates the temporary views of semi-join reducers; the views that the reducers read must exist.
 
-    If there are more lookup values than an executor can hold, a reducer is its whole source.
+    If there are more lookup values than an executor can hold, the views have all rows of the source.
     """
     spark, thresholds = sources.spark, sources.thresholds
     for part in reducers:
@@ -67,7 +67,7 @@ def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer
 def _collect_lookups(
     spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
 ) -> Iterator[_Sought]:
-    """The lookup values; lookups by the same columns are combined."""
+    """Computes the values that `lookups` look for; lookups by the same columns are combined."""
     together: dict[tuple[str, ...], list[Lookup]] = {}
     for one in lookups:
         together.setdefault(one.fields, []).append(one)
@@ -80,9 +80,9 @@ def _collect_lookups(
 def _hold_matching_rows(
     rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold
 ) -> DataFrame:
-    """The rows that are found, computed at once, so that Spark knows how few they are.
+    """The rows that match a value in `sought`, computed at once so that Spark knows their number.
 
-    Otherwise it would also find them in a base after changes are laid over all of it.
+    Otherwise Spark would filter a base only after all its rows were merged with the changes.
     """
     matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
     matching.count()
@@ -90,7 +90,7 @@ def _hold_matching_rows(
 
 
 def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
-    """The rows that have values of one kind at least; no row moves for that."""
+    """The rows that match at least one of `sought`; the values are broadcast, so that rows are not shuffled."""
     flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
     rows = rows.where(reduce(or_, [one.build_nearby_condition for one in flags.values()]))
     for flag, one in flags.items():
@@ -100,7 +100,7 @@ def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFra
 
 
 def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
-    """The images of a part from its rows as they are now, and from the changes of the whole source."""
+    """Creates the views of a reducer's images, from its current `rows` and the changes of the whole source."""
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
