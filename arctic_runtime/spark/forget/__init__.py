@@ -1,1 +1,1 @@
-"""Rows are forgotten: in a table, in all that is made of it, and in every file of these tables."""
+"""Forgets rows: deletes them from a table, from all tables derived from it, and from every file of these tables."""

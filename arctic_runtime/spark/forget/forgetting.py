@@ -1,7 +1,7 @@
-"""Rows are forgotten: in a table, in all that is made of it, and in everything that these tables ever were.
+"""Forgets rows: deletes them from a table, from all tables derived from it, and from the history of these tables.
 
-Every step can be done again, and is done again where an earlier attempt died: the keys stand in a table beside each of
-the tables from before the first deletion until nothing of them is left.
+Every step can be repeated, and is repeated if an earlier attempt died. To this end the keys are stored in a table
+beside each of the tables, from before the first deletion until none of their rows is left.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Forgetting:
-    """One request to forget rows of `root`; `models` are all of the project. `tell` gets lines for people."""
+    """One request to forget rows of `root`; `models` are all models of the project. `tell` prints progress."""
 
     root: Model
     models: Sequence[Model]
@@ -59,7 +59,7 @@ class Forgetting:
         self._search = KeySearch(self._tables, self.request)
 
     def plan_forget(self) -> ForgetPlan:
-        """Plans a forgetting; changes nothing."""
+        """Lists what the request would forget, table by table; changes nothing."""
         self._check_request()
         keys_by_table = self._search.find_keys()
         tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
@@ -68,10 +68,10 @@ class Forgetting:
         return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
 
     def run_forget(self) -> Certificate:
-        """Forgets the rows and looks at what is left.
+        """Forgets the rows, then scans the files for remaining ones; returns a certificate of the result.
 
-        Raises ConfigError if a savepoint holds rows, and DataError if the table's query still gives them; nothing
-        is forgotten then.
+        Raises ConfigError if a savepoint holds rows and may not be dropped, and DataError if the table's query still
+        gives the rows. Nothing is forgotten in these cases.
         """
         self._check_request()
         self._refresh_tables()
@@ -109,14 +109,17 @@ class Forgetting:
         require_built(self._tables.observe_state(self.root), self.root.table)
 
     def _refresh_tables(self) -> None:
-        """Brings the tables up to date, as if rows that an earlier attempt has begun to forget were gone."""
+        """Brings the tables up to date; skips upstream rows that an earlier attempt has begun to forget."""
         earlier = {table: ForgottenRows(keys) for table, keys in self._search.read_earlier_keys().items()}
         above = [self.root] if self.root.config.input == "state" else []
         for model in (*above, *self._tables.below):
             self._refresh_model(model, earlier if earlier and self._tables.is_computed_again(model) else None)
 
     def _drop_savepoints(self, keys_by_table: KeysByTable) -> dict[TableName, tuple[str, ...]]:
-        """Drops savepoints that hold rows; raises ConfigError, and forgets the keys again, if that is not asked."""
+        """Drops the savepoints whose files hold rows to forget; returns their names by table.
+
+        If the request does not allow this, drops the keys that it has stored and raises ConfigError.
+        """
         names_by_table = {
             table: list_holding_savepoints(self._tables.open_session(table), keys)
             for table, keys in keys_by_table.items()
@@ -136,7 +139,7 @@ class Forgetting:
         return names_by_table
 
     def _check_gone(self, keys_by_table: KeysByTable) -> None:
-        """Raises DataError if the query of the table still gives the rows."""
+        """Raises DataError, and drops the stored keys, if the query of the table still gives rows to forget."""
         keys = keys_by_table.get(self.root.table)
         if self.root.config.input != "state" or keys is None:
             return
@@ -157,7 +160,7 @@ class Forgetting:
     def _check_recomputable(self, keys_by_table: KeysByTable) -> None:
         """Raises DataError, and drops the keys, if a table's rows can't be computed from the events that are left.
 
-        Of tables whose keys an earlier attempt has noted, that has checked it before it purged any event.
+        Tables whose keys were stored by an earlier attempt are skipped: it checked them before it purged any event.
         """
         for model in self._tables.keyed[1:]:
             if (
@@ -177,9 +180,10 @@ class Forgetting:
                 raise
 
     def _delete_rows(self, keys_by_table: KeysByTable) -> dict[TableName, Restated]:
-        """Deletes the rows, has all models below follow, and says once more what is still there.
+        """Deletes the rows from the root table and all tables below; returns by table how its other rows were restated.
 
-        Adds the keys of rows that this changes to `keys_by_table`. Each model reads its upstreams as they are restated.
+        Remaining rows under the keys are published again as changes (restated), so that older change rows can be
+        purged. Adds the keys of rows that this changes to `keys_by_table`. Each model reads its upstreams as restated.
         """
         heads = {model.table: self._get_head_sequence(model) for model in self._tables.keyed[1:]}
         restated: dict[TableName, Restated] = {}
@@ -205,7 +209,10 @@ class Forgetting:
         return changes.commits[-1].version.sequence
 
     def _erase_keys(self, keys: DataFrame) -> Restated:
-        """Deletes the rows of the table itself; those that a query gives are gone already, but for old versions."""
+        """Deletes the rows of the root table.
+
+        With `input: state` the query no longer gives them, so only old versions are left to delete.
+        """
         session, config = self._tables.open_session(self.root.table), self.root.config
         if config.input == "state" and not config.has_history:
             return restate_rows(session, keys)
@@ -220,7 +227,10 @@ class Forgetting:
         keys: DataFrame | None,
         forgotten: Mapping[TableName, ForgottenRows],
     ) -> None:
-        """Has a model below follow what was deleted above it, and make no row under `keys` of `forgotten` rows."""
+        """Refreshes a model after deletions in its upstreams.
+
+        Afterwards no row under `keys` follows from `forgotten` rows of upstreams.
+        """
         if keys is None or model.config.input == "state":
             self._refresh_model(model)
             if keys is not None and model.config.has_history:
@@ -234,14 +244,14 @@ class Forgetting:
         recompute_rows(self._tables.open_refresh(model), keys, select_sources_of_events(model, forgotten))
 
     def _refresh_model(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> None:
-        """Brings a model up to date, as if its upstreams had no `skipped` rows."""
+        """Brings a model up to date, as if its upstreams did not have the `skipped` rows; skips ingested tables."""
         if model.ingested_from is None:
             self.tell(f"{model.table}: refresh")
             self._tables.open_refresh(model, skipped).run_refresh()
 
     def _purge_table(self, model: Model, keys: DataFrame, restated: Restated) -> TableForgotten:
         if model.table != self.root.table:
-            # Upstreams were purged. A run that follows that later would leave an older aggregate state behind.
+            # Upstreams were purged. A run after that would leave an older aggregate state behind, so it is done now.
             self._refresh_model(model)
         self.tell(f"{model.table}: rewrite the files that hold rows")
         return purge_files(self._tables.open_session(model.table), restated, keys.count())

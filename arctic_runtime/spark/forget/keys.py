@@ -1,4 +1,4 @@
-"""The keys of rows that are being forgotten: a table beside the model's own, from the first plan to the last delete."""
+"""The keys of rows that are being forgotten, in a table beside the model's own until all of them are deleted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.spark.tables.internal import create_internal_writer
 
 
 def has_keys(reader: CatalogReader, table: TableName) -> bool:
-    """Whether keys of a table are being forgotten."""
+    """Whether keys are stored that are being forgotten in a table."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -27,12 +27,12 @@ def has_keys(reader: CatalogReader, table: TableName) -> bool:
 
 
 def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
-    """The keys, each once, under the names of `frames.as_key`."""
+    """Reads the stored keys of a table, each once, with the column names of `frames.as_key`."""
     return spark.table(quote_name(*table.forget_keys_name.parts))
 
 
 def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
-    """Adds keys to those that are kept already, in one commit."""
+    """Adds `keys` to those that are stored for a table, in one commit; creates their table if needed."""
     if has_keys(reader, table):
         keys = keys.unionByName(read_keys(spark, table))
     place = table.forget_keys_name
@@ -43,7 +43,7 @@ def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys
 
 
 def drop_with_files(spark: SparkSession, table: TableName) -> None:
-    """Drops a table and deletes its files; one that was already deleted is not an error."""
+    """Drops a table and deletes its files; does nothing if there is no such table."""
     perform_statement(
         "forget.drop", spark, fill_statement("DROP TABLE IF EXISTS {of} PURGE", of=quote_name(*table.parts))
     )
