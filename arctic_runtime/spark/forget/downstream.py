@@ -1,4 +1,4 @@
-"""A table that rows are forgotten of, and the tables that are made of it."""
+"""The table from which rows are forgotten, and the tables that are computed from it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class DownstreamTables:
-    """The table `root`, and the tables whose rows come from it, each behind those that it reads.
+    """The table `root` and all tables that are computed from it, each after the tables that it reads.
 
-    `keyed` are those that may hold rows to forget, the root first. Those without a key (`appended`) have nothing to
-    forget, but follow their upstreams as well. `below` are all of both that follow the root.
+    `keyed` are the tables that may hold rows to forget, the root first. `appended` are those without a key: they have
+    nothing to forget, but are refreshed as well. `below` are the tables of both lists except the root.
     """
 
     def __init__(
@@ -66,19 +66,19 @@ class DownstreamTables:
         return RefreshPlanner(model, self.reader).observe_upstreams()
 
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
-        """A run of a model that passes over the `skipped` rows of its upstreams."""
+        """Returns a run of `model` that ignores the `skipped` rows of its upstreams."""
         return Refresh.from_model(model, self.reader, self.spark, narrowed=list_skips(skipped or {}))
 
     def reads_rows_of(self, model: Model, table: TableName) -> bool:
         return table in self._reads[model.table]
 
     def is_computed_again(self, model: Model) -> bool:
-        """Whether rows are made again of the events that are left, and do not just follow the deletion of others."""
+        """Whether a model's rows are recomputed from the remaining events; otherwise a refresh applies the deletes."""
         is_of_events = model.config.input == "changes" and model in self.keyed
         return is_of_events and not can_follow_deletion(self.open_refresh(model))
 
     def list_notes(self) -> Iterator[str]:
-        """Places of rows that are not looked at, for people."""
+        """Yields notes about tables that may hold rows to forget, but are not searched."""
         for origin in self.origins:
             yield f"{origin}, which {self.root.table} reads, is not looked at: forget the rows there as well"
         involved = {model.table for model in self.keyed}
@@ -107,12 +107,12 @@ class DownstreamTables:
 
 
 def _list_read_alongside(model: Model) -> frozenset[TableName]:
-    """The tables that a query of change events reads as they are when it runs."""
+    """The tables that a query of change events reads in their current state, besides its `changes(…)`."""
     catalog, schema = model.table.catalog, model.table.schema
     events = {TableName(catalog, schema, format_changes_view(source)) for source in list_changes_read(model.sql)}
     return frozenset(find_reads(model.sql, catalog, schema).tables) - events - {model.table}
 
 
 def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dict[TableName, T]:
-    """The tables, of some, whose changes a model reads."""
+    """The entries of `tables` for tables whose changes `model` reads."""
     return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}

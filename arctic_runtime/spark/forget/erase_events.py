@@ -1,4 +1,4 @@
-"""A table of change events as it is without events that are forgotten: its rows follow from those that are left."""
+"""Recomputes rows of a table of change events from the events that remain after some are forgotten."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ _PLACE = "__arctic_place"
 
 @dataclass(frozen=True)
 class ForgottenRows:
-    """Change rows of an upstream that are forgotten: those under `keys`, of commits before `since`, None for all.
+    """Forgotten change rows of an upstream: those with one of `keys`, from commits before `since`.
 
-    `restated`: the commit `since` has the rows that are still there under these keys, and nothing else.
+    If `since` is None, they are from all commits. `restated`: the commit `since` has the rows that still exist under
+    these keys, and nothing else.
     """
 
     keys: DataFrame
@@ -50,13 +51,13 @@ class ForgottenRows:
     restated: bool = False
 
     def skip_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
-        """The rows of other keys, and those that came after the forgetting: rows to follow as any others."""
+        """The rows that a refresh reads as usual: those of other keys, and those committed after the forgetting."""
         return self._exclude_rows(
             source, rows, self.since + 1 if self.since is not None and self.restated else self.since
         )
 
     def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
-        """The rows that are left: those that `skip` leaves, and what is still there under the keys, as inserts."""
+        """The rows that remain: those of `skip_rows` and, as inserts, the restated rows that exist under the keys."""
         left = self._exclude_rows(source, rows, self.since)
         if self.since is None or not self.restated:
             return left
@@ -76,12 +77,19 @@ class ForgottenRows:
 
 
 def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
-    """Has a refresh pass over forgotten rows: what was made of them is computed again from the others."""
+    """By upstream, the filter by which a refresh ignores forgotten rows.
+
+    Rows that were computed from these are computed again from the others, by `recompute_rows`.
+    """
     return {source: rows.skip_rows for source, rows in forgotten.items()}
 
 
 def can_follow_deletion(refresh: Refresh) -> bool:
-    """Whether the rows of a model just follow the deletion of others: it adds up, and all its events can't be read."""
+    """Whether a refresh applies the deletes of upstream rows to a model, so that its rows are not recomputed.
+
+    True if all its columns are sums, which can subtract a deleted row, and recomputing is impossible: rows were
+    declared or restored, or not all events can be read.
+    """
     model = refresh.model
     changes, _ = require_built(refresh.table.observe_state(), model.table)
     config = model.config
@@ -98,8 +106,8 @@ def can_follow_deletion(refresh: Refresh) -> bool:
 def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
     """Raises DataError if the rows under some keys can't be computed again without `forgotten` rows of upstreams.
 
-    They can't where rows were declared or restored; nor where a row follows from forgotten events and others, and these
-    can't all be read any more, or do not tell what the table recorded when.
+    They can't be if rows were declared or restored. A row that follows from forgotten and from other events can't be
+    if upstreams have lost events that it needs, or if the table is bitemporal.
     """
     session, model = refresh.table, refresh.model
     state = session.reconcile_until_done(session.observe_state(), fold=True)
@@ -129,7 +137,7 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
 
 
 def recompute_rows(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
-    """Has the rows under some keys be what the events leave behind that are not `forgotten`."""
+    """Replaces the rows under `keys` by those that follow from the events that are not `forgotten`."""
     attempts = refresh.table.reader.thresholds.commits.attempts
     retry_on_conflict(partial(_recompute_once, refresh, keys, forgotten), attempts)
 
@@ -150,7 +158,7 @@ def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableN
 
 
 def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows that turn `old` rows into what events leave behind."""
+    """Computes the change rows that turn `old` rows into those that follow from the events in `query`."""
     rules = choose_rules(model, shape)
     check_order(model, rules.orders, query)
     net = net_events(rules, query)
@@ -161,7 +169,7 @@ def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> 
 def _diff_versions(
     session: TableSession, changes: ChangeTableState, query: DataFrame, old: DataFrame, shape: Shape
 ) -> DataFrame:
-    """Change rows that turn `old` versions into those of events."""
+    """Computes the change rows that turn `old` versions into those that follow from the events in `query`."""
     versions = fold_to_versions(query, shape, session.model)
     if session.model.config.valid_time:
         time = find_record_time(session.now, find_last_load(changes))
@@ -177,21 +185,21 @@ def _require_last_run(changes: ChangeTableState) -> RunSummary:
 
 
 def _explain_other_origin(last: RunSummary) -> str:
-    """Other origin of a table's rows besides its events."""
+    """Says how rows got into the table other than by events: `restored` or `declared`; empty if they did not."""
     if last.restored is not None:
         return "restored"
     return "declared" if last.declared and last.declared.places else ""
 
 
 def _list_lossy_upstreams(upstreams: Upstreams) -> Sequence[str]:
-    """The upstreams that do not have all change rows any more."""
+    """The upstreams that no longer have all their change rows."""
     return [upstream for upstream, state in upstreams.states.items() if state and state.has_lost_rows]
 
 
 def _query_remaining_rows(
     refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]
 ) -> DataFrame:
-    """Rows of the query over all rows that were read, without those that are forgotten."""
+    """Runs the query over all upstream rows that were read so far, without the `forgotten` ones."""
     upstreams, read = refresh.planner.observe_upstreams(), get_offsets(last)
     windows = {source: Window(source, None, version) for source, version in read.items()}
     narrowed = {source: rows.leave_rows for source, rows in forgotten.items()}

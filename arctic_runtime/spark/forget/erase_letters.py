@@ -1,4 +1,4 @@
-"""Dead letters of forgotten rows: events that could not be applied, and still have their values."""
+"""Deletes dead letters of forgotten rows: events that could not be applied, but hold values of these rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Letters:
-    """Number of dropped dead letters, and the remains of others."""
+    """Number of dropped dead letters, and descriptions of what may be left."""
 
     dropped: int = 0
     left: tuple[str, ...] = ()
 
 
 def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
-    """Number of dead letters of a table with rows of some keys."""
+    """Number of dead letters of a table that have one of `keys` in their payload."""
     table = _find_dead_letter_table(session)
     return (
         0
@@ -43,7 +43,7 @@ def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
 
 
 def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
-    """Drops the dead letters of a table that hold rows of some keys, and all earlier snapshots of dead letters."""
+    """Drops the dead letters of a table that have one of `keys`, and expires all earlier snapshots of dead letters."""
     return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
@@ -80,7 +80,7 @@ def _find_dead_letter_table(session: TableSession) -> TableName | None:
 
 
 def _read_dead_letters(session: TableSession, table: TableName) -> DataFrame:
-    """All dead letters, each with a number that stays while the table does."""
+    """Reads all dead letters, each with its row id (`__arctic_row`), which is stable as long as the table exists."""
     snapshots = observe_snapshots(session.reader, table)
     assert snapshots is not None
     return read_table(session.spark(), table, snapshots.lineage[-1].id).select(
@@ -93,7 +93,7 @@ def _select_own(session: TableSession, rows: DataFrame) -> DataFrame:
 
 
 def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The letters whose payload names a key: each of its columns with the value, as JSON writes it."""
+    """The dead letters whose JSON payload has a field with the right value for each column of one of `keys`."""
     payload = F.col("payload").cast("string")
     values = [F.col(name_key_column(place)).cast("string") for place in range(len(session.model.config.entity_key))]
     parts = [
@@ -104,7 +104,7 @@ def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> 
 
 
 def _build_field_condition(payload: Expression, part: str, value: Expression) -> Expression:
-    """Whether a JSON text has a field of this name with a value, a text or a number."""
+    """Condition that the JSON text `payload` has a field named `part` with `value`, as a text or a number."""
     quoted = F.concat(F.lit("\\Q"), value, F.lit("\\E"))
     plain = F.lit('(?i)"' + _escape_pattern(part) + '"\\s*:\\s*"?')
     return F.rlike(payload, F.concat(plain, quoted, F.lit('["\\s,}\\]]')))

@@ -1,4 +1,4 @@
-"""One table forgets rows: they and their history are deleted, files are rewritten, and the rest is checked."""
+"""Forgets rows of one table: deletes them and their history, and rewrites the files that hold them."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Restated:
-    """A table of which nothing under some keys is to be kept that came before the commit `since`.
+    """A table whose change rows under `keys` are to be purged, if they are from before the commit `since`.
 
-    Where `has_rows`, that commit has the rows that are still there, and nothing else; else there were none. `until` is
-    the newest commit that brought rows by then: whoever has read it has read all that goes.
+    If `has_rows`, the commit `since` has the remaining rows under the keys, and nothing else; otherwise there are none.
+    `until` is the newest commit with rows up to then: who has read it has read all change rows that are purged.
     """
 
     keys: Keys
@@ -74,7 +74,7 @@ class Restated:
 
 
 def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
-    """Keys for lookups in a table, under the names of `as_key`, and how many there are."""
+    """Prepares `keys`, named as by `as_key`, for lookups in a table; returns them and their number."""
     count, key = keys.count(), session.model.config.entity_key
     if not key:
         return Keys(keys, True, EVERYWHERE), count
@@ -83,9 +83,9 @@ def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFram
 
 
 def erase_rows(session: TableSession, keys: DataFrame, where: Expression | None = None) -> int:
-    """Deletes the rows of some keys, or those of them `where` a condition is true, as a change that readers see.
+    """Deletes the rows under `keys`, or those of them that meet the condition `where`, as changes that readers see.
 
-    Returns the sequence number of the change table as of which there are none.
+    Returns the sequence number of the change table as of which these rows do not exist.
     """
     return retry_on_conflict(partial(_erase_once, session, keys, where), session.reader.thresholds.commits.attempts)
 
@@ -103,19 +103,19 @@ def _erase_once(session: TableSession, keys: DataFrame, where: Expression | None
 
 
 def _find_next_commit(now: ChangeTableState, before: ChangeTableState) -> Commit:
-    """The commit that was made on top of an observed state."""
+    """The commit in `now` that directly follows the newest commit of the earlier state `before`."""
     return next(commit for commit in now.commits if commit.parent == before.commits[-1].version.snapshot)
 
 
 def read_rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
-    """The rows that a table has under some keys."""
+    """Reads the current rows of a table under `keys`."""
     rows = read_current_rows(session.spark(), session.model, state, session.reader.thresholds.pruning, keys)
     assert rows is not None
     return rows
 
 
 def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
-    """Publishes change rows in a commit that says otherwise what the newest run said."""
+    """Publishes change rows in a commit that otherwise repeats the summary of the newest run, such as its offsets."""
     changes, _ = require_built(state, session.model.table)
     last, table = find_last_run(changes), session.model.table.changes
     assert changes.head is not None
@@ -128,10 +128,9 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
 
 
 def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
-    """Takes all that there ever was of `count` keys out of a table's files, but for what was restated and came later.
+    """Removes all rows of `count` keys from a table's files, also those of the past, except restated and later ones.
 
-    All readers of the table have to have read it as it was restated. Raises CommitConflict if others were always
-    faster.
+    All readers of the table must have read the restated rows before. Raises CommitConflict if other writers always win.
     """
     attempts = session.reader.thresholds.commits.attempts
     return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
@@ -160,7 +159,7 @@ def _purge_once(session: TableSession, restated: Restated, count: int) -> TableF
 
 
 def _run_side_by_side(session: TableSession, actions: Sequence[Callable[[], T]]) -> list[T]:
-    """Does side by side what one table after the other would wait for; returns the results in order."""
+    """Runs `actions` in parallel; returns their results in order."""
     results: dict[int, T] = {}
     with Parallel(session.spark(), session.reader.thresholds.engine) as background:
         for place, action in enumerate(actions):
@@ -178,7 +177,7 @@ def _drop_entries(session: TableSession, table: TableName) -> None:
 
 
 def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
-    """The newest version that a base is merged to: commits without rows that follow bring nothing to merge."""
+    """The newest version up to which `base` is merged; it includes commits without rows that directly follow."""
     assert base.merged is not None
     pending = changes.list_commits_after(base.merged)
     known = [
@@ -190,7 +189,7 @@ def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
 
 
 def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
-    """Says once more what the rows under some keys are, as changes that change nothing, if there are any."""
+    """Publishes the current rows under `keys` once more, as updates that change nothing; none if none exist."""
     return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
@@ -203,7 +202,7 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
     if there.isEmpty():
         return build_empty_restatement(session, state, keys_found, changes.commits[-1].version.sequence)
     if not shape.rest:
-        # A row that is nothing but its key has nothing to forget while it is there.
+        # A row with key columns only has no other values to forget while it exists.
         others, _ = collect_lookup_keys(session, state, keys.join(there, list(keys.columns), "left_anti"))
         return build_empty_restatement(session, state, others, changes.commits[-1].version.sequence)
     publish_forgotten(session, state, partial(_build_restating_changes, session, state, keys_found))
@@ -213,7 +212,7 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
 
 
 def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """Restatement of keys that have no row as of a sequence number of the change table."""
+    """The restatement of `keys` without rows as of the sequence number `until` of the change table."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]
@@ -235,7 +234,7 @@ def _build_restating_changes(session: TableSession, state: TableState, keys: Key
 
 
 def _drop_branches(session: TableSession, state: TableState) -> None:
-    """Drops the branches of attempts: those that died have rows, and those that go on start over."""
+    """Drops the branches of all attempts: those of dead attempts hold rows, and running attempts start again."""
     changes, base = require_built(state, session.model.table)
     for table, part in ((session.model.table.changes, changes), (session.model.base, base)):
         names = tuple(branch for branch in part.branches if branch.startswith(BRANCH_PREFIX))
@@ -249,7 +248,10 @@ def _list_tables(session: TableSession, state: TableState) -> tuple[TableName, .
 
 
 def _expire_snapshots(session: TableSession, state: TableState, table: TableName) -> int:
-    """Lets go all snapshots of a table but those that are needed, and tags for views; returns how many went."""
+    """Expires all snapshots of a table that are not needed, and drops tags that the view does not use.
+
+    Returns the number of expired snapshots.
+    """
     snapshots = observe_snapshots(session.reader, table)
     assert snapshots is not None
     context = session.build_context(state)
@@ -265,7 +267,7 @@ def _expire_snapshots(session: TableSession, state: TableState, table: TableName
 
 
 def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
-    """Steps that keep the times of commits whose snapshots expire, for the age of change rows."""
+    """Plans to store the commit times of snapshots that expire, so that the age of change rows stays known."""
     if state.changes is None or table != session.model.table.changes:
         return []
     ages = select_ages_to_keep(session.model, state, gone, session.reader.thresholds.changelog)
@@ -273,7 +275,7 @@ def _plan_ages(session: TableSession, state: TableState, table: TableName, gone:
 
 
 def _drop_old_state(session: TableSession, state: TableState) -> None:
-    """Drops an aggregate state that no run reads any more."""
+    """Drops the stored aggregate state if no run uses it any more."""
     totals = session.model.table.totals
     if state.aggregate_state is None and observe_snapshots(session.reader, totals) is not None:
         drop_with_files(session.spark(), totals)

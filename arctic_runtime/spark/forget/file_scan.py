@@ -1,4 +1,4 @@
-"""Search for data files with rows of some keys: all are read, regardless of snapshots and deletion vectors."""
+"""Searches all data files for rows of some keys, regardless of snapshots and deletion vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Scanned:
-    """Number of data files that were read, of stray files that were removed, and the rows that remain."""
+    """Result of a scan: number of data files read, of stray files removed, and descriptions of what is `left`."""
 
     files: int
     removed: int
@@ -32,9 +32,10 @@ class Scanned:
 
 
 def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scanned:
-    """Reads the key's columns of all data files of a table's change table and base, and removes stray files with rows.
+    """Searches all data files of a table's change table and base for rows under `keys`; removes stray files with any.
 
-    Rows of forgotten keys may only be there as live rows, and as change rows only since they were forgotten.
+    Only the key columns are read. Rows under `keys` that are deleted or only in old snapshots are reported in `left`,
+    and so are change rows from before the forgetting. Live rows are allowed.
     """
     model, state = session.model, session.observe_state()
     changes, base = require_built(state, model.table)
@@ -58,7 +59,7 @@ def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scan
 
 @dataclass(frozen=True)
 class _Part:
-    """A table at a snapshot, of whose rows under forgotten keys none may be older than a sequence number."""
+    """A table at a snapshot; its rows under forgotten keys must not be older than the sequence number `since`."""
 
     table: TableName
     snapshot: int
@@ -90,7 +91,7 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
 
 
 def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tuple[int, int]:
-    """Number of rows that a table has under the keys, and of those that are older than allowed."""
+    """Number of live rows of a table under the keys, and number of those that are older than allowed."""
     rows = keys_found.select_rows(
         read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key
     )
@@ -99,21 +100,27 @@ def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tu
 
 
 def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
-    """Removes stray files that are older than the newest commit: their writers have lost against that."""
+    """Removes stray files that are older than the newest commit, since their writers can no longer commit them.
+
+    Returns the paths of removed files.
+    """
     snapshot = files.table.snapshot_by_id(part.snapshot)
     assert snapshot is not None
     return _remove_older(files, stray, snapshot.timestamp_ms)
 
 
 def _remove_stray_state(session: TableSession, table: TableName, changes: ChangeTableState) -> int:
-    """Removes old files of aggregate state that belong to no snapshot: they tell no keys."""
+    """Removes old files of aggregate state that belong to no snapshot; returns their number.
+
+    They can't be searched for keys, so all are removed.
+    """
     files = DiskFiles(session.reader, table, ())
     stray = [file for file in files.on_disk() if not file.is_referenced]
     return len(_remove_older(files, stray, changes.commits[-1].at_ms))
 
 
 def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> list[str]:
-    """Removes the stray files that were written before a moment, and returns their addresses."""
+    """Removes the stray files that were written before `at_ms`, in milliseconds, and returns their paths."""
     old = [file.path for file in stray if file.at_ms < at_ms]
     for path in old:
         perform_effect("forget.remove_files", partial(files.remove_file, path), f"remove {path}")
@@ -123,7 +130,7 @@ def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> li
 def _list_remaining_snapshots(
     session: TableSession, state: TableState, table: TableName, is_without: Callable[[int], bool] = lambda _: False
 ) -> tuple[str, ...]:
-    """Older snapshots that are still there, which have the rows that they had, but for those that are `is_without`."""
+    """Describes snapshots from before the forgetting that still exist, except those for which `is_without` is true."""
     snapshots = observe_snapshots(session.reader, table)
     if snapshots is None:
         return ()
@@ -139,7 +146,7 @@ def _list_remaining_snapshots(
 
 
 def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """Plans what a table would forget."""
+    """Counts what a table would forget: keys, files that hold their rows, bytes and snapshots; lists savepoints."""
     arrow = keys.toArrow()
     sizes: list[int] = []
     snapshots = 0
@@ -157,7 +164,7 @@ def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
 
 
 def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
-    """The names of savepoints whose files hold rows of some keys, deleted ones too."""
+    """The names of savepoints whose files hold rows under `keys`, including deleted rows."""
     model, arrow = session.model, keys.toArrow()
     names = []
     for savepoint in observe_savepoints(session.reader, model):

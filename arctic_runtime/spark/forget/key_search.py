@@ -1,4 +1,4 @@
-"""The search for the keys of rows to forget, in a table and in all that is made of it."""
+"""Searches for the keys of rows to forget, in a table and in all tables computed from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KeysByTable = dict[TableName, DataFrame]
 class KeySearch:
     """Finds the keys of the rows that a request forgets, by table, and stores them beside the tables.
 
-    Keys that this request has not stored were stored by an attempt that died. They stay until their rows are forgotten.
+    Stored keys that are not from this request are from an attempt that died. They stay until their rows are forgotten.
     """
 
     def __init__(self, tables: DownstreamTables, request: Forget) -> None:
@@ -32,31 +32,31 @@ class KeySearch:
         self._stored: set[TableName] = set()
 
     def find_keys(self) -> KeysByTable:
-        """The keys of each table that has some; they are held by the driver, and nothing is written."""
+        """Finds the keys to forget, by table, and holds them in the driver; writes nothing."""
         return self._trace_keys(self._hold_keys)
 
     def find_and_store_keys(self) -> KeysByTable:
-        """The keys of each table that has some, as they are stored beside it."""
+        """Finds the keys to forget, by table, and stores them beside each table."""
         return self._trace_keys(self._store_keys)
 
     def read_earlier_keys(self) -> KeysByTable:
-        """The keys that an attempt has stored that died."""
+        """Reads the keys, by table, that an earlier attempt has stored before it died."""
         keyed = [model.table for model in self._tables.keyed]
         return {
             table: read_keys(self._tables.spark(), table) for table in keyed if has_keys(self._tables.reader, table)
         }
 
     def has_stored(self, table: TableName) -> bool:
-        """Whether this request has stored keys of a table, and not an earlier attempt."""
+        """Whether the stored keys of a table are from this request, and not from an earlier attempt."""
         return table in self._stored
 
     def drop_keys(self, tables: Iterable[TableName]) -> None:
-        """Drops the keys of tables that this request has stored."""
+        """Drops the keys that this request has stored for `tables`; keys of earlier attempts stay."""
         for table in self._stored.intersection(tables):
             drop_with_files(self._tables.spark(), table.forget_keys_name)
 
     def find_dead_letter_keys(self, keys_by_table: KeysByTable) -> DataFrame | None:
-        """The keys that dead letters are searched for: also given ones that the table has never had."""
+        """The keys to search for in dead letters, including requested keys that the table never had; None if none."""
         root = self._tables.root
         if not self._request.keys:
             return keys_by_table.get(root.table)
@@ -64,7 +64,7 @@ class KeySearch:
         return trace.parse_given_keys(self._tables.spark(), root, state, self._request.keys)
 
     def add_produced_keys(self, model: Model, restated: Iterable[TableName], keys_by_table: KeysByTable) -> None:
-        """Adds the keys of rows that a query of change events makes of those that upstreams have been restated to."""
+        """Adds the keys of rows that a query of change events computes from the keys of `restated` upstreams."""
         above = {table: keys_by_table[table] for table in restated if table != self._tables.root.table}
         above = select_sources_of_events(model, above) if model in self._tables.keyed else {}
         if model.config.input != "changes" or not above:
@@ -74,7 +74,7 @@ class KeySearch:
         self._add_keys(model, made, keys_by_table)
 
     def add_changed_keys(self, model: Model, head: int, keys_by_table: KeysByTable) -> None:
-        """Adds the keys of rows that commits after `head` changed or deleted, in case that their trace has missed them.
+        """Adds the keys of rows that commits after `head` changed or deleted, in case the search has missed them.
 
         `head` is a sequence number.
         """
@@ -93,7 +93,7 @@ class KeySearch:
         return collect_lookup_keys(session, session.observe_state(), keys)[0]
 
     def _trace_keys(self, store: Callable[[Model, DataFrame], DataFrame]) -> KeysByTable:
-        """The keys by table, as far as there are any; `store` keeps those of one table."""
+        """Finds the keys of each table and passes them to `store`; returns its results by table, if they have keys."""
         keys_by_table: KeysByTable = {}
         known: dict[TableName, Keys] = {}
         for model in self._tables.keyed:
@@ -124,7 +124,7 @@ class KeySearch:
         return trace.list_keys_made_of(session, state, upstreams, forgotten)
 
     def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
-        """Raises ConfigError if rows of a table without a key were made of such rows: nothing tells which."""
+        """Raises ConfigError if a table without a key has rows computed from `known` keys: they can't be identified."""
         for model in self._tables.appended:
             forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}
             if not forgotten:
@@ -141,14 +141,14 @@ class KeySearch:
                 )
 
     def _hold_keys(self, model: Model, keys: DataFrame) -> DataFrame:
-        """Keys held by the driver, with those of an attempt that died."""
+        """Returns `keys` together with those that an earlier attempt has stored, held in the driver."""
         if has_keys(self._tables.reader, model.table):
             keys = keys.unionByName(read_keys(self._tables.spark(), model.table))
         return trace.hold_in_driver(self._tables.spark(), keys.distinct())
 
     def _store_keys(self, model: Model, keys: DataFrame) -> DataFrame:
         spark, reader = self._tables.spark(), self._tables.reader
-        searched = keys.persist()  # They are looked for in all change rows.
+        searched = keys.persist()  # Computing them reads all change rows.
         try:
             if not has_keys(reader, model.table):
                 if searched.isEmpty():

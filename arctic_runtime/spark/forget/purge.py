@@ -1,7 +1,7 @@
-"""Rows are purged: taken out of the files that hold them, which deletion vectors alone do not.
+"""Purges deleted rows: rewrites the files that hold them, since deletion vectors only hide rows.
 
-Only files with deleted rows are rewritten, and row lineage stays, as with any compaction: readers of changes and
-their offsets are as before.
+Only files with deleted rows are rewritten, and row lineage stays, as with any compaction. So readers of changes and
+their offsets are not affected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, Keys
 
 @dataclass(frozen=True)
 class Purged:
-    """Change rows of some keys go that came before the commit `since`; up to `until` rows may be missing then."""
+    """What to purge: change rows under `keys` from before the commit `since`.
+
+    Afterwards, change rows up to `until` may be missing.
+    """
 
     keys: Keys
     since: int
@@ -57,7 +60,7 @@ class Rewritten:
 
 
 def purge_changes(purged: Purged, context: Context) -> None:
-    """Deletes change rows in one commit; raises CommitConflict if the change table has moved on."""
+    """Deletes the change rows `purged` in one commit; raises CommitConflict if another writer committed meanwhile."""
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
@@ -81,7 +84,10 @@ def purge_changes(purged: Purged, context: Context) -> None:
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a change table that hold deleted rows; raises CommitConflict if it has moved on."""
+    """Rewrites the files of a change table that hold deleted rows.
+
+    Raises CommitConflict if another writer committed meanwhile.
+    """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
@@ -93,7 +99,10 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a base that hold deleted rows; raises CommitConflict if the base has moved on."""
+    """Rewrites the files of a base that hold deleted rows.
+
+    Raises CommitConflict if another writer committed meanwhile.
+    """
     base, table = context.state.base, context.model.base
     assert base is not None
     assert base.merged is not None
@@ -108,9 +117,9 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
 
 
 def record_run(context: Context) -> None:
-    """Repeats the record of the newest run in a commit of its own: all earlier snapshots can go then.
+    """Repeats the summary of the newest run in an empty commit, so that all earlier snapshots can expire.
 
-    Raises CommitConflict if the change table has moved on.
+    Raises CommitConflict if another writer committed meanwhile.
     """
     changes = context.state.changes
     assert changes is not None
@@ -123,7 +132,10 @@ def record_run(context: Context) -> None:
 
 
 def record_merged(merged: Version, context: Context) -> None:
-    """Says in a commit of its own what the base is merged to; raises CommitConflict if the base has moved on."""
+    """Records in an empty commit that the base is merged up to the version `merged`.
+
+    Raises CommitConflict if another writer committed meanwhile.
+    """
     base, table, spark = context.state.base, context.model.base, context.spark
     assert base is not None
     record = build_merged_summary(merged)
@@ -131,7 +143,7 @@ def record_merged(merged: Version, context: Context) -> None:
 
 
 def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
-    """Rewrites manifests that still list deleted files, with the bounds of their values."""
+    """Rewrites the manifests of a table, which still list deleted files together with the bounds of their values."""
     call = fill_statement(
         "CALL {catalog}.system.rewrite_manifests(table => {table}, use_caching => false)",
         catalog=quote_name(table.catalog),
@@ -141,7 +153,7 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
 
 
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
-    """Rewrites the files with any deleted row, of those that may hold a row `near` by."""
+    """Rewrites all files with deleted rows, among those that may hold rows that meet the condition `near`."""
     is_sorted = table == context.model.base and bool(context.model.config.sort_key)
     order = fill_statement(", strategy => 'sort', sort_order => {o}", o=quote_text(sort_order(context.model)))
     options = {

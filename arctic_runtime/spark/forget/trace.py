@@ -1,4 +1,4 @@
-"""Trace of rows that were ever computed from given upstream rows: their keys, also of rows that changed since."""
+"""Finds the keys of all rows that were ever computed from given upstream rows, even if they changed since."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFra
 
 
 def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """The same rows, read at once and held by the driver."""
+    """Collects `rows` to the driver, and returns them as a local frame."""
     return spark.createDataFrame(rows.toArrow(), rows.schema)
 
 
 def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """All images that change rows tell, after changes and before them, in the table's columns."""
+    """Reads all rows that a table ever had: the images after and before each change, in the table's columns."""
     assert state.changes is not None
     return _union_images(
         change_rows(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
@@ -62,7 +62,7 @@ def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> Data
 
 
 def find_keys_where(spark: SparkSession, model: Model, state: TableState, condition: str) -> DataFrame:
-    """The keys of all rows that ever met a condition; raises ConfigError for one that is none."""
+    """The keys of all rows that ever met `condition`; raises ConfigError if it is not a valid SQL predicate."""
     rows = read_rows_ever(spark, model, state)
     try:
         matching = rows.where(F.expr(condition))
@@ -78,7 +78,10 @@ def find_keys_where(spark: SparkSession, model: Model, state: TableState, condit
 
 
 def parse_given_keys(spark: SparkSession, model: Model, state: TableState, values: Sequence[str]) -> DataFrame:
-    """Keys that are given as texts, one after the other; raises ConfigError for values that are none."""
+    """Parses `values`, the texts of the columns of one key after the other; returns the keys, each once.
+
+    Raises ConfigError if the number of values is wrong, or if a value does not have the type of its column.
+    """
     assert state.changes is not None
     key = model.config.entity_key
     if not key or not values or len(values) % len(key):
@@ -102,14 +105,14 @@ def parse_given_keys(spark: SparkSession, model: Model, state: TableState, value
 
 
 def list_keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
-    """The keys of all rows that there ever were, or of those `among` some keys."""
+    """The keys of all rows that a table ever had; only those in `among`, if given."""
     log = change_rows(spark, model, state)
     log = log if among is None else among.select_rows(log, model.config.entity_key)
     return log.select(*as_key(model.config.entity_key)).distinct()
 
 
 def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState, sequence: int) -> DataFrame:
-    """The keys of rows that were updated or deleted by commits after one, which change rows tell what they were."""
+    """The keys of rows that commits after the sequence number `sequence` updated or deleted, by their change rows."""
     changed = change_rows(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
     return changed.select(*as_key(model.config.entity_key)).distinct()
 
@@ -117,9 +120,10 @@ def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState
 def list_keys_made_of(
     session: TableSession, state: TableState, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """The keys of rows that were ever made of `forgotten` rows, by the upstreams that hold these; perhaps others too.
+    """The keys of rows that were ever computed from rows with `forgotten` keys, by upstream; maybe of others too.
 
-    Upstreams have to be as they are before anything is forgotten. Where the query can't be followed these are all keys.
+    Nothing may have been forgotten in the upstreams yet. If the query can't be refreshed incrementally, all keys are
+    returned.
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":
@@ -146,7 +150,7 @@ def list_keys_made_of(
 
 
 def _has_history(state: SourceState | None) -> bool:
-    """Whether a source tells rows that it no longer has, which forgotten rows may have met."""
+    """Whether a source's change rows hold rows of the past, with which forgotten rows may have been joined."""
     return (
         state is not None and state.kind == "changes" and (len([commit for commit in state.commits if commit.rows]) > 1)
     )
@@ -155,7 +159,10 @@ def _has_history(state: SourceState | None) -> bool:
 def _derive_touched_tree(
     model: Model, upstreams: Upstreams, changed: frozenset[TableName]
 ) -> tuple[Node, tuple[str, ...]] | None:
-    """The tree that gives the keys of what the changed sources' rows touch, and its columns; None for nothing."""
+    """The tree for the keys of all result rows that rows of `changed` sources affect, and its key columns.
+
+    None if they affect none. Raises NotMaintained if the query can't be refreshed incrementally.
+    """
     analysed, key = analyse_model(model, upstreams)
     with refuse_on_error():
         touched_tree = derive_touched_keys(analysed.tree, key, changed)
@@ -164,7 +171,7 @@ def _derive_touched_tree(
 
 @dataclass(frozen=True)
 class _SourceImages:
-    """Images of the sources of a query, in which rows of `forgotten` keys are what changed."""
+    """Images of the sources of a query, in which the rows with `forgotten` keys count as changed."""
 
     spark: SparkSession
     upstreams: Upstreams
@@ -172,9 +179,9 @@ class _SourceImages:
     thresholds: Thresholds
 
     def register_views(self, tree: Node, ever: bool) -> None:
-        """Makes the views that a tree reads: what changed are all images of forgotten rows.
+        """Creates the views that `tree` reads; the changed rows in them are all images of forgotten rows.
 
-        Of other sources these are the rows that they have now, or all that they `ever` had.
+        The views of other sources have their current rows or, if `ever`, all rows that they ever had.
         """
         read: dict[tuple[TableName, Image], list[Scan]] = {}
         for scan in list_scans(tree):
@@ -206,25 +213,25 @@ class _SourceImages:
 def _read_images_ever(
     spark: SparkSession, source: SourceState, fields: Sequence[str], among: Keys | None = None
 ) -> DataFrame:
-    """All images that change rows of an arctic model tell, or those under some keys, in the columns `fields`."""
+    """Reads all rows that an arctic model ever had, in the columns `fields`; only those with keys `among`, if given."""
     assert source.key is not None
     columns_read = tuple(
         column for column in source.columns if any(column.name.lower() == wanted.lower() for wanted in fields)
     )
-    # A view or a base that is behind has not shown the newest rows, which a reader of changes may have seen.
+    # The newest commit, since readers of changes may have seen rows that the view or the base does not have yet.
     log = read_table(spark, source.log, source.commits[-1].version.snapshot, source.formerly)
     log = log if among is None else among.select_rows(log, get_key_columns(source, among.rows))
     return conform_frame(_union_images(log, strip_change_columns(source.columns), source.key), columns_read)
 
 
 def get_key_columns(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
-    """The columns of a source that frames of its keys have: all of its key, or without that of a row's version."""
+    """The key columns of `source` that `keys` has: all of them, or those of the entity if the source has history."""
     assert source.key is not None
     return source.key[: len(keys.columns)]
 
 
 def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
-    """Rows as they were after changes and before them."""
+    """The images after and before each change in `log`, as rows with `columns`."""
     names = [column.name for column in columns]
     after = log.select(*[to_column(column) for column in names])
     if BEFORE not in log.columns:
@@ -237,14 +244,14 @@ def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str])
 
 
 def has_events_of(spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
-    """Whether the query of change events makes any of change rows of forgotten keys."""
+    """Whether the query of change events gives any row for change rows of forgotten keys."""
     return any(not rows.isEmpty() for rows in _list_events_of(spark, model, upstreams, forgotten))
 
 
 def _list_event_keys(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """The keys of all events that the query makes of change rows of forgotten keys."""
+    """The keys of all events that the query gives for change rows of forgotten keys."""
     key_frames = []
     for rows in _list_events_of(spark, model, upstreams, forgotten):
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
@@ -255,7 +262,10 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """Yields the query's rows over change rows of forgotten keys, for each such upstream; to be read in turn."""
+    """Yields, for each upstream with forgotten keys, the query's rows for its change rows of these keys.
+
+    Each frame must be read before the next one is taken, since they share views.
+    """
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
             state = upstreams.states[str(source)]
@@ -270,7 +280,7 @@ def _list_events_of(
 
 
 def _add_images_before(rows: DataFrame) -> DataFrame:
-    """Change rows, and what they take back, which stood under another key perhaps."""
+    """Adds the before images of change rows as rows of their own; these may have another key."""
     if BEFORE not in rows.columns:
         return rows
     before_names = {column.lower() for column in rows.select(f"{BEFORE}.*").columns}
