@@ -1,7 +1,8 @@
-"""Bitemporal tables: versions are valid from a time that events tell, and recorded from the time of a run.
+"""Bitemporal tables: versions are valid from a time given by events, and recorded from the time of a run.
 
-What the table says now are the versions that are recorded to no end. A run folds its events and these into what it says
-then. A version that is no longer so ends being recorded and stays, and the new one begins.
+The current state of a table are the versions whose recording has no end. A run folds its events into these versions.
+If a version changes, its recording ends at the time of the run, and the recording of the new version begins. The
+version before stays in the table.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def select_recorded(rows: DataFrame) -> DataFrame:
-    """The versions that the table says now."""
+    """The versions in `rows` whose recording has no end: the current state of the table."""
     return rows.where(to_column(RECORDED_TO).isNull())
 
 
@@ -50,7 +51,7 @@ def find_record_time(now: datetime.datetime, last: Commit | None) -> datetime.da
 
 
 def check_valid_times(model: Model, events: DataFrame) -> None:
-    """Raises DataError if events do not tell from when on they are true."""
+    """Raises DataError if events have a null in the column `valid_time`."""
     assert model.config.valid_time is not None
     rows = events.where(to_column(model.config.valid_time).isNull()).limit(3).collect()
     if rows:
@@ -62,9 +63,9 @@ def check_valid_times(model: Model, events: DataFrame) -> None:
 
 
 def record_versions(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
-    """Change rows that record versions from a time on.
+    """Builds the change rows that record new versions from `time` on, and end the recording of replaced ones.
 
-    `images` has versions as they are now beside those that the table says, which begin at the same valid time.
+    `images` has the versions that are valid after this run, beside the recorded ones that begin at the same valid time.
     """
     places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
     known = [
@@ -103,13 +104,13 @@ def _choose_moves(shape: Shape, compared: list[int]) -> Sql:
 
 
 def pair_versions(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
-    """Images of all versions that follow from all events, beside those that the table says."""
+    """Builds images of `versions`, which follow from all events, beside the recorded ones of the same valid time."""
     by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
     return pair_images_by_key(versions, None if old is None else select_recorded(old), by_valid_time, keyed=True)
 
 
 def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Changes that would turn the versions in the table into these."""
+    """The changes that would turn the recorded versions in `table` into `versions`."""
     kept = tuple(column for column in shape.columns if not is_named(column.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
     changes = diff_states(versions, None if table is None else select_recorded(table), plain)
@@ -117,7 +118,10 @@ def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape,
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Versions of one valid time that are recorded at once, or to a time before they are recorded from."""
+    """Finds invalid versions: those of one valid time whose recordings overlap or end before they begin.
+
+    Also finds versions whose current flag does not agree with their ends.
+    """
     later = Over.partitionBy(*map(to_column, (*config.entity_key, VALID_FROM))).orderBy(to_column(RECORDED_FROM))
     start, end, following = (
         to_column(RECORDED_FROM),

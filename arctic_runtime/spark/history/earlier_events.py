@@ -1,11 +1,11 @@
-"""Events of earlier runs that the versions of a row depend on, and that stored versions do not tell.
+"""Events of earlier runs on which the versions of a row depend, if the stored versions do not suffice.
 
-An event asks for them if it is not after all that was read before:
+An event needs them (it is "asking") if it is not later than all events that were read before:
 
-- Late in sequence: an event that changed nothing at its time may open a version after this one.
-- Tied with the newest event in sequence: it takes the place of that one, and undoes what that did. Values that were
-  replaced in place and versions that were deleted are stored no more.
-- Late in valid time: a delete of what was deleted already ends the version that this event opens.
+- Late in sequence: an earlier read event that changed nothing then may open a version after this event.
+- Tied with the newest event in sequence: it replaces that event and undoes its effect. Values that were updated in
+  place and versions that were deleted are no longer stored.
+- Late in valid time: a delete that had nothing to delete when it was read ends the version that this event opens.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _PLACE = "__arctic_place"
 
 
 def needs_all_events(config: ModelConfig) -> bool:
-    """Whether a version may depend on all events of its key: columns are replaced in place, or versions deleted."""
+    """Whether a version may depend on all events of its key, since columns are updated in place or versions deleted."""
     return bool(config.track) or not config.keep_deleted
 
 
 def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
-    """Whether an event asks for earlier events of its key."""
+    """Condition that an event needs earlier events of its key."""
     if last is None or last.high_watermark is None:
         return F.lit(False)
     sequence, mark = _sequence(model), marks.read_latest(last.high_watermark, shape.sequence_type)
@@ -39,7 +39,10 @@ def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) ->
 
 
 def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression:
-    """Whether an event is true from a time on that is before one that was read; unknown of tables that record none."""
+    """Condition that the valid time of an event is before the newest one read so far; true if that is unknown.
+
+    False for tables without `valid_time` or `delete_when`.
+    """
     config = model.config
     if config.valid_time is None or config.delete_when is None:
         return F.lit(False)
@@ -49,7 +52,7 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
-    """Aggregates of the profile: number and oldest positions of the events that need earlier ones, and the marks."""
+    """Aggregates for the profile: number and oldest positions of events that need earlier ones, newest valid time."""
     config = model.config
     if not config.has_history:
         return []
@@ -71,7 +74,7 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
 
 
 def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> Expression:
-    """The newest valid time of all runs; unknown until a full refresh if an earlier run did not record it."""
+    """The newest valid time of all runs; null until a full refresh if an earlier run did not record it."""
     if last is None:
         return newest
     if last.newest_valid_time is None:
@@ -80,13 +83,13 @@ def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> E
 
 
 def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
-    """The earlier events that have a place by the query as it is now."""
+    """The events in `earlier` that have a position: the query gives no null in `sequence_by` or `valid_time`."""
     places = [name for name in (model.config.sequence_by, model.config.valid_time) if name is not None]
     return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 
 def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
-    """The keys of the events that ask for earlier ones."""
+    """The distinct keys of the `events` that need earlier ones."""
     key = [to_column(part) for part in model.config.entity_key]
     return events.where(needs_earlier_events(model, shape, last)).select(*key).distinct()
 
@@ -94,9 +97,10 @@ def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunS
 def select_overtaken_keys(
     model: Model, events: DataFrame, earlier: DataFrame, keys: Keys, oldest: Expression
 ) -> DataFrame:
-    """The keys, each once, of events that are not after all earlier ones of their key.
+    """The distinct keys of those `events` that are not later than all `earlier` events of their key.
 
-    Of the earlier events only those from the oldest asking one on are read: files with older ones are not opened.
+    Only earlier events from `oldest` on are read, the position of the oldest event that needs them. Files with older
+    events are not opened.
     """
     key = model.config.entity_key
     later = earlier.where(_sequence(model) >= oldest)
@@ -108,7 +112,7 @@ def select_overtaken_keys(
 def select_later(
     model: Model, earlier: DataFrame, keys: Keys, oldest: Expression, oldest_time: Expression | None
 ) -> DataFrame:
-    """The earlier events of keys that are after the oldest asking one, in sequence or in valid time."""
+    """The `earlier` events of `keys` that are later than `oldest` in sequence, or than `oldest_time` in valid time."""
     is_later = _sequence(model) > oldest
     if oldest_time is not None and model.config.delete_when is not None:
         assert model.config.valid_time is not None

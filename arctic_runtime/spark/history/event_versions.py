@@ -1,4 +1,4 @@
-"""Versions of rows that follow from change events, and from the stored versions around them."""
+"""Computes versions of rows from change events, and from the stored versions around them."""
 
 from __future__ import annotations
 
@@ -53,15 +53,16 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
 
 
 def find_oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
-    """The place from which on versions may change, if events begin at `oldest`; None if all may.
+    """The position from which on versions may change, if the first event is at `oldest`; None if all may change.
 
-    A deletion may delete all versions, and so may what follows from all events of some keys (`is_recomputed`).
+    All may change if deletions delete versions (no `keep_deleted`), in bitemporal tables, and if the versions of some
+    keys are recomputed from all their events (`is_recomputed`).
     """
     return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
 
 
 def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
-    """The versions that events may change, none of which is older than `oldest`; all if that is None."""
+    """The stored versions in `old` that events from `oldest` on may change; all if `oldest` is None."""
     if old is None or oldest is None:
         return old
     is_later = to_column(VALID_TO) >= marks.read_earliest(oldest, find_place_type(shape))
@@ -71,17 +72,17 @@ def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: S
 def build_event_images(
     events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
 ) -> DataFrame:
-    """Images of the versions as they are with these events, beside the stored ones that begin in the same place.
+    """Builds images of versions: as they follow from `events`, beside the stored ones that begin at the same position.
 
-    `known` are events of earlier runs that these depend on. All versions of an entity that are valid at the
-    oldest of its events or later are in `old`.
+    `known` are events of earlier runs on which `events` depend. `old` has all stored versions of each entity that are
+    valid at the oldest of its events or later.
     """
     places = Positions.find(model.config, shape)
-    # Of events in one place in the order the newest wins. A version has what the event that opened it says, unless
-    # later events updated it in place.
+    # At one position, the highest rank wins: first the new events. A stored version has the values of the event that
+    # opened it, unless later events updated some in place (`track`); then the event itself wins.
     of_known, of_old = (2, 1) if model.config.track else (1, 2)
     if model.config.valid_time:
-        of_known, of_old = 3, 1  # Their sequence tells which of the events of one valid time counts.
+        of_known, of_old = 3, 1  # Among events of one valid time, their sequence decides.
     points = _select_event_points(events, shape, model, 3)
     if known is not None:
         points = points.unionByName(_select_event_points(known, shape, model, of_known, is_new=False))
@@ -92,7 +93,7 @@ def build_event_images(
 
 
 def fold_to_versions(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
-    """The table's rows that follow from all events, without columns that the query does not give."""
+    """Computes the versions that follow from `events`, if these are all; columns that the query lacks are left out."""
     places = Positions.find(model.config, shape)
     points = _select_event_points(events, shape, model, 3)
     folded = query_rows(points, lambda rows: fold_points(rows, shape, places, model.config)).where("has_after")
@@ -109,9 +110,10 @@ def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: in
 
 
 def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int) -> Sql:
-    """Query for points in the order of events, each with the row as of it.
+    """Query for the points of `events`: for each event, its position in the order and the row as of it.
 
-    `events` have `columns`, `__arctic_is_delete` and `__arctic_is_new`.
+    `events` have `columns`, `__arctic_is_delete` and `__arctic_is_new`. At one position, the point with the highest
+    `rank` wins.
     """
     assert config.sequence_by is not None
     commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
@@ -134,9 +136,9 @@ def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, confi
 
 
 def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positions: Positions, rank: int) -> Sql:
-    """Query for points at which stored versions begin and end; one that only ends a version is the deletion of a row.
+    """Query for the points at which the stored versions `old`, which have `columns`, begin and end.
 
-    `old` versions have `columns`.
+    The end of a version counts as a deletion of the row, unless another point is at the same position.
     """
     edges = fill_statement(
         "explode(array(struct(false AS is_end, {start} AS place), struct(true AS is_end, {end} AS place))) AS edge",
@@ -162,7 +164,7 @@ def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positio
 
 
 def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Query for a row at each place: the version that begins there now, and the stored one that began there.
+    """Query for one row per position: the version that now begins there, and the stored version that began there.
 
     One pass over the points of each entity in their order.
     """
@@ -171,7 +173,7 @@ def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelCo
 
 
 def _select_winners(points: Sql, positions: Positions) -> Sql:
-    """The last point at each place, with the stored version that is valid there."""
+    """Query for the last point at each position, with the stored version that is valid there."""
     arrival = fill_statement(
         "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new",
         entity=_list_entity(positions),
@@ -190,7 +192,7 @@ def _select_winners(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_neighbours(points: Sql, positions: Positions) -> Sql:
-    """Adds what is known of the point before: whether a row was alive, and its values."""
+    """Adds columns about the point before: whether the row existed (`was_alive`), and its values."""
     order = _order_by_place(positions)
     neighbours = [
         fill_statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
@@ -229,7 +231,7 @@ def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelCo
 
 
 def _build_versions(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """After and before images of versions, of points that know their next edge and the stored version."""
+    """Query for after and before images of versions, from points that have their next edge and stored version."""
     in_place = Sql("(following IS NULL)")
     is_kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
     before = fill_statement(

@@ -49,7 +49,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Positions:
-    """The columns of a table with history by their place in its shape: those of rows, and those of intervals."""
+    """Indexes of a history table's columns in its shape, by role: columns of the rows and of the intervals."""
 
     entity: tuple[int, ...]
     tracked: tuple[int, ...]
@@ -61,7 +61,10 @@ class Positions:
 
     @classmethod
     def find(cls, config: ModelConfig, shape: Shape) -> Positions:
-        """`absent` are columns that the query no longer has; a new version takes them over from the one before."""
+        """Finds the indexes in `shape`.
+
+        `absent` are columns that the query no longer has; a new version copies their values from the one before.
+        """
         own = {column.name.lower(): i for i, column in enumerate(shape.columns)}
         rest = [i for name, i in own.items() if not is_named(name, (*config.entity_key, *HISTORY_COLUMNS))]
         in_query = [i for i in rest if is_named(shape.columns[i].name, shape.given)]
@@ -78,9 +81,10 @@ class Positions:
 
 
 def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of the table: those of the query that it stores, and those of the interval if it has history.
+    """The columns of the table: the `stored` columns of the query and, if it has history, those of the interval.
 
-    The interval of a query's row is in time. That of events is of the type of `valid_time`, or else of `sequence_by`.
+    For a query of rows, the interval has timestamps. For change events, it has the type of `valid_time` if given, or
+    else of `sequence_by`.
     """
     if not config.has_history:
         return stored
@@ -90,7 +94,7 @@ def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[
 
 
 def to_row_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """The shape of the rows of the query: without intervals, under the key of the entity."""
+    """The shape of the query's rows: without the columns of intervals, and with the key of the entity."""
     columns = tuple(column for column in shape.columns if not is_named(column.name, HISTORY_COLUMNS))
     return replace(shape, columns=columns, key=config.entity_key)
 
@@ -101,7 +105,10 @@ def select_current(rows: DataFrame) -> DataFrame:
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Versions that end before they begin or after the next one begins, or that are not current as they should be."""
+    """Finds invalid versions: those that do not end after they begin, that overlap the next one, or have a wrong flag.
+
+    A version with an open end must be the last one, and the only one that is flagged as current.
+    """
     rows = rows.where(to_column(RECORDED_TO).isNull()) if config.valid_time else rows
     later = Over.partitionBy(*map(to_column, config.entity_key)).orderBy(to_column(VALID_FROM))
     following = F.lead(to_column(VALID_FROM)).over(later)
@@ -118,7 +125,7 @@ def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
 
 
 def find_differences(rows: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Changes that would make the current versions of a table these rows."""
+    """The changes that would turn the current versions in `table` into `rows`."""
     plain = to_row_shape(config, shape)
     changes = diff_states(rows, None if table is None else select_current(table), plain)
     return changes.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
@@ -134,10 +141,11 @@ def find_run_time(now: datetime.datetime, last: RunSummary | None) -> datetime.d
 def build_query_moves(
     new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, keyed: bool
 ) -> DataFrame:
-    """Moves that bring versions `old` to the rows `new`, for `build_version_changes`.
+    """Computes how the stored versions `old` have to change for the rows `new`: input of `build_version_changes`.
 
-    If no two rows of `new` can have the same key (`keyed`), none are looked for. `old` has all current versions of the
-    entities of `new`, and of those that are gone. If `keep_deleted` is false, it has their closed versions as well.
+    A move closes, opens, keeps or deletes a version. If `keyed`, no two rows of `new` can have the same key, and this
+    is not checked. `old` has all current versions of the entities of `new`, and of deleted entities. If `keep_deleted`
+    is false, it has their closed versions as well.
     """
     entities = to_entity_shape(config, shape)
     moves = _explode_moves(
@@ -151,9 +159,9 @@ def build_query_moves(
 def follow_versions(
     rows: DataFrame, old: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime
 ) -> DataFrame:
-    """Change rows that bring versions to `rows`, images of the query's rows before and after a change.
+    """Computes the change rows of versions from `rows`, images of the query's rows before and after a change.
 
-    Of the stored versions `old` only the time from which the current ones are valid is read. Deleted rows are kept.
+    Of the stored versions `old`, only the start of the current ones is read. Versions of deleted rows are kept.
     """
     places = Positions.find(config, shape)
     key = [shape.columns[i].name for i in places.entity]
@@ -165,19 +173,19 @@ def follow_versions(
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """The shape of the table's rows under the key of the entity, of which the query gives no intervals."""
+    """The shape of the table's rows with the key of the entity; interval columns do not count as given by the query."""
     given = tuple(name for name in shape.given if not is_named(name, HISTORY_COLUMNS))
     return replace(shape, key=config.entity_key, given=given)
 
 
 def _explode_moves(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Images of the rows before and after, once for each version that ends, begins or continues."""
+    """Repeats each of `pairs`, images before and after, for each version that ends, begins or continues (`move`)."""
     moves = _choose_moves(shape, Positions.find(config, shape), config)
     return pairs.withColumn("move", F.explode(F.expr(moves)))
 
 
 def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
-    """Change rows of versions that end, begin or go on at a time."""
+    """Builds the change rows of versions from `moves`: versions end and begin at `time`, or continue."""
     places = Positions.find(config, shape)
     is_close, is_open = (
         fill_statement("move = {kind}", kind=quote_text(_CLOSE)),
@@ -201,7 +209,7 @@ def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, t
 
 
 def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
-    """Moves of the versions of an entity whose row before and after are known."""
+    """Expression for the moves of an entity's versions, from the images of its row before and after."""
     return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
@@ -214,7 +222,7 @@ def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
 
 
 def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> DataFrame:
-    """Closed versions of entities that have no row any more."""
+    """The closed versions in `old` of entities without a row in `new`, with the move that deletes them."""
     closed = old.where(~to_column(IS_CURRENT))
     keys = new.select(*[to_column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
     on_key = [closed[quote_name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]
@@ -224,22 +232,22 @@ def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) 
 
 
 def find_place_type(shape: Shape) -> str:
-    """The type of the intervals in which versions are valid."""
+    """The type of the positions at which versions begin and end, which is that of `_valid_from`."""
     return next(column.type for column in shape.columns if is_named(column.name, (VALID_FROM,)))
 
 
 def build_differ(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
-    """Whether two rows differ in any of these columns."""
+    """Condition that two rows differ in any of the columns with the indexes `among`."""
     return fill_statement("({any})", any=write_difference((left(i), right(i), shape.columns[i].type) for i in among))
 
 
 def choose_value(condition: Sql, value: Sql, other: Sql) -> Sql:
-    """One value if a condition holds, else the other."""
+    """Expression that gives `value` if `condition` holds, and `other` if not."""
     return fill_statement(
         "CASE WHEN {condition} THEN {value} ELSE {other} END", condition=condition, value=value, other=other
     )
 
 
 def set_columns(rows: DataFrame, values: dict[str, Sql]) -> DataFrame:
-    """The same rows with these columns in the place of their own, all computed from the rows as they were."""
+    """Returns `rows` with the columns in `values` added or replaced, all computed from the original rows."""
     return rows.withColumns({own: F.expr(value) for own, value in values.items()})
