@@ -65,7 +65,7 @@ def check_valid_times(model: Model, events: DataFrame) -> None:
 def record_versions(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
     """Builds the change rows that record new versions from `time` on, and end the recording of replaced ones.
 
-    `images` has the versions that are valid after this run, beside the recorded ones that begin at the same valid time.
+    `images` has the versions as they are after this run, beside the recorded ones that begin at the same valid time.
     """
     places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
     known = [

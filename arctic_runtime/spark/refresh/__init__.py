@@ -1,1 +1,1 @@
-"""One refresh of a model: its changes computed and published."""
+"""Refreshes a model: computes its change rows and publishes them."""

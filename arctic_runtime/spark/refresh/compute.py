@@ -11,9 +11,8 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 def compute_changes(inputs: RefreshInputs) -> Computed:
     """Computes the change rows of one attempt; to be called within `inputs.caching()`.
 
-    It writes nothing that readers see.
-
-    Raises NotMaintained if an incremental refresh turns out to be impossible or too expensive.
+    It writes nothing that readers see. Raises NotMaintained if an incremental refresh turns out to be impossible or
+    too expensive.
     """
     if inputs.schema_only:
         return Computed(diff_states(inputs.query.limit(0), None, inputs.shape))

@@ -48,7 +48,7 @@ from arctic_runtime.spark.tables.rows.frames import NULL, Hold, as_key, cast_as,
 
 Register = Callable[[Sequence[Node]], None]
 
-# Views of one name would be one view: over Spark Connect names are looked up when rows are asked for.
+# Two names, since Spark Connect resolves the name of a view only when rows are read.
 _BEFORE, _AFTER = "__arctic_totals_before", "__arctic_totals_after"
 _LOST = "__arctic_is_lost"
 _MOST_BEHIND = 34
@@ -71,11 +71,9 @@ def update_aggregate_state(
 ) -> Followed | None:
     """Updates or creates the stored aggregate state, and returns the result rows of its changed groups.
 
-    Returns None if the state can't be kept.
-
-    This is so if it has too many groups, or a type that can't be added up. `register` creates the views of the
-    sources that the trees read, and `hold` caches rows that are read more than once. An updated state is written in
-    the `background` of later work.
+    Returns None if the state can't be kept, since it has too many groups or a type that can't be added up. `register`
+    creates the views of the sources that the trees read, and `hold` caches rows that are read more than once. An
+    updated state is written in the `background` of later work.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
@@ -169,11 +167,10 @@ def _apply_changes(
 
 
 def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
-    """Returns the same rows, computed now and sent to the driver if there are at most `most` and no nested types.
+    """Computes `rows` at once and keeps them in the driver, if they are at most `most` and have no nested types.
 
-    Other rows are cached by `hold`.
-
-    Spark drops cached rows as soon as the state is written, and would recompute them for each later use.
+    Other rows are cached by `hold`. Spark drops cached rows as soon as the state is written, and would recompute them
+    for each later use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
