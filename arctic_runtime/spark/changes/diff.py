@@ -1,4 +1,7 @@
-"""From new images and old ones to exact change rows."""
+"""Computes exact change rows from the new and the old images of rows.
+
+An image is the values of a row's columns: a0, a1, … after a change, b0, b1, … before it.
+"""
 
 from __future__ import annotations
 
@@ -42,28 +45,34 @@ _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "
 
 
 def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """Change rows that turn `old` into `new`; rows that break the key come out under an action of `FLAWS`.
+    """Computes the change rows that turn `old` into `new`; flawed rows of `new` get an action of `FLAWS`.
 
-    Both are joined on the key in full, so its cost follows both tables. Where no two rows of `new` can have the same
-    key (`keyed`), none are looked for.
+    The tables are joined on the key in full, so the cost depends on the size of both. `keyed` says that no two rows of
+    `new` can have the same key; duplicates are not searched then.
     """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _emit_change_rows(pairs, shape, flaw)
 
 
 def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """The new and the old row of each key, for `emit_image_changes`; like `diff_states`, but of unchanged rows, too."""
+    """Joins the new and the old row of each key, for `emit_image_changes`, also if the row is unchanged.
+
+    The arguments are those of `diff_states`.
+    """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _add_flaw(pairs, flaw)
 
 
 def emit_image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows from after images a0…, before images b0…, `has_after`, `has_before`, `ts`, `seq` and `flaw`."""
+    """Computes change rows from pairs of images.
+
+    The columns of `pairs` are: after images a0…, before images b0…, `has_after`, `has_before`, `ts`, `seq` and `flaw`.
+    """
     return _emit_change_rows(pairs, shape, quote_name(_FLAW))
 
 
 def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool) -> tuple[DataFrame, Sql]:
-    """New and old rows side by side, and the expression of their flaw."""
+    """Joins new and old rows on the key, and returns the pairs with the expression of the new row's flaw."""
     after = new.selectExpr(
         *build_images("a", shape, new.columns), _build_true(_HAS_AFTER), *_build_default_ts_and_seq(shape)
     )
@@ -88,7 +97,7 @@ def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed
 
 
 def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """Change rows from added (weight 1) and removed (weight -1) rows, at most one of each per key.
+    """Computes change rows from added rows (weight 1) and removed rows (weight -1), at most one of each per key.
 
     `moved` has the query's columns under their names, and `weight`. The table is not read.
     """
@@ -96,7 +105,7 @@ def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
 
 def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """The images of `diff_deltas`, for `emit_image_changes`."""
+    """Builds the pairs of images from added and removed rows, as `diff_deltas` does, for `emit_image_changes`."""
     rest = shape.rest_positions
     by = {
         "image": build_struct([(_name_image("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]),
@@ -119,15 +128,16 @@ def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame
 
 
 def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows from pairs of the new and the old row of each key, without a shuffle.
+    """Computes change rows from pairs of the new and the old row of each key, without a shuffle.
 
-    `pairs` has the query's columns under their names, `before` of each, HAS_AFTER and HAS_BEFORE; the key is in both.
+    `pairs` has the query's columns under their names, each once more under its `name_before`, HAS_AFTER and HAS_BEFORE.
+    The columns of the key have values in both rows.
     """
     return emit_image_changes(build_pair_images(pairs, shape), shape)
 
 
 def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """The images of `diff_pairs`, for `emit_image_changes`."""
+    """Builds the pairs of images from pairs of rows, as `diff_pairs` does, for `emit_image_changes`."""
     images_found = pairs.selectExpr(
         *build_images("a", shape, shape.given),
         *build_images("b", shape, shape.given, name_before),
@@ -139,7 +149,7 @@ def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _add_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
-    """Images with the flaw of those after images that exist."""
+    """Adds the column `flaw`, which is null if there is no after image."""
     return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
 
 
@@ -156,12 +166,12 @@ def diff_events(
     blend: Callable[[DataFrame], DataFrame] | None = None,
     required: Sequence[int] = (),
 ) -> DataFrame:
-    """Change rows for the net event of each key, the old row looked up among the stored ones.
+    """Computes the change rows that the net event of each key causes, by comparison with its stored row.
 
-    `net` are net events. `blend` makes new images of them if old rows have a part in them. A row without an old one has
-    to get the columns at `required` positions from its events. Stored rows under other keys may be left out.
-    Where events are ordered by a sequence, the deletion of a row that is not there is kept as well, with a null
-    `_before`: an older event of that key may still arrive, and must lose.
+    `net` are net events. `blend` computes new images from them and the stored rows; None if stored rows do not matter.
+    `stored` may lack rows of other keys. A new row whose key has no stored row is flawed if its events lack a column at
+    a `required` position. If events are ordered by a sequence, the delete of a missing row is kept as well, with a null
+    `_before`: an older event of that key may still arrive, and must be ignored.
     """
     looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
@@ -173,9 +183,9 @@ def diff_events(
 def refresh_changes(
     net: DataFrame, old: DataFrame | None, shape: Shape, mark: str | None = None, required: Sequence[int] = ()
 ) -> DataFrame:
-    """Change rows that turn `old` into what all events together leave behind.
+    """Computes the change rows that turn `old` into the rows that follow from all events together.
 
-    Like `diff_events`, but rows that no event speaks of are deleted; those get `mark` as their `_seq`.
+    It works like `diff_events`, but rows of `old` without an event are deleted; these deletes get `mark` as `_seq`.
     """
     if old is None:
         return diff_events(net, StoredRows(), shape, required=required)
@@ -192,7 +202,7 @@ def refresh_changes(
 
 
 def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
-    """Change rows straight from the events, without a lookup: `upsert` and `delete`, no `_before`."""
+    """Turns net events into change rows without a lookup of stored rows: `upsert` or `delete`, with no `_before`."""
     action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
     rows = net.withColumn(ACTION, action)
     after = [F.col(f"a{i}").alias(column.name) for i, column in enumerate(shape.columns)]
@@ -223,12 +233,12 @@ def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
 
 
 def build_provided_flag(position: int) -> str:
-    """Column of net events that says whether any of a key's events has the table's column at a position."""
+    """Name of the flag column of net events: whether any event of the key has the table's column at `position`."""
     return f"brought{position}"
 
 
 def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
-    """The flaw of new rows that lack a `required` value, which no event brought; else what a contract forbids."""
+    """Builds the flaw of new rows: without a stored row and a `required` column, or else forbidden by the contract."""
     if not required:
         return _build_contract_flaw(shape)
     return fill_statement(
@@ -244,10 +254,11 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
 def _emit_change_rows(
     joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO, has_all_keys: bool = False
 ) -> DataFrame:
-    """Change rows of a join that carries after images a0…, before images b0…, and which of them there are.
+    """Computes change rows from `joined`, which has after images a0…, before images b0…, and flags if they exist.
 
-    `flaw` is what breaks the after images, null where nothing does. Where after images have the keys of all rows, keys
-    are those, and rows stay in their order.
+    `flaw` is the flaw of an after image, null if it is sound. `keep_tombstones` is the condition to keep deletes of
+    missing rows. `has_all_keys` says that after images have a key even if only a before image exists: keys are then
+    taken from them, and the order of rows is kept.
     """
     flags = {"after": quote_name(_HAS_AFTER), "before": quote_name(_HAS_BEFORE)}
     action = fill_statement(
@@ -280,12 +291,12 @@ def _emit_change_rows(
 
 
 def _build_default_ts_and_seq(shape: Shape) -> tuple[Sql, Sql]:
-    """Time and place of rows that no event brought; the commit puts the run's time in the place of none."""
+    """Builds the `ts` and `seq` of rows that come from no event; the commit replaces a null time by the run's time."""
     return cast_as(NULL, "timestamp", _TS), cast_as(_build_default_sequence(shape), shape.sequence_type, _SEQ)
 
 
 def _build_default_sequence(shape: Shape) -> Sql:
-    """The place in the order of events of rows that no event brought; 0 in tables without such an order."""
+    """Builds the `seq` of rows that come from no event: null in a table whose events are ordered, otherwise 0."""
     return NULL if shape.is_ordered else Sql("0")
 
 
@@ -294,18 +305,18 @@ def _build_true(own: str) -> Sql:
 
 
 def _name_image(prefix: str, place: int) -> Sql:
-    """The name of one of the table's columns among the `build_images` of a prefix."""
+    """Returns the quoted name of the image of the table's column at position `place`, such as a0."""
     return quote_name(f"{prefix}{place}")
 
 
 def build_struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
-    """A struct of values under names."""
+    """Builds a struct from pairs of a value and its field's name."""
     named = [alias_as(value, own) for value, own in fields]
     return fill_statement("struct({named})", named=join_parts(named))
 
 
 def _build_difference(shape: Shape) -> Sql:
-    """Whether any column outside the key differs."""
+    """Builds the condition that the images differ in any column outside the key."""
     rest = shape.rest_positions
     return write_difference((_name_image("a", i), _name_image("b", i), shape.columns[i].type) for i in rest)
 
@@ -313,10 +324,10 @@ def _build_difference(shape: Shape) -> Sql:
 def build_images(
     prefix: str, shape: Shape, frame_columns: Sequence[str], named: Callable[[str], str] = str
 ) -> list[Sql]:
-    """The table's columns under names of their own, null where the frame has none, in the table's types.
+    """Builds the image of a frame's rows: the table's columns under names of the `prefix`, cast to their types.
 
-    `frame_columns` are the columns that the frame has, which it knows as `named`. In a key -0.0 becomes 0.0, as
-    Spark takes both for one key.
+    Columns that the frame lacks are null. `frame_columns` are the table's columns that the frame has; `named` maps each
+    to its name in the frame. In a key -0.0 becomes 0.0, since Spark treats both as the same key.
     """
     names = {own.lower(): quote_name(named(own)) for own in frame_columns}
     return [
@@ -344,7 +355,7 @@ def _keep_absent_columns(joined: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
-    """The flaw of after images, of which there are so many `copies` under a key; null for sound ones."""
+    """Builds the flaw of an after image, null if it is sound; `copies` is the number of after images with its key."""
     return fill_statement(
         "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
         no_key=_build_any_null(shape.key_positions),
@@ -356,22 +367,22 @@ def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
 
 
 def _count_rows_per_key(shape: Shape) -> Sql:
-    """Number of after images with this row's key."""
+    """Builds the number of after images with the same key as the row."""
     key = [_name_image("a", i) for i in shape.key_positions] or [Sql("0")]
     return fill_statement("count(1) OVER (PARTITION BY {key})", key=join_parts(key))
 
 
 def _build_contract_flaw(shape: Shape) -> Sql:
-    """Contract violation of the after images, if there are any."""
+    """Builds the contract violation of the after image; null if there is no after image."""
     return fill_statement(
         "CASE WHEN {after} THEN {flaw} END", after=quote_name(_HAS_AFTER), flaw=find_contract_violation(shape)
     )
 
 
 def find_contract_violation(shape: Shape) -> Sql:
-    """The flaw of after images that a contract forbids; null for sound ones.
+    """Builds the flaw of after images that the contract forbids: a null or a broken check; null for sound ones.
 
-    As in SQL, a check whose answer is null is not broken.
+    As in SQL, a check whose result is null is not broken.
     """
     guarded = [i for i, column in enumerate(shape.columns) if is_named(column.name, shape.not_null)]
     places = {column.name: f"a{i}" for i, column in enumerate(shape.columns)}
@@ -396,12 +407,12 @@ def _build_any_null(places: Sequence[int]) -> Sql:
 
 
 def list_key_images(shape: Shape) -> list[Expression]:
-    """The key among the after images; one constant for a key without columns."""
+    """Returns the after images of the key's columns; one constant for a key without columns."""
     return list(map(F.expr, key_names(shape)))
 
 
 def key_names(shape: Shape) -> list[Sql]:
-    """The key among the after images, by which a query groups; one constant for a key without columns."""
+    """Returns the names of the key's after images, to group by; one constant for a key without columns."""
     return [_name_image("a", i) for i in shape.key_positions] or [Sql("true")]
 
 

@@ -1,7 +1,7 @@
-"""Whether values and rows are the same to every reader.
+"""Exact equality of values and rows: equal only if no query can see a difference.
 
-Spark's comparisons, groups and set operations take 0.0 and -0.0 for one value, which casts to text and divisions tell
-apart. Here they are two. All NaNs are one value, and nulls equal each other.
+Spark's comparisons, groups and set operations treat 0.0 and -0.0 as equal, although casts to text and divisions give
+different results. Here they differ. All NaNs are equal, and nulls equal each other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COPY = "__arctic_copy"
 
 
 def write_difference(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
-    """Whether the two values of any pair, which are of a type, differ."""
+    """Builds the condition that the two values of any of `pairs` differ; each pair is followed by its type."""
     differences = [
         fill_statement("NOT ({a} <=> {b})", a=a, b=b)
         for left, right, kind in pairs
@@ -30,13 +30,13 @@ def write_difference(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
 
 
 def identify_row(rows: DataFrame) -> Sql:
-    """A struct that equals those of the same rows alone, for groups and distinct counts."""
+    """Builds a struct that is equal for two rows only if they are exactly equal, for groups and distinct counts."""
     parts = [part for own, kind in _list_types(rows).items() for part in _list_identity_values(quote_name(own), kind)]
     return fill_statement("struct({parts})", parts=join_parts(parts or [Sql("0")]))
 
 
 def sum_multiplicities(rows: DataFrame, weight: str) -> DataFrame:
-    """Each row once, with the sum of the weights of its copies; rows whose weights cancel out are left out."""
+    """Groups equal rows, with the sum of their column `weight`; rows with the sum 0 are left out."""
     keys: list[Sql] = []
     values: list[Sql] = []
     for own, kind in _list_types(rows, weight).items():
@@ -52,7 +52,10 @@ def sum_multiplicities(rows: DataFrame, weight: str) -> DataFrame:
 
 
 def compare_bags(new: DataFrame, old: DataFrame, weight: str) -> DataFrame:
-    """The rows that `new` has more often than `old` (`weight` 1) and those that it has less often (-1), each copy."""
+    """Computes the difference of two bags of rows; its column `weight` is 1 for added rows and -1 for removed ones.
+
+    A row that occurs n times more or less often in `new` than in `old` is returned n times.
+    """
     both = new.withColumn(weight, F.lit(1)).unionAll(old.withColumn(weight, F.lit(-1)))
     copies = fill_statement(
         "explode(array_repeat(0, CAST(abs({weight}) AS int))) AS {copy}",
@@ -68,7 +71,7 @@ def _list_types(rows: DataFrame, *without: str) -> dict[str, str]:
 
 
 def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
-    """Values that Spark takes for equal if the value is the same."""
+    """Lists expressions that Spark compares instead of `value`: all are equal only if the values are exactly equal."""
     known = read_type(kind)
     # Spark compares no maps, but their entries in order.
     compared = fill_statement("array_sort(map_entries({value}))", value=value) if isinstance(known, Map) else value
@@ -81,5 +84,8 @@ def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
 
 
 def _is_negative_zero(value: Sql) -> Sql:
-    """Whether a floating-point value is -0.0; of a value that equals 0D Spark would assume that it is 0.0."""
+    """Builds the condition that a floating-point value is -0.0.
+
+    It compares abs({value}) with 0D: after a comparison of the value itself Spark would assume that it is 0.0.
+    """
     return fill_statement("(abs({value}) <=> 0D AND power({value}, -1D) < 0D)", value=value)

@@ -1,1 +1,1 @@
-"""Change events: checked, put in order, and folded to the row that they leave behind, by the rules of a model."""
+"""Change events: checks, their order, and the rules by which a model computes a row from the events of its key."""

@@ -1,4 +1,4 @@
-"""Events of rows that were declared: those up to the place of the declaration count no more."""
+"""Events of declared rows: those up to the place (order value) of the declaration are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.spark.tables.rows.frames import combine_all, format_examples
 
 
 def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
-    """Events, less those of rows that were declared as of their place or a later one.
+    """Drops the events of `declared` parts whose place in the order is not after the place of the declaration.
 
     Raises ConfigError if it is unknown whether an event is later than a declaration.
     """
@@ -53,7 +53,7 @@ def _is_until(model: Model, place: Expression) -> Expression:
 
 
 def is_in_part(part: Part, shape: Shape) -> Expression:
-    """Whether a row belongs to a partition."""
+    """Builds the condition that a row belongs to a declared `part`, by the values of its partition columns."""
     values = [(find_column(shape.columns, own), value) for own, value in part]
     return combine_all(
         [to_column(own.name) == marks.read_exact(value, own.type) for own, value in values if own is not None]

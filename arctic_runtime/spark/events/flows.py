@@ -1,9 +1,9 @@
-"""Rows of which several flows of events each bring some columns, every flow in an order of its own.
+"""Rows whose columns are set by several flows: a flow is a stream of events that sets some columns.
 
-The table stores the place in its order up to which a flow has written a row, so an event is late if the row has a
-later place of the same flow, whatever other flows did meanwhile. No earlier event is looked up, unless events may lack
-columns of their flow: then a late event may still be the newest one with some column, and the row is computed again
-from all events of its key.
+Each flow has an order column of its own. The table stores, for each row and flow, the newest place in that order whose
+event was applied. An event is late if the row has a later place of the same flow, whatever other flows did.
+Earlier events are only read again if events may lack columns of their flow. A late event may then be the newest one
+with some column, so the row is computed from all events of its key.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ from arctic_runtime.spark.tables.rows.frames import (
 
 @dataclass(frozen=True)
 class _Flow:
-    """Positions of a flow's columns among those of the table: of its order, and of the others."""
+    """Positions in the table of a flow's columns: `sequence`, which orders its events, and `columns`, which they set.
+
+    Columns with a merge function are not among them. `number` is the flow's place in the configuration.
+    """
 
     number: int
     sequence: int
@@ -58,8 +61,9 @@ class _Flow:
 
 @dataclass(frozen=True)
 class Flows:
-    """Rules by which each flow's newest event gives its columns; columns of a merge function follow all events.
+    """Rules by which the newest event of each flow sets the flow's columns.
 
+    Columns with a merge function are computed from all events.
     `partial` are the positions of the columns that events may lack.
     """
 
@@ -89,7 +93,10 @@ class Flows:
         return True
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """One row for each key: what the newest event of each flow says; a delete leaves nulls in its columns."""
+        """Builds the query for one row per key, with the column values of the newest event of each flow.
+
+        If that event is a delete, the columns of its flow are null.
+        """
         del order
         flows, functions = self._flows(), MergeFunctions(self.model, self.shape, self.partial)
         folded = select_from(
@@ -110,7 +117,7 @@ class Flows:
         return replace_columns(select_from(folded, [Sql("*"), *values]), {}, drop=[flow.newest for flow in flows])
 
     def blend(self, joined: Sql) -> Sql:
-        """Net events, with the columns of flows that brought nothing, or nothing newer, as they are in the row."""
+        """Builds the query for new rows: net events, with the stored values of each flow without a newer event."""
         values = MergeFunctions(self.model, self.shape, self.partial).blend_columns(COMMUTATIVE)
         for flow in self._flows():
             a, b = quote_name(f"a{flow.sequence}"), quote_name(f"b{flow.sequence}")
@@ -131,7 +138,10 @@ class Flows:
         return flows
 
     def _fold_each(self, flow: _Flow) -> list[Sql]:
-        """Of each column, what the newest event with it says, and whether there is one; a delete has all columns."""
+        """Builds, for each column of `flow`, its value in the newest event that has it, and a flag if there is one.
+
+        A delete counts as an event with all columns, whose values are null.
+        """
         place, folded = quote_name(f"a{flow.sequence}"), []
         for i in flow.columns:
             counts = "{place} IS NOT NULL AND (deleted OR (sign > 0 AND {has}))"
@@ -148,7 +158,10 @@ class Flows:
 
 
 def _fold_newest(flow: _Flow) -> Sql:
-    """Folds the newest event of a flow: of those with a place in the flow's order that take nothing back."""
+    """Builds the aggregate for the newest event of a flow, as a struct of its columns.
+
+    Only events with a place in the flow's order count, and retractions do not.
+    """
     place = quote_name(f"a{flow.sequence}")
     images = [
         (fill_statement("CASE WHEN NOT deleted THEN {a} END", a=quote_name(f"a{i}")), f"a{i}") for i in flow.columns
@@ -162,21 +175,21 @@ def _fold_newest(flow: _Flow) -> Sql:
 
 
 def _fold_place(flow: _Flow) -> Sql:
-    """The place of that event."""
+    """Builds the aggregate for the latest place in a flow's order, among events that are no retractions."""
     own = f"a{flow.sequence}"
     return alias_as(fill_statement("max(CASE WHEN deleted OR sign > 0 THEN {place} END)", place=quote_name(own)), own)
 
 
 def _is_not_brought(position: int) -> Sql:
-    """Whether a row keeps its value if no event is late: none of them brings one."""
+    """Builds the condition that a stored row keeps its value in a column, since no event of its key has the column."""
     flag = quote_name(build_provided_flag(position))
     return fill_statement("has_before AND NOT reset AND NOT coalesce({flag}, false)", flag=flag)
 
 
 def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame:
-    """The keys, each once, of events before the place up to which their flow has written the row.
+    """Returns the distinct keys of late events: the stored row has a later place in the order of the event's flow.
 
-    `old` are rows of the table; those under other keys may be left out.
+    `old` are rows of the table; it may lack rows of keys without events.
     """
     key, places = model.config.primary_key, list(model.config.sequence_groups)
     written = [to_column(sequence).alias(f"__arctic_p{i}") for i, sequence in enumerate(places)]
@@ -186,12 +199,12 @@ def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame
 
 
 def lacks_flow(model: Model) -> Expression:
-    """Whether an event belongs to no flow."""
+    """Builds the condition for events that belong to no flow: the order column of every flow is null."""
     return combine_all([to_column(sequence).isNull() for sequence in model.config.sequence_groups])
 
 
 def raise_without_flow(model: Model, events: DataFrame, count: int) -> NoReturn:
-    """Raises DataError with some events that belong to no flow."""
+    """Raises DataError for `count` events that belong to no flow, with some of them as examples."""
     rows = events.where(lacks_flow(model)).limit(3).collect()
     raise DataError(
         f"{model.table}: {count} events have a null in every column of `sequence_by` "

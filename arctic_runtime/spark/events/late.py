@@ -1,4 +1,4 @@
-"""Late events: those that are older than the newest event of their key that an earlier run read."""
+"""Late events: events older than the newest event of the same key that an earlier run has read."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ from arctic_runtime.spark.tables.rows import marks
 from arctic_runtime.spark.tables.rows.frames import Keys, as_key, match_key, to_column
 
 LateEvents = Literal["lose", "recompute", "recompute_by_flow", "fold"]
-"""Effect of events that arrive late: they lose against newer ones; all events of their key are folded once more, where
-they are late in the table's order (`recompute`) or in the order of a flow; or they are folded as any others."""
+"""Effect of late events.
+
+- `lose`: they are ignored, since newer events of their key were applied;
+- `recompute`: the row is computed from all events of its key if an event is late in the table's order;
+- `recompute_by_flow`: the same if an event is late in the order of its flow;
+- `fold`: they are applied like any other event."""
 
 _NEWEST = "__arctic_seen"
 
 
 def select_maybe_late_keys(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
-    """The keys of the events before the newest one of all earlier runs."""
+    """Returns the distinct keys of events that are older than `high_watermark`, the newest event of earlier runs."""
     is_late = _sequence(model) < marks.read_latest(high_watermark, shape.sequence_type)
     return events.where(is_late).select(*[to_column(part) for part in model.config.entity_key]).distinct()
 
 
 def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str, shape: Shape) -> DataFrame:
-    """The newest place of each key of which something after the oldest late event was read.
+    """Computes the newest stored place of each key in `keys`, from rows of `seen` after the place `oldest_late`.
 
-    Both conditions reach the files: those with older events or other keys alone are not opened.
+    Keys without such rows are left out. Both conditions prune files: those with only older rows or only other keys are
+    not opened.
     """
     later = seen.where(F.col(SEQUENCE) > marks.read_latest(oldest_late, shape.sequence_type))
     rows = keys.select_rows(later, model.config.primary_key)
@@ -42,7 +47,7 @@ def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str
 
 
 def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """Events, less those before the newest place of their key."""
+    """Drops events whose place is before the newest place of their key, as `find_newest_seen` returns it."""
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key), "left")
     kept = matched.where(F.col(_NEWEST).isNull() | (_sequence(model) >= F.col(_NEWEST)))
@@ -50,7 +55,7 @@ def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
 
 
 def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """The keys that have an event before the newest place of them, each once."""
+    """Returns the distinct keys with an event before the newest place of the key, as `find_newest_seen` returns it."""
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key))
     is_late = _sequence(model) < F.col(_NEWEST)
@@ -58,13 +63,16 @@ def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFr
 
 
 def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """The events of other keys."""
+    """Drops the events whose key is in `keys`."""
     key = model.config.primary_key
     return events.join(keys.select(*as_key(key)), match_key(events, key), "left_anti")
 
 
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
-    """Raises DataError if the rows of late keys do not follow from the events that can still be read."""
+    """Raises DataError if rows with late events can't be computed again from the events that can still be read.
+
+    This is so if the table was restored, if rows were declared, or if an upstream no longer keeps all its rows.
+    """
     declared = last.declared or Declared()
     trimmed = [source for source, state in upstreams.states.items() if state and state.has_lost_rows]
     reasons = {

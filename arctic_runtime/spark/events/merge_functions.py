@@ -1,4 +1,4 @@
-"""Rows merged column by column: what the events of a key leave behind, and how that meets the row that is there."""
+"""Rows merged column by column: each value is computed from the events of a key and the stored row by a function."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from arctic_runtime.spark.events.late import LateEvents
 from arctic_runtime.spark.events.order import EventOrder, find_orders
 
 _GIVES = Sql("(NOT deleted AND sign > 0)")
-"""Whether an event says what the row is now; retractions and deletes do not."""
+"""Whether an event has the row's new values; retractions and deletes have none."""
 
 _HAS_GIVEN = "gives"
-"""Column of net events: whether any of them says what the row is now."""
+"""Column of net events: whether any event of the key has new values."""
 
 _FOLDED: Mapping[str, LiteralString] = {
     "last": "max_by(struct({a} AS value), CASE WHEN {gives} AND {has} THEN `order` END).value",
@@ -43,7 +43,7 @@ _FOLDED: Mapping[str, LiteralString] = {
         "THEN array_sort(array_distinct(flatten(collect_list(CASE WHEN {gives} THEN {a} END)))) END"
     ),
 }
-"""Function → the value that the events of a key give, those after its last delete."""
+"""Function → aggregate of a column over the events of a key, from its last delete on."""
 
 _BLENDED: Mapping[str, LiteralString] = {
     "last": "CASE WHEN {is_brought} THEN {a} ELSE {b} END",
@@ -54,15 +54,15 @@ _BLENDED: Mapping[str, LiteralString] = {
     "min": "least({a}, {b})",
     "union": "coalesce(array_sort(array_union({a}, {b})), {a}, {b})",
 }
-"""Function → the value of a row that is there, from what its events give (a) and what it has (b)."""
+"""Function → the new value of a stored row, from the value of its events (a) and the stored value (b)."""
 
 
 @dataclass(frozen=True)
 class MergeFunctions:
-    """Rules by which each column outside the key follows the events of the key by a function.
+    """Rules by which each column outside the key is computed from the events of the key by a function.
 
-    `partial` are the positions of the columns that events may lack, `required` those of them that a row without a
-    stored one must get from its events.
+    `partial` are the positions of the columns that events may lack. `required` are those of them that the events must
+    have if no row of their key is stored.
     """
 
     model: Model
@@ -85,7 +85,7 @@ class MergeFunctions:
         return []
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """The events after the last delete of each key as one row, every column by its function."""
+        """Builds the query for one row per key: each column's function over the events from the last delete on."""
         del order
         columns = [
             *[quote_name(f"a{i}") for i in self.shape.key_positions],
@@ -98,11 +98,11 @@ class MergeFunctions:
         return select_from(select_since_delete(events, self.shape), columns, by=key_names(self.shape))
 
     def blend(self, joined: Sql) -> Sql:
-        """Net events, with the part in them of rows that are there and were not deleted meanwhile."""
+        """Builds the query for new rows: net events, merged with the stored row unless an event deleted it."""
         return replace_columns(joined, {f"a{i}": value for i, value in self.blend_columns().items()})
 
     def fold_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
-        """Aggregates of columns by their positions; only of those with some functions."""
+        """Builds the aggregate of each column whose function is among `functions`, by the column's position."""
         return {
             i: self._fill(_FOLDED[function], i, gives=_GIVES, has=partial_columns.has_column(i, self.partial))
             for i, function in self._functions().items()
@@ -110,11 +110,14 @@ class MergeFunctions:
         }
 
     def fold_flags(self) -> list[Sql]:
-        """Aggregates that say whether any event brings each of the columns that events may lack."""
+        """Builds, for each column that events may lack, the flag whether any event of the key has it."""
         return partial_columns.fold_flags(self.partial, _GIVES)
 
     def blend_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
-        """Values of columns beside a stored row, if there is one, by position; only of those with some functions."""
+        """Builds the new value of each column whose function is among `functions`, by the column's position.
+
+        It is merged with the stored value, if there is a stored row that no event deleted.
+        """
         case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
         return {
             i: fill_statement(case, blended=self._blend_column(i, function), a=quote_name(f"a{i}"))
@@ -129,7 +132,7 @@ class MergeFunctions:
         return quote_name(build_provided_flag(position) if position in self.partial else _HAS_GIVEN)
 
     def _functions(self) -> dict[int, str]:
-        """Function of each column outside the key, by its position."""
+        """The merge function of each column outside the key, by the column's position."""
         config = self.model.config
         return {
             i: get_function(config.merge_columns, config.on_match, self.shape.columns[i].name)
@@ -142,12 +145,12 @@ class MergeFunctions:
 
 
 def fold_gives() -> Sql:
-    """Aggregate of marked events: whether any of them says what the row is now."""
+    """Builds the aggregate over marked events: whether any of them has new values of the row."""
     return alias_as(fill_statement("bool_or({gives})", gives=_GIVES), _HAS_GIVEN)
 
 
 def select_since_delete(events: Sql, shape: Shape) -> Sql:
-    """Query for the events of each key from its last delete on."""
+    """Builds the query for the events of each key from its last delete on; all of them for a key without a delete."""
     last_delete = fill_statement(
         "max(CASE WHEN deleted THEN `order` END) OVER (PARTITION BY {key}) AS last_delete",
         key=join_parts(key_names(shape)),

@@ -1,4 +1,4 @@
-"""Change events of a window folded to net events, one for each key."""
+"""Folds the change events of a window to net events, one per key."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _IS_DELETE = f"{OWN_PREFIX}is_delete"
 
 
 def net_events(rules: EventRules, events: DataFrame) -> DataFrame:
-    """Net events as `EventRules` describes them, with the `flaw` of rows that a contract forbids."""
+    """Computes the net event of each key (see `EventRules`), with a `flaw` if the contract forbids its row."""
     known = events.withColumn(_IS_DELETE, is_delete(rules.model, events))
     columns = list_frame_columns(known)
     return query_rows(known, lambda source: fold_events(rules, mark_events(rules, source, columns), columns))
 
 
 def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sql:
-    """Query for net events of marked ones; `columns` are those of the events that were marked."""
+    """Builds the query that folds `marked` events to net events; `columns` are those of the events before marking."""
     folded = rules.fold(marked, list_order_parts(columns))
     flaw = fill_statement("CASE WHEN NOT deleted THEN {flaw} END AS flaw", flaw=find_contract_violation(rules.shape))
     return select_from(folded, [Sql("*"), flaw])
 
 
 def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sql:
-    """Query for marked events as `EventRules` describes them, of events with these columns."""
+    """Builds the query that turns events with these `columns` into marked events, as `EventRules` describes them."""
     model, shape = rules.model, rules.shape
     flagged = partial_columns.add_flags(model, shape, rules.partial, events, columns)
     names = [column.name for column in columns]
@@ -58,12 +58,12 @@ def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sq
 
 
 def blend_rows(rules: EventRules, joined: DataFrame) -> DataFrame:
-    """New rows of net events beside stored rows."""
+    """Computes new rows from `joined`: net events, each beside the stored row of its key."""
     return query_rows(joined, rules.blend) if rules.reads_stored_rows else joined
 
 
 def is_delete(model: Model, events: DataFrame) -> Expression:
-    """Whether an event deletes its row."""
+    """Builds the condition for events that delete their row, by `delete_when` or as part of a truncation."""
     predicate = model.config.delete_when
     deletes = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
     return truncate.is_spread(events) | deletes

@@ -1,4 +1,4 @@
-"""Rows that are what the newest event of their key says."""
+"""Rows that equal the newest event of their key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arctic_runtime.spark.events.order import EventOrder, find_orders
 
 
 def is_newest_event(config: ModelConfig) -> bool:
-    """Whether a row is what the newest event of its key says; others follow from several events, or all."""
+    """Whether each row of the model equals the newest event of its key, so that other events have no effect."""
     is_whole = config.on_match == "replace" and not config.has_partial_events
     return is_whole and not config.merge_columns and not config.sequence_groups
 
@@ -43,11 +43,11 @@ class NewestEvent:
         return []
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """The event that none is newer than.
+        """Builds the query for the newest event of each key.
 
-        The parts of the order are compared one by one, which is faster than a comparison of structs. Where rows are
-        numbered, Spark sorts them once more before it moves them, to leave out those that are not first: here hardly
-        any are.
+        The parts of `order` are compared one by one, which is faster than a comparison of structs. `lag` is used
+        instead of `row_number`: for the latter Spark sorts the rows once more before the shuffle, to drop all but the
+        first of each key, and hardly any would be dropped here.
         """
         newer = fill_statement(
             "lag(true) OVER (PARTITION BY {key} ORDER BY {order}) AS newer",

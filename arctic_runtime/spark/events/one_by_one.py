@@ -1,4 +1,4 @@
-"""Events of a key applied one by one, in their order: for rows that follow from no aggregate of their events."""
+"""Events of a key applied one by one, in their order: for rows that no aggregate of their events can compute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FIRST: Mapping[str, LiteralString] = {
     "sum": "{new} * {sign}",
     "union": "CASE WHEN {sign} > 0 THEN array_sort(array_distinct({new})) END",
 }
-"""Function → the value that the first event of a row gives; others give their own."""
+"""Function → the value of a column after the first event of a row; other functions take the event's value."""
 
 _NEXT: Mapping[str, LiteralString] = {
     "last": "CASE WHEN {sign} > 0 THEN {new} ELSE {old} END",
@@ -47,12 +47,12 @@ _NEXT: Mapping[str, LiteralString] = {
     "min": "least({old}, CASE WHEN {sign} > 0 THEN {new} END)",
     "union": "CASE WHEN {sign} > 0 THEN coalesce(array_sort(array_union({old}, {new})), {new}, {old}) ELSE {old} END",
 }
-"""Function → the value that another event makes of an old one."""
+"""Function → the value of a column after a further event, from the value before it (`old`) and the event's (`new`)."""
 
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Rules by which each event makes a new row of the one before it; with `keep: all` every such row is kept.
+    """Rules by which each event changes the row that the event before it left; with `keep: all` each such row is kept.
 
     `partial` are the positions of the columns that events may lack.
     """
@@ -76,7 +76,7 @@ class OneByOne:
 
     @property
     def extra_columns(self) -> list[Sql]:
-        """The columns of events that expressions use, stored or not, under names of their own."""
+        """The columns of events that merge expressions use, under generated names; the table need not store them."""
         return [alias_as(quote_name(column), own) for column, own in self._expression_columns().items()]
 
     @property
@@ -84,7 +84,10 @@ class OneByOne:
         return True
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """The events of each key in their order as an array, and what they leave behind if no row is there."""
+        """Builds the query for one row per key: its events as an ordered array, and the row that they make.
+
+        That row is the result if no row of the key is stored; otherwise `blend` computes it from the array.
+        """
         del order
         images = [f"a{i}" for i in range(len(self.shape.columns))]
         flags = map(partial_columns.has_flag, self.partial)
@@ -103,7 +106,10 @@ class OneByOne:
         return select_from(folded, [_EVENTS, Sql("reset"), *(alias_as(value, own) for own, value in values.items())])
 
     def blend(self, joined: Sql) -> Sql:
-        """The events of net events, applied to stored rows; with `keep: all`, a row for each change of a row."""
+        """Builds the query that applies the array of each net event to the stored row.
+
+        It has one row per key; with `keep: all` one per event (see `_blend_each`).
+        """
         exists = Sql("has_before AND NOT reset")
         if self.model.config.keep == "all":
             return self._blend_each(joined, exists)
@@ -111,7 +117,10 @@ class OneByOne:
         return replace_columns(applied, self._outcome(("state",), ("event",)), drop=("state", "event"))
 
     def _apply_all(self, rows: Sql, exists: Sql) -> Sql:
-        """Adds the row that the last event of a key leaves behind, `state`, and that event; a row `exists` before."""
+        """Adds the columns `state`, the row after the last event of a key, and `event`, that event.
+
+        `exists` is the condition that a row is there before the first event.
+        """
         state = fill_statement(
             "aggregate({events}, {start}, ({old}, {new}) -> {next}) AS state",
             events=_EVENTS,
@@ -123,7 +132,7 @@ class OneByOne:
         return select_from(rows, [Sql("*"), state, Sql("element_at(events, -1) AS event")])
 
     def _outcome(self, state: tuple[str, ...], event: tuple[str, ...]) -> dict[str, Sql]:
-        """Columns of net events, of the row and the last event that structs hold."""
+        """Builds the columns of a net event by name, from the row in struct `state` and the event in struct `event`."""
         return {
             **{f"a{i}": quote_name(*state, f"a{i}") for i in range(len(self.shape.columns))},
             "deleted": fill_statement("NOT {exists}", exists=quote_name(*state, _EXISTS)),
@@ -131,7 +140,11 @@ class OneByOne:
         }
 
     def _blend_each(self, joined: Sql, exists: Sql) -> Sql:
-        """One row for each event, with the rows before and after it; events of one place in the order are one."""
+        """Builds the query for one row per event, with the row before and after it.
+
+        Events of a key with the same place in the order count as one event. If the row was computed from all events
+        of its key (`reset`), they are one change of the stored row.
+        """
         parts = {"events": _EVENTS, "states": _STATES, "places": _PLACES}
         is_last = "k = size({events}) - 1 OR NOT (get({events}, k).seq <=> get({events}, k + 1).seq)"
         places = fill_statement(
@@ -163,7 +176,7 @@ class OneByOne:
         return replace_columns(changes, values, drop=("change", _STATES, _PLACES))
 
     def _list_states(self, exists: Sql) -> Sql:
-        """The row before each event, and after the last one."""
+        """Builds an array of the row before each event, followed by the row after the last event."""
         types = [(_EXISTS, "boolean"), *((f"a{i}", column.type) for i, column in enumerate(self.shape.columns))]
         before = build_struct([(quote_name(_OLD, column), column) for column, _ in types])
         # Each event adds the row before it, so that the row after it is computed once.
@@ -180,7 +193,7 @@ class OneByOne:
         )
 
     def _next_row(self) -> Iterator[tuple[Sql, str]]:
-        """The row that an event leaves behind, from the row before it."""
+        """Yields the fields of the row after an event, computed from the row before it, and their names."""
         yield fill_statement("NOT {deleted}", deleted=quote_name(_NEW, "deleted")), _EXISTS
         for i, column in enumerate(self.shape.columns):
             yield _cast(self._next_value(i), column), f"a{i}"
@@ -219,7 +232,7 @@ class OneByOne:
 
 
 def _start_row(shape: Shape, exists: Sql) -> Iterator[tuple[Sql, str]]:
-    """The row before the first event, if one `exists`."""
+    """Yields the fields of the row before the first event and their names; `exists` says whether there is a row."""
     yield exists, _EXISTS
     for i, column in enumerate(shape.columns):
         value = Sql("NULL") if exists == "false" else quote_name(f"b{i}")

@@ -1,4 +1,4 @@
-"""The order of events: what they are ordered by, and whether that decides between any two of a key."""
+"""The order of events: the columns that define it, and the check that no two events of a key are tied."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from arctic_runtime.sql.types import Struct, Type, read_type
 
 @dataclass(frozen=True)
 class EventOrder:
-    """An order of the events of a key by a column; of a flow if it is the order of some `columns` alone."""
+    """An order of the events of a key by the column `sequence`.
+
+    With `columns` it is the order of a flow, and concerns only these columns; None for all columns.
+    """
 
     sequence: str
     columns: tuple[str, ...] | None = None
 
 
 def find_orders(model: Model) -> tuple[EventOrder, ...]:
-    """The order by `sequence_by`, if events are ordered by one column."""
+    """Returns the order by the column `sequence_by`; empty if the model has no such column."""
     return (EventOrder(model.config.sequence_by),) if model.config.sequence_by is not None else ()
 
 
 def list_order_parts(columns: Sequence[Column]) -> list[Sql]:
-    """The innermost fields of the column `order` of marked events, which come from events with these columns."""
+    """Lists the innermost fields of the column `order` of marked events; `columns` are those before marking."""
     position = next((event_column.type for event_column in columns if event_column.name == POSITION), None)
     parts = [] if position is None else list(_list_leaves(read_type(position)))
     return [quote_name("order", "sequence"), *(quote_name("order", POSITION, *leaf) for leaf in parts)]
@@ -48,7 +51,7 @@ def _list_leaves(position: Type) -> Iterator[tuple[str, ...]]:
 
 
 def check_order(model: Model, orders: Sequence[EventOrder], events: DataFrame) -> None:
-    """Raises DataError if two events of a key differ and stand at one place in the order.
+    """Raises DataError if two different events of a key have the same place in one of `orders`.
 
     Events with a position have no ties. Raises ConfigError if nothing orders the events.
     """

@@ -1,7 +1,7 @@
-"""Columns that an event has: it may bring some columns of its row, and the row keeps its values in the others.
+"""Partial events: an event may have only some columns of its row, and the row keeps its values in the others.
 
-A null that an event has is a value. A column of the query lists the columns of an event, or a marker stands for each
-value that was not sent.
+A null in a column that the event has is a value. Which columns an event has is listed in a column of the query, or a
+marker replaces each value that was not sent.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def has_flag(position: int) -> str:
-    """Column of marked events that says whether an event has the table's column at a position."""
+    """Name of the flag column of marked events: whether an event has the table's column at `position`."""
     return f"{OWN_PREFIX}has{position}"
 
 
 def has_column(position: int, partial: Sequence[int]) -> Sql:
-    """Whether an event has the table's column at a position, one of those that it may lack (`partial`) or another."""
+    """Builds the condition that an event has the table's column at `position`; true if it is not among `partial`."""
     return quote_name(has_flag(position)) if position in partial else Sql("true")
 
 
 def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
-    """Aggregates that say of columns which events may lack whether any event that `counts` brings them."""
+    """Builds, for each column at `partial` positions, the flag whether any event that meets `counts` has it."""
     template = "bool_or({counts} AND {has})"
     return [
         alias_as(fill_statement(template, counts=counts, has=quote_name(has_flag(i))), build_provided_flag(i))
@@ -59,7 +59,7 @@ def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
 
 
 def find_positions(model: Model, shape: Shape) -> list[int]:
-    """The positions of the columns that an event may lack; none if all events are whole rows."""
+    """Positions in the table of the columns that an event may lack; empty if all events are whole rows."""
     if not model.config.has_partial_events:
         return []
     given = {column.lower() for column in shape.given}
@@ -68,9 +68,9 @@ def find_positions(model: Model, shape: Shape) -> list[int]:
 
 
 def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, columns: Sequence[Column]) -> Sql:
-    """Query for events with the flags of `partial` columns, and with null for each value that they lack.
+    """Builds the query that adds a flag to events for each `partial` column: whether the event has it.
 
-    `columns` are those of the events.
+    Values that an event lacks become null. `columns` are the columns of the events.
     """
     if not partial:
         return events
@@ -89,14 +89,14 @@ def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, c
 
 
 def count_unknown(model: Model, events: DataFrame) -> list[Expression]:
-    """An aggregate of the profile: how many events name columns that the query does not have."""
+    """Builds the aggregate that counts events which list columns that are not in the query; empty if none list any."""
     if model.config.columns_to_update is None:
         return []
     return [F.count_if(_names_others(model, events)).alias("unknown_columns")]
 
 
 def raise_unknown(model: Model, events: DataFrame, count: int) -> NoReturn:
-    """Raises DataError with some events that name columns which the query does not have."""
+    """Raises DataError for `count` events that list columns that are not in the query, with some as examples."""
     own = model.config.columns_to_update
     assert own is not None
     key = [to_column(part) for part in model.config.primary_key]
@@ -125,7 +125,7 @@ def _names_others(model: Model, events: DataFrame) -> Expression:
 
 
 def _list_names(model: Model, columns: Sequence[Column]) -> Sql:
-    """The names of the columns that an event has, in lower case, as an array; null for all."""
+    """Builds an array of the lower-case names of the columns that an event has; null if it has all."""
     own = model.config.columns_to_update
     if own is None:
         return Sql("CAST(NULL AS array<string>)")
@@ -165,7 +165,7 @@ def _has_source(model: Model, source: Column) -> Sql:
 
 
 def _match_marker(value: Sql, kind: str, marker: str) -> Iterator[Sql]:
-    """Whether a value of a type is the marker, in one of the forms that the type has for it."""
+    """Yields conditions that `value` is the `marker`, one for each form that the marker has in a type."""
     match read_type(kind):
         case Primitive("string"):
             yield fill_statement(

@@ -1,4 +1,4 @@
-"""Counts of the events of a window, and of their flaws: one pass over them."""
+"""Counts of the events of a window and of their flaws, computed in one pass."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of the events of a window.
+    """Counts of the events of a window, and their oldest and newest places in the order.
 
-    `high_watermark` and `oldest_late` are texts as `marks` writes them, and so are `truncated`, the place of the newest
-    of the `truncations`, the events that empty the table, and what `earlier_events` counts of tables with history.
+    Places are texts as `marks` writes them: `oldest` of all events, `oldest_late`, `high_watermark` (the newest of this
+    and of earlier runs) and `truncated`, the newest of the `truncations`. These are events that empty the table.
 
-    `late` is how many events may be late: those before the newest event of any earlier run. `oldest` is the oldest of
-    all. `retracted` are events that take back an earlier row of the source, and `unknown_before` changes of the source
-    whose earlier row is unknown. `unknown_columns` are events that name columns which the query does not have.
+    `late` is the number of events that may be late: those before the newest event of any earlier run. `retracted` is
+    the number of events that take back an earlier row of the source; `unknown_before` that of changes of the source
+    whose earlier row is unknown; `unknown_columns` that of events that list columns that are not in the query.
+    `asking`, `oldest_asking`, `oldest_asking_time` and `newest_valid_time` are computed by `earlier_events` for tables
+    with history, and are texts as well, except for the count `asking`.
     """
 
     events: int
@@ -49,7 +51,7 @@ class Profile:
 
 
 def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
-    """Counts events and their flaws in one job; whether one is late follows from the `last` run."""
+    """Counts events and their flaws in one Spark job; events before the high watermark of the `last` run are late."""
     config, seq_type = model.config, shape.sequence_type
     high_watermark = last.high_watermark if last else None
     sequence = to_column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
@@ -96,6 +98,6 @@ def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
 
 
 def _lacks_key(model: Model, events: DataFrame) -> Expression:
-    """Whether an event of a row has no key; one that empties the table needs none."""
+    """Builds the condition for events with a null in the key, except for those that empty the table."""
     is_null = combine_any([to_column(part).isNull() for part in model.config.entity_key])
     return is_null & ~truncate.is_truncation(model, events)

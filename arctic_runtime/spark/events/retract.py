@@ -1,7 +1,7 @@
-"""Change rows of a table as events that add a row and take back the one before it.
+"""Change rows of a table as pairs of events: one that adds the new row, and one that takes back the old row.
 
-Functions over the rows of a source, such as a sum, follow it only so: an update counts as its new row less its old one,
-a delete as less its last one.
+Functions over the rows of a source, such as a sum, need both. An update adds its new row and subtracts its old one; a
+delete subtracts its last row.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_firs
 
 
 def is_retracting(model: Model, source: SourceState) -> bool:
-    """Whether a model follows a source's rows, and the source tells their changes."""
+    """Whether a model merges the rows of a source by functions, and reads change rows from it."""
     return bool(model.config.merge_columns) and source.kind == "changes"
 
 
 def has_positions(sources: Iterable[SourceState | None]) -> bool:
-    """Whether the rows of all sources of a query tell their position, and in one form.
+    """Whether the rows of all `sources` of a query have a position, and positions of the same form.
 
-    Tables of format version 2 keep no row lineage, so the order of their rows is not known.
+    Tables of format version 2 keep no row lineage, so their rows have no position. None stands for a source without a
+    state, and is ignored.
     """
     states = [state for state in sources if state is not None]
     is_alone = len(states) <= 1 or not any(state.keeps_all for state in states)
@@ -66,7 +67,10 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
 
 
 def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
-    """The rows of a window of a source as a model's query reads them; if `placed`, with their position."""
+    """Prepares the `rows` of a source's window for a model's query; if `placed`, adds their position.
+
+    With `merge_columns` the position contains the sign of the row (see `sign_rows`).
+    """
     if not placed:
         return rows
     if is_retracting(model, source):
@@ -78,11 +82,11 @@ def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: 
 
 
 def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    """Change rows of a source as the rows that they add (sign 1) and take back (-1); POSITION has the sign.
+    """Splits change rows of a source into the rows that they add (sign 1) and take back (sign -1).
 
-    The sign is 0 if a change does not tell what the row was before. Change rows up to a changelog compaction have
-    lost their forerunners, so the newest of each key counts as an insert. Where forgotten rows alone are gone, so does
-    the first of each key.
+    The sign is a field of POSITION. It is 0 if the row before a change is unknown. If a changelog compaction removed
+    earlier change rows, the newest one of each key up to it counts as an insert. If only forgotten rows were removed,
+    the first one of each key counts as an insert.
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
@@ -104,17 +108,17 @@ def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window:
 
 
 def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
-    """Change rows of which some count as inserts."""
+    """Turns the change rows for which `which` holds into inserts, without a row before them."""
     action = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
     before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
     return rows.withColumns({**action, **before})
 
 
 def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    """Change rows of which some have no `_before`, and whether there was a row of their key before them.
+    """Adds a flag to change rows without `_before`: whether a row of the key existed before the change.
 
-    The deletion of a row that was not there looks like any other. The change row before it tells; if that is not in
-    the window, it is read from the log.
+    The delete of a row that did not exist looks like any other delete. The flag is computed from the previous change
+    row of the key, which is read from the change table if it is not in the window.
     """
     assert source.key is not None
     rows = placed.withColumn(_NEW, F.lit(True))
@@ -165,7 +169,10 @@ def _list_images(spark: SparkSession, placed: DataFrame, source: SourceState, wi
 
 
 def _select_image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
-    """A struct of a change row's columns as they are now, or were before."""
+    """Builds a struct of a change row's columns after the change, or before it if `of_before`.
+
+    POSITION gets the `sign`, and a further field says whether the image exists (`is_there`).
+    """
     assert source.key is not None
     kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields if field.name != _EXISTED}
     own = (*source.key, ACTION, "_ts", SEQUENCE, BEFORE)
@@ -182,7 +189,10 @@ def _cast_before(field: str, kind: str) -> Sql:
 
 
 def read_sign(columns: Iterable[Column]) -> Sql:
-    """1 for events that add something and -1 for those that take it back, of events with these columns."""
+    """Builds the expression of the sign of events with these `columns`: 1 if they add a row, -1 if they take it back.
+
+    Events whose position has no sign always add a row.
+    """
     position = next((column.type for column in columns if column.name == POSITION), None)
     match None if position is None else read_type(position):
         case Struct(fields) if any(field == _SIGN for field, _ in fields):
@@ -191,7 +201,7 @@ def read_sign(columns: Iterable[Column]) -> Sql:
 
 
 def count_retractions(events: DataFrame) -> list[Expression]:
-    """Aggregates of the profile: events that take something back, and those of which it is unknown what they do."""
+    """Builds the aggregates that count events with sign -1, which take a row back, and 0, with an unknown old row."""
     sign = _sign(events)
     return [F.count_if(sign < 0).alias("retracted"), F.count_if(sign == 0).alias("unknown_before")]
 
@@ -203,9 +213,9 @@ def _sign(events: DataFrame) -> Expression:
 def check_retractions(
     model: Model, events: DataFrame, retracted: int, unknown_before: int, is_delete: Expression
 ) -> None:
-    """Raises DataError if functions can't follow what the source updated or deleted.
+    """Raises DataError if a merge function can't take back values that the source updated or deleted.
 
-    `retracted` events take something back; of `unknown_before` events the earlier row is unknown.
+    `retracted` is the number of events that take a row back, `unknown_before` that of events whose old row is unknown.
     """
     if unknown_before:
         _raise_unknown_before(model, events)
@@ -242,14 +252,14 @@ def check_retractions(
 
 
 _FOLLOWS_ALL = ("sum", "last", "last_non_null")
-"""Functions that follow any change: by subtraction, or since they look at the newest event alone."""
+"""Functions that can apply any change: by subtraction, or since only the newest event matters."""
 
 _STUCK: Mapping[str, LiteralString] = {
     "max": "max({old}) IS NOT NULL AND coalesce(max({new}) < max({old}), true)",
     "min": "min({old}) IS NOT NULL AND coalesce(min({new}) > min({old}), true)",
     "union": "size(array_except(flatten(collect_list({old})), flatten(collect_list({new})))) > 0",
 }
-"""Function → whether the new image of a change row does not cover the old one."""
+"""Function → whether the old value can't be taken back, since the new value of the change does not cover it."""
 
 
 def _find_stuck(events: DataFrame, merged: str, function: str) -> Sql:

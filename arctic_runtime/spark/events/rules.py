@@ -1,4 +1,4 @@
-"""The rules by which the events of a key make its row: one protocol, one object for each kind of rules."""
+"""The rules by which a row is computed from the events of its key: one protocol, one class for each kind of rules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from arctic_runtime.spark.events.order import EventOrder
 
 
 class EventRules(Protocol):
-    """Rules of one kind, for one table.
+    """Rules by which the events of a key are folded and merged with its stored row; they write queries in SQL.
 
-    They are texts of SQL over *marked* events. Their columns are the table's, a0, a1, …; `deleted`, whether the event
-    deletes its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take another one back;
-    `order`, its place among all events; has0, has1, …, whether the event has a column that events may lack; and
-    `extra_columns`.
+    The input is *marked* events. Their columns are: a0, a1, …, those of the table; `deleted`, whether the event deletes
+    its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take a row back; `order`, the place
+    among all events; has0, has1, …, whether the event has a column that events may lack; and `extra_columns`.
 
-    `fold` makes *net* events of them, one for each key. Their columns are a0, a1, …; `deleted`; `reset`, whether any of
-    them deleted the row, so that nothing of a stored row is kept; `ts`; `seq`; and what `blend` reads.
+    `fold` turns them into *net* events, one per key. Their columns are: a0, a1, …; `deleted`; `reset`, whether an event
+    deleted the row, so that no stored value is kept; `ts`; `seq`; and columns that only `blend` reads.
     """
 
     @property
@@ -42,7 +41,7 @@ class EventRules(Protocol):
 
     @property
     def required(self) -> Sequence[int]:
-        """Positions of the columns that a row without a stored one must get from its events."""
+        """Positions of the columns that the events of a key have to contain if no row of this key is stored yet."""
         ...
 
     @property
@@ -55,20 +54,26 @@ class EventRules(Protocol):
 
     @property
     def extra_columns(self) -> list[Sql]:
-        """Columns of marked events that these rules alone read."""
+        """Further columns of marked events, which only rules of this kind read."""
         ...
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Query for net events of marked `events`; `order` are the innermost fields of their column `order`."""
+        """Builds the query that folds marked `events` to net events.
+
+        `order` are the innermost fields of the column `order` of the events.
+        """
         ...
 
     @property
     def reads_stored_rows(self) -> bool:
-        """Whether stored rows have a part in new ones."""
+        """Whether new rows are computed from stored rows as well as from events."""
         ...
 
     def blend(self, joined: Sql) -> Sql:
-        """Query for new rows: of net events beside the stored row of their key, b0, b1, … where `has_before`."""
+        """Builds the query for new rows from `joined`: net events, each beside the stored row of its key.
+
+        The stored row is b0, b1, …; `has_before` says whether there is one.
+        """
         ...
 
 
@@ -77,7 +82,7 @@ _KINDS = (Flows, OneByOne, NewestEvent, MergeFunctions)
 
 
 def choose_rules(model: Model, shape: Shape) -> EventRules:
-    """The rules by which a model folds its events."""
+    """Returns the rules by which a model folds its events, of the first kind that applies to its configuration."""
     kind: Callable[[Model, Shape, Sequence[int]], EventRules]
     kind = next(kind for kind in _KINDS if kind.applies_to(model.config))
     return kind(model, shape, partial_columns.find_positions(model, shape))

@@ -1,4 +1,4 @@
-"""Events that empty the table: each is a delete of every row that is there, in the order of all events."""
+"""Truncations: events that empty the table. Each deletes every row of the table, at its place in the order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IS_SPREAD = "__arctic_truncates"
 
 
 def is_truncation(model: Model, events: DataFrame) -> Expression:
-    """Whether an event empties the table, and was not yet spread over its rows."""
+    """Builds the condition for events that empty the table; false if they were already replaced by deletes of rows."""
     predicate = model.config.truncate_when
     if predicate is None or _IS_SPREAD in events.columns:
         return F.lit(False)
@@ -24,7 +24,10 @@ def is_truncation(model: Model, events: DataFrame) -> Expression:
 
 
 def count_truncations(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
-    """Aggregates of the profile: how many events empty the table, and the place of the newest of them."""
+    """Builds the aggregates of the number of events that empty the table, and of the newest place among them.
+
+    Empty if no event of the model can.
+    """
     if model.config.truncate_when is None:
         return []
     truncates = is_truncation(model, events)
@@ -33,14 +36,14 @@ def count_truncations(model: Model, events: DataFrame, sequence: Expression, seq
 
 
 def is_spread(events: DataFrame) -> Expression:
-    """Whether an event is the delete of one row, of an event that empties the table."""
+    """Builds the condition for deletes of single rows that `spread_truncations` made from a truncation."""
     return F.col(_IS_SPREAD) if _IS_SPREAD in events.columns else F.lit(False)
 
 
 def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Events with a delete of each of the `keys` in the place of each event that empties the table.
+    """Replaces each event that empties the table by deletes of all `keys`, at the same place in the order.
 
-    `keys` has the columns of the primary key, perhaps more than once each.
+    `keys` has the columns of the primary key, and may contain a key more than once.
     """
     if model.config.truncate_when is None:
         return events
@@ -56,7 +59,7 @@ def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> Data
 
 
 def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
-    """All events of a table, with a delete of each of their keys in the place of each that empties it."""
+    """Replaces each truncation by deletes of all keys in `events`, which are all events of the table."""
     if model.config.truncate_when is None:
         return events
     key = [to_column(part) for part in model.config.primary_key]
@@ -64,7 +67,7 @@ def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
 
 
 def drop_truncated(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
-    """Events, less those before the newest one that emptied the table in an earlier run."""
+    """Drops events before `truncated`, the place of the newest event that emptied the table in an earlier run."""
     if truncated is None or model.config.sequence_by is None:
         return events
     is_older = to_column(model.config.sequence_by) < marks.read_latest(truncated, sequence_type)

@@ -1,1 +1,1 @@
-"""The relations of one table: their rows as DataFrames, commits, and the evaluator of steps."""
+"""The relations of one table: their rows as DataFrames, their commits, and the steps that change them."""

@@ -1,4 +1,4 @@
-"""Change rows are published: appended to the change table in one commit, with the checks that it needs."""
+"""Publishes change rows: appends them to the change table in one commit, and checks them for flaws."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def publish_changes(
 ) -> Appended:
     """Appends change rows in one commit, if the change table still is as observed; readers see all of them or none.
 
-    Rows are ordered by key, but for those of a first load, which is read as a whole. Rows under an action of `FLAWS`
-    end the attempt with a DataError that shows some. Where another writer was faster, `overtaken` gets the change rows
-    as they were written, and may publish others in their place. Raises CommitConflict if it does not, and what the
-    change set's `confirm` raises.
+    Rows are sorted by key, except for those of a first load, which is read as a whole. If rows have an action of
+    `FLAWS`, raises DataError with some of them. If another writer was faster, `overtaken` is called with the change
+    rows as they were written, and may publish others instead; if it returns None, raises CommitConflict. Also raises
+    what the `confirm` of `changes` raises.
     """
     step, shape = changes.commit, changes.shape
     seen = Observation()
@@ -85,7 +85,7 @@ def publish_changes(
 
 
 def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataFrame:
-    """The rows that an attempt has appended, up to the snapshot `tip` of its branch."""
+    """Reads the change rows that an attempt has appended to its branch, up to the snapshot `tip`."""
     table = quote_name(*step.table.parts)
     if tip == step.expected:
         return context.spark.table(table).limit(0)
@@ -94,12 +94,15 @@ def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataF
 
 
 def read_observed_counts(seen: Observation) -> dict[str, Any]:
-    """Counts observed while rows were written; empty if a server that is busy does not tell."""
+    """Returns the counts observed while rows were written; empty if a busy server did not send them."""
     return dict(seen.get)
 
 
 def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
-    """Between what the rows lie that change rows replace, if a base is asked for them next."""
+    """Builds the aggregates of the key and partition ranges of the base's rows that change rows replace.
+
+    None if no merge follows that looks rows up in the base: no base, `merge: on_read`, or a base that is read in full.
+    """
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
         return None
@@ -112,7 +115,7 @@ def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
 
 
 def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
-    """Counts the rows of every kind that were just appended to a branch; none if nothing was."""
+    """Counts the rows of each kind that were just appended to a branch; empty if nothing was appended."""
     (tip,) = read_tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
     if tip == step.expected:
         return {}
@@ -122,16 +125,16 @@ def count_again(context: Context, step: AppendChanges, branch: Sequence[str], sh
 
 
 def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
-    """The actions of all rows of most runs."""
+    """Returns the actions that rows usually have in a mode; only they are counted while rows are written."""
     if mode == "create":
         return (INSERT,)
     return (UPSERT, DELETE) if mode == "incremental" and model.config.changelog == "input" else (INSERT, UPDATE, DELETE)
 
 
 def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
-    """Conditions for the kinds of a row, which are those of its action.
+    """Builds the condition by which rows of each kind are counted; the kind of a row is its action.
 
-    If rows are looked up, one that was not there is not counted as deleted.
+    If old rows are looked up, deletes of missing rows are a kind of their own, and do not count as deletes.
     """
     is_one = "{action} = {kind}"
     kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
@@ -148,7 +151,7 @@ def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
 
 
 def _build_time_expression(now: datetime.datetime) -> Sql:
-    """Time of a change row, or the time of the run if it is not known."""
+    """Builds the time of a change row: its own, or the time of the run if it is null."""
     micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
     run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
     return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)

@@ -1,10 +1,10 @@
-"""Commits that happen only if the table is unchanged since it was observed.
+"""Commits that succeed only if the table is unchanged since it was observed.
 
-An Iceberg append never conflicts, so two runs could both append the same window. Here a write goes to a branch that
-starts at the observed snapshot, and main is fast-forwarded to it: that fails unless main still is that snapshot.
-Before, the branch has to hold the attempt's own commits and nothing else, which each of them names in its summary: the
-commit of a branch that was dropped meanwhile would otherwise come on top of whatever main is by then. A table that is
-overwritten as a whole needs no branch: Iceberg itself compares what it was with what it is.
+An Iceberg append never conflicts, so two runs could both append the same window. Here rows are written to a branch that
+starts at the observed snapshot, and main is fast-forwarded to the branch. This fails unless main still is at that
+snapshot. Before, it is checked that the branch has only commits of this attempt, which have its token in their summary:
+if the branch is dropped meanwhile, Iceberg would create it again on top of the current main. A table that is
+overwritten as a whole needs no branch: Iceberg itself checks that it is unchanged.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to commit: its session, and the token in the names of its branches.
+    """One attempt to commit: its Spark session, and the token that is part of the names of its branches.
 
-    Without a `reader`, for a table of another catalog, Spark is asked for the state of branches.
+    If `reader` is None, for a table of another catalog, the state of branches is read with Spark.
     """
 
     spark: SparkSession
@@ -58,9 +58,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class WriterBranch:
-    """The branch `name` of a table, which one writer fills on top of the snapshot `expected`.
+    """The branch `name` of a table, to which one writer commits on top of the snapshot `expected`.
 
-    Commits of the writer name it. Several processes may fill a branch that `is_shared`, each as the same writer.
+    Its commits have the writer's name in their summaries. If it `is_shared`, several processes may commit to it under
+    the same writer's name.
     """
 
     table: TableName
@@ -77,12 +78,12 @@ def swap_in(
     write: Callable[[tuple[str, ...]], T],
     overtaken: Callable[[int], T | None] = lambda _: None,
 ) -> T:
-    """Runs `write` on a branch of the snapshot `expected`, then moves main to the branch, if main is unmoved.
+    """Runs `write` on a branch of the snapshot `expected`, then moves main to the branch if main is still there.
 
     `write` gets the parts of the branch's name, and may raise to end the attempt; its result is returned. All commits
-    of `write` have to be done when it returns. Where another writer was faster, `overtaken` is called with the
-    snapshot that `write` has made, and its result is returned. Raises CommitConflict if that is None: the table is
-    then as that writer left it.
+    of `write` have to be done when it returns. If another writer was faster, `overtaken` is called with the snapshot
+    that `write` has created, and its result is returned. Raises CommitConflict if this result is None; the table is
+    then as the other writer left it.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     written = WriterBranch(table, branch, expected, writer)
@@ -108,17 +109,17 @@ def swap_in(
 
 
 def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None:
-    """The snapshot that a writer left on its branch; None if the branch holds something else."""
+    """Returns the head of a writer's branch; None if the branch has commits of others or none of the writer."""
     state = read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name)
     reason = explain_refused_publish(replace(state, main=branch.expected), branch.expected, branch.writer)
     return state.tip if reason is None else None
 
 
 def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
-    """Moves main to a branch, also where the answer to that gets lost.
+    """Moves main to a branch; if the catalog's answer gets lost, checks whether main was moved.
 
-    Raises CommitConflict if main has moved, or if the branch does not consist of commits of its writer on top of the
-    expected snapshot. A shared branch may have been published already.
+    Raises CommitConflict if main has moved, or if the branch has other commits than those of its writer on top of the
+    expected snapshot. It is no error if a shared branch was published already.
     """
     spark, reader = attempt.spark, attempt.reader
     state = read_branch_state(spark, reader, branch.table, branch.name)
@@ -137,9 +138,9 @@ def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
 
 
 def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
-    """Puts `rows` in the place of all rows of a table in one commit, if the table still is the snapshot `expected`.
+    """Replaces all rows of a table by `rows` in one commit, if the table still is at the snapshot `expected`.
 
-    Raises CommitConflict if it is not: every file that was added or taken away since is in the way.
+    Raises CommitConflict if it is not: any file that was added or removed since conflicts.
     """
     options = {
         "distribution-mode": "none",
@@ -152,33 +153,33 @@ def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: M
 
 
 def build_merged_summary(version: Version) -> dict[str, str]:
-    """The summary of a base's commit that says up to which version of the change table the base is merged."""
+    """Builds the summary of a base's commit: the version of the change table up to which the base is merged."""
     return {MERGED: encode_versions({"changes": version})}
 
 
 def build_isolation_options(expected: int) -> dict[str, str]:
-    """Options of an overwriting commit that conflicts with every change of the table since a snapshot."""
+    """Builds the options of an overwrite that conflicts with every change since the snapshot `expected`."""
     return {"isolation-level": "serializable", "validate-from-snapshot-id": str(expected)}
 
 
 def build_summary_options(summary: Mapping[str, str]) -> dict[str, str]:
-    """Options of a writer whose commit's summary is to say something."""
+    """Builds the options of a writer that add the entries `summary` to the summary of its commit."""
     return {f"snapshot-property.{key}": value for key, value in summary.items()}
 
 
 def build_summary_settings(summary: Mapping[str, str]) -> dict[str, str]:
-    """The same as settings of a session: statements take no options."""
+    """Builds session settings that add the entries `summary` to commits of statements, which take no options."""
     return {f"spark.sql.iceberg.{key}": value for key, value in build_summary_options(summary).items()}
 
 
 def read_tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
-    """The snapshots that branches or tags of a table stand at, of those that there are."""
+    """Reads the snapshot of each of `refs`, branches or tags of a table, by name; missing ones are left out."""
     refs_rows = spark.table(quote_name(*table.parts, "refs")).where(F.col("name").isin(*refs))
     return {str(row["name"]): int(row["snapshot_id"]) for row in refs_rows.select("name", "snapshot_id").collect()}
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
-    """Moves main to the branch; raises CommitConflict if main is not behind it."""
+    """Moves main to the branch; raises CommitConflict if main is not an ancestor of the branch."""
     call = fill_statement(
         "CALL {catalog}.system.fast_forward(table => {table}, branch => 'main', to => {to})",
         catalog=quote_name(table.catalog),
@@ -191,7 +192,10 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
 def _has_been_published(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
 ) -> bool:
-    """Whether main was moved to the branch although that seemed to fail: an answer can get lost."""
+    """Whether main is at the branch after a publish that failed with `error`, since an answer can get lost.
+
+    Raises CommitUnknown if this can't be read.
+    """
     try:
         return read_branch_state(spark, reader, table, branch).is_published
     except (ArcticError, *SPARK_ERRORS):
@@ -203,9 +207,9 @@ def _has_been_published(
 
 
 def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
-    """Reads the heads of main and of a branch, and who wrote the table's snapshots.
+    """Reads the heads of main and of a branch, and the table's snapshots with their writers.
 
-    Asks Spark if there is no `reader`.
+    Uses Spark if `reader` is None.
     """
     if reader is not None:
         return observe_branch(reader, table, branch)
@@ -228,7 +232,7 @@ def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ..
 
 
 def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
-    """Drops a used branch; if that fails the commit stays, and a later run drops it."""
+    """Drops a branch that is no longer needed; if this fails, nothing is raised, and a later run drops it."""
     for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
             _drop_branch("commit.drop_branch", attempt.spark, table, branch)
@@ -243,7 +247,7 @@ def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch
 
 
 def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFrame:
-    """Performs an effect that is a statement, which Spark does when it is given it; returns the statement's result."""
+    """Runs a statement as an effect, and returns its result; it must be one that `spark.sql` executes at once."""
     return perform_effect(effect_name, lambda: spark.sql(sql), sql, SPARK)
 
 
@@ -254,7 +258,7 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
 
 
 def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
-    """Sets a tag of a table at a snapshot, wherever it stood before."""
+    """Sets a tag of a table to a snapshot, also if the tag exists at another one."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
     perform_statement(effect_name, spark, fill_statement(template, **parts))

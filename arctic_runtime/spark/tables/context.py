@@ -1,4 +1,4 @@
-"""The context of steps: one table as it was observed, and the means of one attempt to change it."""
+"""The context of steps: the observed state of one table, and the objects that a step needs to change it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Appended:
     """A commit of change rows on top of the snapshot `after` of a change table, with its number of rows by action.
 
     `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None if no row
-    is replaced, or the bounds were not collected. `because` says in a line for people what was special, if anything.
+    is replaced, or the bounds were not collected. `because` is a line for people about anything special, or empty.
     """
 
     after: int
@@ -34,8 +34,8 @@ class Appended:
 class Context:
     """The context of a step: session, catalog, model, observed state, and the token and time of the attempt.
 
-    `appended` is the newest commit of change rows of this run, if there is one. `tell` is given lines for people about
-    the progress of a long step.
+    `appended` is the newest commit of change rows of this run, if there is one. `tell` is called with lines for people
+    about the progress of a long step.
     """
 
     spark: SparkSession

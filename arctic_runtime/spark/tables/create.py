@@ -1,4 +1,4 @@
-"""The change table and the base are created."""
+"""Creates the change table and the base."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 @dataclass(frozen=True)
 class NewTable:
-    """A table to be created with its first rows; it `replaces` a table of its name. `summary` is that of the commit."""
+    """A table to create with its first rows.
+
+    `summary` are entries for the summary of its commit. If it `replaces`, an existing table of its name is replaced.
+    """
 
     name: TableName
     rows: DataFrame
@@ -107,7 +110,11 @@ def create_base(step: CreateBase, context: Context) -> None:
 
 
 def create_table(effect_name: str, context: Context, table: NewTable) -> None:
-    """A table in one commit; by a statement, since the DataFrame API knows no truncate and quotes no column here."""
+    """Creates a table with its rows in one commit.
+
+    It uses a statement, since the DataFrame API has no transform `truncate`, and does not quote the columns of
+    transforms.
+    """
     spark, view = context.spark, f"arctic_create_{context.token}"
     create = fill_statement(
         "CREATE {or_replace}TABLE {table} USING iceberg {partitioned}TBLPROPERTIES ({properties}) "
@@ -138,7 +145,7 @@ def build_table_properties(model: Model, kind: str) -> dict[str, str]:
 
 
 def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
-    """The nodes of each partition of a base made of `changes`, which have so many bytes together."""
+    """Computes the number of nodes (buckets) per partition of a base whose rows in `changes` have `size` bytes."""
     config, limits = context.model.config, context.thresholds.buckets
     parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
     nodes = config.nodes or compute_node_count(size, parallelism, config.node_bytes, limits)
@@ -150,7 +157,10 @@ def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
 
 
 def _build_format_properties(model: Model) -> dict[str, str]:
-    """The base's format; before version 3 deletes are files of positions, here one for each file that has any."""
+    """Builds the properties of the base's format version.
+
+    Before version 3, deletes are stored in position delete files; these get one for each data file with deletes.
+    """
     version = model.config.format_version
     return {
         "format-version": str(version),
@@ -182,7 +192,7 @@ def transform_text(transform: Transform) -> Sql:
 
 
 def _lay_out_rows(rows: DataFrame, model: Model, transforms: Sequence[Transform]) -> DataFrame:
-    """Rows put together by partition and node, and sorted, as the base's files are to be."""
+    """Repartitions rows by partition and node and sorts them, so that each task writes the files of its nodes."""
     if not transforms:
         return rows
     values = [transform_value(model.table.catalog, transform) for transform in transforms]
@@ -200,7 +210,7 @@ def transform_value(catalog: str, transform: Transform) -> Expression:
 
 
 def set_write_order(context: Context, table: TableName) -> None:
-    """Has writers sort files by the sort key; a table without one needs no order."""
+    """Sets the order in which writers sort the rows of a file, by the sort key; does nothing without a sort key."""
     key = context.model.config.sort_key
     if key:
         order = join_parts([quote_name(part) for part in key])

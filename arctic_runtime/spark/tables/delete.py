@@ -1,4 +1,4 @@
-"""Rows are deleted that match rows of a DataFrame, by deletion vectors."""
+"""Deletes the rows of a table that match rows of a DataFrame, by deletion vectors."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from arctic_runtime.spark.tables.context import Context
 from arctic_runtime.spark.tables.rows.frames import name_key_column
 
 TARGET = "__arctic_t"
-"""The alias of a table in a delete: inside a subquery a column wins over a table of its name."""
+"""The alias of the table in a delete; in a subquery, a column of the table's name would hide the table's own name."""
 
 
 def build_key_conditions(key: Sequence[str]) -> list[Sql]:
-    """Conditions for a row of `TARGET` to have the key of a row with the columns of `frames.as_key`."""
+    """Builds the conditions that a row of `TARGET` has the key of a row with the columns of `frames.as_key`."""
     return [
         fill_statement("{c} = {k}", c=quote_name(TARGET, part), k=quote_name(name_key_column(i)))
         for i, part in enumerate(key)
@@ -26,9 +26,9 @@ def build_key_conditions(key: Sequence[str]) -> list[Sql]:
 
 @dataclass(frozen=True)
 class RowMatch:
-    """Rows of `TARGET` that match a row of `sought` by the conditions `on`.
+    """The rows of `TARGET` that match a row of `sought` by the conditions `on`.
 
-    They all meet the conditions `where`, by which files are pruned.
+    All of them meet the conditions `where`, by which files are pruned.
     """
 
     sought: DataFrame
@@ -37,7 +37,7 @@ class RowMatch:
 
 
 def delete_matching(effect_name: str, context: Context, branch: Sequence[str], match: RowMatch) -> None:
-    """Deletes the rows of a branch that match, as one effect."""
+    """Deletes the rows of a branch that `match`, by one DELETE statement."""
     view = f"arctic_delete_{context.token}"
     exists = fill_statement(
         "EXISTS (SELECT 1 FROM {view} WHERE {on})",

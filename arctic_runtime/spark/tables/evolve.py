@@ -1,4 +1,4 @@
-"""Columns of a table renamed, added, widened and dropped."""
+"""Renames, adds, widens and drops columns of a table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from arctic_runtime.spark.tables.rows.frames import type_of
 
 
 def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:
-    """Renames, adds, widens and drops columns; in a change table inside `_before` first, which nobody compares.
+    """Renames, adds, widens and drops columns of a table, each by a statement of its own.
 
-    A run that dies in between is followed by one that sees what is still to do, and does that alone.
+    In a change table the fields of `_before` are changed first, since only the other columns show what is left to do.
+    After a crash the next run performs only the remaining changes.
     """
     schema = spark.table(quote_name(*step.table.parts)).schema
     if step.change.rename:
@@ -35,7 +36,10 @@ def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) 
 
 
 def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[Sql]:
-    """Statements for the renames that are left; inside `_before` first, since the others show if it is needed."""
+    """Yields the statements for the remaining renames; first those of fields of `_before`.
+
+    The top-level columns still have their old names if a run dies in between, so the next run continues.
+    """
     before = [((BEFORE,), cast(StructType, schema[BEFORE].dataType))] if BEFORE in schema.names else []
     for holder, fields in (*before, ((), schema)):
         names = {field_name.lower() for field_name in fields.names}
@@ -50,7 +54,10 @@ def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[
 
 
 def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
-    """Statements that give `_before` the columns outside the key as they will be; without any there is no `_before`."""
+    """Builds the statements that change the fields of `_before` to the columns outside the key after the change.
+
+    `_before` is added if it is missing, and dropped if no such column is left.
+    """
     change, target, before = step.change, quote_name(*step.table.parts), quote_name(BEFORE)
     types = {field.name: type_of(field.dataType) for field in schema.fields if field.name not in CHANGE_COLUMNS}
     types |= {own: column.type for own in types for column in change.widen if is_same_name(own, column.name)}
@@ -70,7 +77,7 @@ def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -
 
 
 def _find_remaining_change(change: SchemaChange, schema: StructType) -> SchemaChange:
-    """Part of a change that is left for the columns as they are now."""
+    """Returns the part of a change that the columns in `schema` do not have yet."""
     types = {field.name.lower(): type_of(field.dataType) for field in schema.fields}
     return SchemaChange(
         add=tuple(column for column in change.add if column.name.lower() not in types),
@@ -80,7 +87,7 @@ def _find_remaining_change(change: SchemaChange, schema: StructType) -> SchemaCh
 
 
 def _list_statements(table: TableName, change: SchemaChange, holder: tuple[str, ...] = ()) -> tuple[Sql, ...]:
-    """The statements of a change of columns, at the top level or below `holder`."""
+    """Builds the statements that add, widen and drop columns, at the top level or in the struct `holder`."""
     target = quote_name(*table.parts)
     return (
         *(_add_column(target, quote_name(*holder, column.name), type_name(column.type)) for column in change.add),

@@ -1,4 +1,4 @@
-"""Tables that this project keeps for itself beside those of users."""
+"""Internal tables, which this project stores for its own use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_OTHERS: Mapping[str, str] = {}
 def create_internal_writer(
     writer: DataFrameWriterV2, kind: str, others: Mapping[str, str] = NO_OTHERS
 ) -> DataFrameWriterV2:
-    """A writer that creates its table in Iceberg's format 3, marked as one of a `kind`, with further properties."""
+    """Configures `writer` to create an Iceberg table of format 3, with `kind` and `others` as its properties."""
     writer = writer.using("iceberg")
     for key, value in {"format-version": "3", KIND: kind, **others}.items():
         writer = writer.tableProperty(key, value)

@@ -1,4 +1,4 @@
-"""Tables without a key: plain Iceberg tables that every event adds a row to, one commit for each batch of events."""
+"""Tables without a key: plain Iceberg tables. Every event adds a row, and every batch of events is one commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arctic_runtime.spark.tables.rows.frames import conform_frame
 
 
 def create_keyless_table(step: CreateAppended, context: Context) -> None:
-    """Creates the table, partitioned, with a snapshot that has no rows."""
+    """Creates the table with its partitioning, and with a first snapshot without rows."""
     config = context.model.config
     fields = [F.lit(None).cast(column.type).alias(column.name) for column in step.columns]
     target = {TARGET_PROPERTY: str(config.target_file_bytes)}
@@ -32,7 +32,10 @@ def create_keyless_table(step: CreateAppended, context: Context) -> None:
 
 
 def set_layout(step: SetLayout, spark: SparkSession) -> None:
-    """Sets partition fields, order and properties; a process that dies in between is followed by one that continues."""
+    """Sets the partition fields, write order and properties of a table.
+
+    The property LAYOUT is set last, so that after a crash the next process continues.
+    """
     table = quote_name(*step.table.parts)
     for gone in step.drop:
         drop = fill_statement("ALTER TABLE {table} DROP PARTITION FIELD {of}", table=table, of=transform_text(gone))
@@ -53,7 +56,7 @@ def _write_order(table: Sql, sort_key: Sequence[str]) -> Sql:
 
 
 def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
-    """Appends rows in one commit, if the table still is as observed; columns that they lack are null in them.
+    """Appends rows in one commit, if the table still is as observed; columns that `rows` lack are null.
 
     Raises CommitConflict if another writer was faster.
     """
@@ -68,7 +71,10 @@ def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
 
 
 def replace_rows(rows: DataFrame | None, summary: RunSummary, context: Context) -> None:
-    """Puts rows in the place of all that the table has, as `append_rows` appends some; readers see both or neither."""
+    """Replaces all rows of the table by `rows` in one commit, if the table still is as observed; None for no rows.
+
+    Readers see the old rows or the new ones. Raises CommitConflict if another writer was faster.
+    """
     table = context.model.table
     new = rows if rows is not None else context.spark.table(quote_name(*table.parts)).limit(0)
     spread = _distribute_rows(new, context)
@@ -81,7 +87,7 @@ def replace_rows(rows: DataFrame | None, summary: RunSummary, context: Context) 
 
 
 def _get_observed_table(context: Context) -> tuple[int, tuple[Column, ...]]:
-    """The snapshot and the columns of the table as it was observed."""
+    """Returns the snapshot and the columns of the table when it was observed."""
     table = context.state.appended
     assert table is not None
     assert table.head is not None
@@ -89,6 +95,9 @@ def _get_observed_table(context: Context) -> tuple[int, tuple[Column, ...]]:
 
 
 def _distribute_rows(rows: DataFrame, context: Context) -> DataFrame:
-    """Rows with the table's columns, in as many tasks as their size needs; Iceberg itself moves those of partitions."""
+    """Casts rows to the table's columns, and spreads them over as many tasks as their size needs.
+
+    Rows of a partitioned table are left to Iceberg, which distributes them by partition.
+    """
     whole = conform_frame(rows, _get_observed_table(context)[1])
     return whole if context.model.config.partition_by else whole.hint("rebalance")
