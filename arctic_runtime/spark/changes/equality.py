@@ -86,6 +86,6 @@ def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
 def _is_negative_zero(value: Sql) -> Sql:
     """Builds the condition that a floating-point value is -0.0.
 
-    It compares abs({value}) with 0D: after a comparison of the value itself Spark would assume that it is 0.0.
+    Its absolute value is compared with 0D: after a comparison of the value itself Spark would assume that it is 0.0.
     """
     return fill_statement("(abs({value}) <=> 0D AND power({value}, -1D) < 0D)", value=value)

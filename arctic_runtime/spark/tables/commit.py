@@ -109,7 +109,7 @@ def swap_in(
 
 
 def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None:
-    """Returns the head of a writer's branch; None if the branch has commits of others or none of the writer."""
+    """Returns the head of a writer's branch; None if the branch is missing or does not have exactly its commits."""
     state = read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name)
     reason = explain_refused_publish(replace(state, main=branch.expected), branch.expected, branch.writer)
     return state.tip if reason is None else None

@@ -1,4 +1,4 @@
-"""Changes are merged into the base."""
+"""Merges change rows into the base."""
 
 from __future__ import annotations
 
@@ -69,14 +69,21 @@ _LEFT_OUT_IN_ONE_PART = {
 
 
 def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
-    """Settings for looking up rows by about so many keys: few rule out nodes, many move to the nodes of their rows."""
+    """Builds the settings for a lookup by about `keys` keys.
+
+    Few keys are used to prune nodes (buckets) of the table; many keys are shuffled to the nodes of their rows.
+    """
     is_pruned = keys <= thresholds.bucket_pruning_keys
     pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
     return {**pruning, **(_MOVED_TO_NODES if keys > thresholds.broadcast_keys else {})}
 
 
 def merge_base(step: MergeBase, context: Context) -> None:
-    """Merges in what changed, in one commit or on a branch that becomes main; doing it again gives the same table."""
+    """Merges the change rows of a step into the base, in one commit or on a branch that becomes main.
+
+    A small base without partitions is overwritten; otherwise replaced rows are deleted and new ones appended. If the
+    merge is repeated, the table is the same.
+    """
     model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
     assert changes is not None
@@ -112,7 +119,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
 
 @dataclass(frozen=True)
 class _Sought:
-    """Rows of a base: their keys, about how many there are, and the search for the bounds between which they lie."""
+    """Rows of the base to delete: their keys, their approximate number, and the search for bounds of their values."""
 
     keys: DataFrame
     count: int
@@ -122,7 +129,10 @@ class _Sought:
 def _estimate_replaced(
     step: MergeBase, context: Context, changes: ChangeTableState
 ) -> tuple[int, tuple[Bound, ...] | None]:
-    """About how many rows a merge replaces, and between what values they lie if this run has just found that out."""
+    """Estimates how many rows a merge replaces, and returns the bounds of their values if this run has computed them.
+
+    The bounds are None if it has not, or if no row is replaced.
+    """
     appended = context.appended
     if appended is None or step.commits != 1 or step.start is None or step.start.snapshot != appended.after:
         return changes.count_rows_after(step.start), None
@@ -130,7 +140,7 @@ def _estimate_replaced(
 
 
 def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
-    """Locations of the rows that changes replace."""
+    """Selects the key and the partition values of the base's rows that `changes` replace."""
     places = [alias_as(value, part) for part, value in list_location_columns(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 
@@ -142,11 +152,11 @@ def _replace_rows(
     alive: DataFrame,
     summary: Mapping[str, str],
 ) -> None:
-    """Deletion vectors for what changed, and what there is now, without a shuffle of the base.
+    """Deletes the rows `gone` by deletion vectors and appends the rows `alive`, without a shuffle of the base.
 
-    That takes half the time of a MERGE, whose outer join has to remember for every change whether a row was found for
-    it. Both are done at once where rows tell by which commit they came, so that none is deleted that comes meanwhile;
-    either commit then says what the base is merged to, and it is once the later one is there.
+    This takes half the time of a MERGE, whose outer join has to track which change has a matching row. Both run at the
+    same time if the commit of each row is known, so that the delete spares rows that are appended meanwhile. Then both
+    commits have `summary`, the version that the base is merged to; it holds once the later one is done.
     """
 
     def append_rows() -> None:
@@ -173,7 +183,7 @@ def _replace_rows(
 def _delete_rows(
     context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
-    """Deletes the rows that are sought; all of them meet the conditions `where`."""
+    """Deletes the rows `gone` from a branch; all of them meet the conditions `where`, by which files are pruned."""
     pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
     with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):
         on = build_key_conditions(context.model.config.primary_key)

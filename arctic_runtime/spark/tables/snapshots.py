@@ -1,4 +1,4 @@
-"""Snapshots of a table expire, and the tags that keep them are set and dropped."""
+"""Expires snapshots of a table, and sets and drops the tags that keep snapshots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
-    """Expires snapshots by their ids alone: the table's own age limits would expire snapshots that are still needed."""
+    """Expires the snapshots of a step by their ids, without the table's age limits.
+
+    Those limits would expire snapshots that are still needed.
+    """
     call = fill_statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
         "snapshot_ids => array({ids}))",
@@ -23,7 +26,7 @@ def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
 
 
 def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
-    """Drops tags that kept snapshots for a view; a tag that was already dropped is not an error."""
+    """Drops tags that keep snapshots for a view; a tag that was already dropped is not an error."""
     for tag in step.tags:
         drop_tag("expiry.drop_tag", spark, step.table, tag)
 

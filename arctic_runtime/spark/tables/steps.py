@@ -1,4 +1,4 @@
-"""The evaluator of steps: what each one does to the tables."""
+"""Performs steps: each kind of step is mapped to the function that changes the tables."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapsho
 
 
 def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
-    """Performs one step: every effect on a table but the commit of change rows, which is `append.publish`."""
+    """Performs one step. Only the commit of change rows is no step here; see `append.publish_changes`."""
     match step:
         case DropConflictingRelation(conflicting):
             perform_statement("relation.drop", context.spark, _drop_statement(conflicting.name, conflicting.kind))

@@ -1,4 +1,4 @@
-"""One table and the means to work on it, for a refresh of its rows and for maintenance of its files."""
+"""A session to work on one table, for refreshes of its rows and for maintenance of its files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from arctic_runtime.timings import Timings
 
 
 class TableSession:
-    """A model's table, the catalog that holds it, and a Spark session that starts when it is first asked for.
+    """A model's table, its catalog, and a Spark session that is started at its first use.
 
-    `now` is the time of everything that is done here. Steps that are performed are added to `timings`.
+    `now` is the time of all that is done in the session, by default that of its creation. Durations of performed steps
+    are added to `timings`.
     """
 
     def __init__(
@@ -41,11 +42,11 @@ class TableSession:
         self.timings = timings or Timings()
 
     def observe_state(self) -> TableState:
-        """The state of the model's relations, without Spark."""
+        """Reads the state of the model's relations from the catalog, without Spark."""
         return observe_model(self.reader, self.model)
 
     def build_context(self, state: TableState, appended: Appended | None = None) -> Context:
-        """The context of steps that hold for a state, with a token of its own; starts Spark."""
+        """Builds the context for steps that were planned for `state`, with a new token; starts Spark."""
         return Context(self.spark(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, appended)
 
     def reconcile_until_done(
@@ -53,8 +54,8 @@ class TableSession:
     ) -> TableState:
         """Performs the steps that `plan_reconciliation` plans until none is left, and returns the state after them.
 
-        `appended` is the commit of change rows that was just made, if one was. Raises CorruptState if the table
-        does not converge, and CommitConflict if another writer is faster.
+        `appended` is the commit of change rows that was just made, if any. Raises CorruptState if the table does not
+        converge, and CommitConflict if another writer is faster.
         """
         thresholds = self.reader.thresholds.merge
         steps = plan_reconciliation(self.model, state, thresholds, fold, defer)

@@ -1,4 +1,4 @@
-"""The commit of a version that somebody names."""
+"""Looks up versions of a table by a number or a name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def find_version(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
-    """The commit of a version, by its number or a savepoint's name; raises ConfigError if there is none."""
+    """Returns the commit of `version`, a number or the name of a savepoint; raises ConfigError if there is none."""
     known = observe_savepoints(session.reader, session.model)
     if not version.isdecimal():
         return find_savepoint(session.model, version, known).commit
@@ -21,7 +21,7 @@ def find_version(session: TableSession, commits: Sequence[Commit], version: str)
 
 
 def _find_known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
-    """The commit among `commits` that made a version; raises ConfigError if none did."""
+    """Returns the commit among `commits` whose version has the number `version`; raises ConfigError if none has."""
     for commit in commits:
         if commit.version.snapshot == version:
             return commit

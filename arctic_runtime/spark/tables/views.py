@@ -1,4 +1,4 @@
-"""The view of a table that is merged on read, and that of the current versions of a table with history."""
+"""Two kinds of views: of a table that is merged on read, and of the current versions of a table with history."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from arctic_runtime.thresholds import PruningThresholds
 def replace_view(
     spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
 ) -> None:
-    """Replaces the view in one commit: readers see the old pins or the new ones, never a mixture.
+    """Replaces the view in one commit: readers see the old pinned snapshots or the new ones, never a mixture.
 
-    A tag keeps the pinned snapshot of the base. Expiry drops it a day after another snapshot replaced the pinned one:
-    until then a slow process may still move the view back to it.
+    A tag keeps the pinned snapshot of the base. Expiry drops the tag a day after the view was pinned to another
+    snapshot: until then a slow process may still move the view back.
     """
     assert state.base is not None
     if state.view is None or state.view.base_snapshot != step.base_snapshot:
@@ -54,7 +54,7 @@ def replace_view(
 def write_view_statement(
     model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...], thresholds: PruningThresholds
 ) -> Sql:
-    """`CREATE OR REPLACE VIEW` over the pinned base, which has the columns `pinned`, and the range of changes."""
+    """Builds `CREATE OR REPLACE VIEW` over the pinned base, whose columns are `pinned`, and the unmerged changes."""
     assert state.base is not None
     most, changes = thresholds.broadcast_keys, state.changes
     few = step.commits > 0 and changes is not None and changes.are_few_after(step.merged, most)
@@ -107,7 +107,7 @@ def _write_current_view_statement(model: Model, state: TableState, step: Replace
 
 
 def _write_column_comments(model: Model, columns: Sequence[Column]) -> Sql:
-    """The columns of a view, with their comments."""
+    """Lists the columns of a view with their comments, for its statement."""
     comments = {key.lower(): value for key, value in model.column_comments.items()}
     return join_parts(_add_comment(quote_name(column.name), comments.get(column.name.lower())) for column in columns)
 
@@ -144,7 +144,10 @@ def _write_view_query(
 
 
 def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
-    """A column of the pinned base, which has the columns and types of its time, and `then` other names."""
+    """Selects `column` from the pinned base, cast to its current type; null if the base lacks it.
+
+    `pinned` are the columns of the base at the pinned snapshot; `then` maps current names to the names at that time.
+    """
     column_found = find_column(pinned, then.get(column.name, column.name))
     if column_found == column:
         return fill_statement("t.{c}", c=quote_name(column.name))
@@ -167,7 +170,10 @@ def _write_key_match(model: Model) -> Sql:
 
 
 def _write_newest_rows(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
-    """Within one commit each key stands once; over several the newest has to be found, which has no newer one."""
+    """Builds the relation of the newest change row of each key.
+
+    One commit has each key only once, so all its rows are the newest; several commits need a search.
+    """
     if step.commits == 1:
         return _write_log_read(model, step)
     key = [quote_name(part) for part in model.config.primary_key] or [Sql("1")]

@@ -1,1 +1,1 @@
-"""Rewrites of a table's data files, which change no row."""
+"""Rewrites of a table's data files that leave its rows unchanged."""

@@ -1,4 +1,4 @@
-"""The base rewritten with its changes merged in, node by node and without moving it."""
+"""Rewrites the base with its change rows merged in, node (bucket) by node and without a shuffle of the base."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 
 CHANGED = f"{OWN_PREFIX}changed"
-"""What the action of a row's change is called where both are side by side; with a number, a column of the change."""
+"""Name of the column with the action of a change in joined rows; with a number, a column of the change."""
 
 
 def rewrite_base(step: RewriteBase, context: Context) -> None:
-    """Writes the parts that remain of a step, then makes them the table; reports each part to the context.
+    """Writes the remaining parts of a step and then publishes them; reports each part to the context's `tell`.
 
-    Where all nodes are one part this is one commit, which Iceberg compares with what was observed.
-    Raises CommitConflict if the base has moved on; what was done is lost then.
+    If all nodes are one part, this is one commit, for which Iceberg checks that the base is as observed. Raises
+    CommitConflict if the base has changed; the work that was done is then lost.
     """
     if len(step.ranges) == 1:
         _write_part(
@@ -62,10 +62,10 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
 
 
 def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
-    """A part stays done on the branch if a later one fails.
+    """Writes the remaining parts to a branch, one commit each, and then publishes it; written parts survive a failure.
 
-    Doing one twice, also by two processes at a time, gives the same rows: it takes the place of what is in its nodes,
-    and what is merged already may be merged again.
+    A part may be written twice, also by two processes at the same time. The rows are the same then: it replaces the
+    rows of its nodes, and changes that are already merged may be merged again.
     """
     spark, branch = context.spark, step.table.to_branch_parts(step.branch)
     create = fill_statement(
@@ -96,7 +96,7 @@ def _format_progress(step: RewriteBase, part: BucketRange) -> str:
 
 
 def _check_all_done(step: RewriteBase, context: Context) -> None:
-    """Raises CommitConflict if a part is not on the branch: the branch was dropped meanwhile."""
+    """Raises CommitConflict if the branch lacks a part, which means that it was dropped meanwhile."""
     begun = observe_partial_progress(context.reader, step.table)
     done = next((one.done for one in begun if one.branch == step.branch), frozenset())
     lost = [str(part) for part in step.ranges if part not in done]
@@ -128,9 +128,10 @@ def _write_part(
 
 
 def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_parts: Sequence[str]) -> DataFrame:
-    """The rows of a part's nodes after the merge, each in the task of its node.
+    """Computes the rows of a part after the merge, with the current columns of the base.
 
-    They are read where they are written, with the columns that the base has now.
+    Each row stays in the task of its node. `base_parts` is the name of the table or branch that they are read from and
+    written to.
     """
     assert context.state.base is not None
     columns = context.state.base.columns
@@ -148,7 +149,7 @@ def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_par
 
 
 def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context) -> DataFrame:
-    """The newest change of every key that belongs into a part."""
+    """Reads the newest change row of each key whose node is in a part."""
     changes = context.state.changes
     assert changes is not None
     appended = read_own_changes(context.spark, context.model.table.changes, changes, step.start, step.end)
@@ -159,7 +160,7 @@ def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context)
 def _join_changes(
     base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
 ) -> DataFrame:
-    """Rows and changes side by side; if they meet by hash, the side with fewer rows is the one that is held."""
+    """Joins base rows and changes on the key, by a full outer join; for a hash join, the smaller side is hashed."""
     places = {column_kept.name.lower(): place for place, column_kept in enumerate(columns)}
     pairs = [to_column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
     assert context.state.base is not None
@@ -171,7 +172,7 @@ def _join_changes(
 
 
 def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context) -> Expression:
-    """Whether a row, of the base or of the changes, belongs into a part; true where that is all of the table."""
+    """Builds the condition for rows of a part, for the base as well as its changes; true if the table is one part."""
     if len(step.ranges) == 1:
         return F.lit(True)
     bucket = transform_value(context.model.table.catalog, step.transforms[-1])
@@ -179,7 +180,7 @@ def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context
 
 
 def _sort_by_partition(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
-    """Sorts rows by partition if partitions lie in a node, so that one file at a time is written."""
+    """Sorts rows within tasks; first by partition if a node has several, so that one file is written at a time."""
     values = [transform_value(catalog, transform) for transform in step.transforms] if len(step.transforms) > 1 else []
     order = [*values, *map(to_column, step.order)]
     return rows.sortWithinPartitions(*order) if order else rows

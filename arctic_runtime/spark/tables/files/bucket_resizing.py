@@ -1,4 +1,4 @@
-"""Nodes are placed at another depth: the partition specs for it, and the conditions that find their files alone."""
+"""Changes the depth at which nodes are stored (2^depth buckets): prepares the partition specs, and rewrites files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
 
 
 def resize_buckets(step: ResizeBuckets, context: Context) -> None:
-    """Moves nodes to another depth of their tree, in one commit after the partition specs are ready.
+    """Rewrites the files of nodes at another depth of the hash tree, in one commit after the partition specs are ready.
 
-    A process that dies between the two leaves a table whose new files are placed deeper or less deep than its old
-    ones, which is right to read and to write. Raises CommitConflict if another writer was faster.
+    If a process dies in between, new files of the table have another depth than its old ones, which is correct for
+    readers and writers. Raises CommitConflict if another writer was faster.
     """
     rewrite_files(_build_rewrite(step, context), context)
 
 
 def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
-    """The rewrite that brings the nodes under the partition spec of their new depth."""
+    """Builds the step that rewrites the files of the nodes under the partition spec of the new depth."""
     reader = context.reader
     spec = _prepare_spec(step, context, reader)
     return RewriteFiles(
@@ -45,7 +45,10 @@ def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
 
 
 def _prepare_spec(step: ResizeBuckets, context: Context, reader: CatalogReader) -> int:
-    """The spec of the step's depth, created if there is none, after the default has got its own depth."""
+    """Returns the partition spec of the step's depth, created if it is missing.
+
+    After that, the spec of the step's `default_depth` becomes the table's default.
+    """
     model = context.model
     for depth in (step.depth, step.default_depth):
         specs = observe_specs(reader, step.table)
@@ -82,7 +85,7 @@ def _make_default(step: ResizeBuckets, specs: Specs, depth: int, context: Contex
 
 
 def _find_spec_of_depth(specs: Specs, depth: int, model: Model) -> int | None:
-    """The newest spec that differs from the default in its number of buckets alone, and has these."""
+    """Returns the newest spec with 2^`depth` buckets whose other fields are those of the default; None without one."""
     wanted = _list_other_transforms(specs, specs.default, model), 1 << depth
     specs_found = (
         spec

@@ -1,4 +1,4 @@
-"""Changelog compaction: change rows that newer ones replaced are deleted; the rest still folds to the table."""
+"""Changelog compaction: deletes change rows that newer ones of their key replace; the rest still gives the table."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
 def compact_changelog(step: CompactChangelog, context: Context) -> None:
-    """Deletes the rows in one commit, and notes before up to where rows may be gone, for readers that are behind.
+    """Deletes replaced change rows in one commit.
 
-    Raises CommitConflict if the change table has moved on.
+    Before that, the property COMPACTED_UNTIL is set to the version up to which rows may be missing, for readers that
+    lag behind. Raises CommitConflict if the change table has changed.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: format_ages([step.until])})
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete_change_rows(step, context, on))

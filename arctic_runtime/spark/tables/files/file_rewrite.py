@@ -1,4 +1,4 @@
-"""Data files are rewritten by Iceberg's procedure, without a change of rows."""
+"""Rewrites data files by Iceberg's procedure, without a change of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ANY_COUNT = 2**31 - 1
 
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
-    """Rewrites data files, in one commit on a branch that becomes main; raises CommitConflict if main moved."""
+    """Rewrites the data files of a step on a branch that becomes main; raises CommitConflict if main has moved."""
     base = context.state.base if step.table == context.model.base else None
     if base is not None and base.snapshot != step.expected:
         raise CommitConflict(f"{step.table} changed while its files were observed.", fix="run the operation again")
@@ -49,7 +49,10 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
 
 
 def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
-    """Says again what the base is merged to: its newest snapshot has to, and the rewriting one can't be given it."""
+    """Adds an empty commit whose summary has the version `merged` that the base is merged to.
+
+    The newest snapshot needs this entry, and the procedure can't set it on its own commit.
+    """
     writer = (
         spark.table(quote_name(*branch))
         .limit(0)
@@ -60,9 +63,9 @@ def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: 
 
 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:
-    """The call that rewrites, open at its end for the branch.
+    """Builds the call of the procedure without its closing bracket, so that the branch can be added.
 
-    Iceberg finds the files by the condition and takes them whole, so a condition that is too wide costs only time.
+    Iceberg selects files by the condition and rewrites whole files, so a condition that is too wide only costs time.
     """
     model = context.model
     order = sort_order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
@@ -97,7 +100,7 @@ def _build_options(step: RewriteFiles) -> dict[str, str]:
 
 
 def sort_order(model: Model) -> Sql:
-    """The order of rows in files of a base that are sorted again, as Iceberg's procedure takes it."""
+    """Builds the sort order for files of a base, by sort key and primary key, in the syntax of Iceberg's procedure."""
     columns = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return join_parts(fill_statement("{c} ASC NULLS FIRST", c=quote_name(column)) for column in columns)
 
@@ -136,7 +139,7 @@ def _write_partition_condition(catalog: str, partition_value: PartitionValue) ->
 
 
 def _list_other_depth_conditions(model: Model, node: FileGroup, buckets: Sequence[int]) -> list[Sql]:
-    """Conditions on a node's rows under other numbers of buckets, so that files in those buckets are found too."""
+    """Builds conditions for the rows of a node by other numbers of buckets, to select files of such buckets as well."""
     for value in node.partition:
         is_node = value.transform.is_bucket_of(model.config.hash_key)
         own = to_hash_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None

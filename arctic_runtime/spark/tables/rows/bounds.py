@@ -1,4 +1,4 @@
-"""Key ranges or IN-lists for file pruning, collected in one job."""
+"""Value ranges or IN-lists of columns for file pruning, collected in one Spark job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges of column values over some rows of a query, computed by aggregates.
+    """Ranges of column values over the rows of a query that meet the condition `among`, computed by aggregates.
 
-    `values` are the columns by name, each as an expression with its type; `among` is the condition for a row to count.
+    `values` are the columns by name, each as an expression with its type.
     """
 
     values: Mapping[str, tuple[Sql, str]]
     among: Sql = EVERYWHERE
 
     def build_aggregates(self) -> list[Sql]:
-        """The aggregate expressions to compute over the rows."""
+        """Builds the aggregates to compute over the rows; `read_bounds` reads their values."""
         aggregates = [count_where(self.among, _ROWS)]
         for place, (value, kind) in enumerate(self.values.values()):
             one = {"among": self.among, "value": value}
@@ -45,7 +45,7 @@ class Ranges:
         return aggregates
 
     def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
-        """The ranges, from the row of aggregates; None if no row counted."""
+        """Returns the ranges from a row of the aggregates' values; None if no row met the condition."""
         if not row[_ROWS]:
             return None
         return tuple(
@@ -64,11 +64,12 @@ def find_nearby_bounds(
     thresholds: PruningThresholds,
     known: tuple[Bound, ...] | None = None,
 ) -> Sequence[Bound] | None:
-    """Bounds of all rows of a table of `table_rows` rows that equal a row of `rows`; None if no row can.
+    """Computes bounds that contain all rows of a table that equal a row of `rows`; None if no row can.
 
-    `rows`, about `count` of them, has the compared columns of the table; a null is an unknown value. If there are too
-    many rows for IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0.
-    Else one job runs.
+    `rows` has the compared columns of the table, and about `count` rows; a null is an unknown value. `table_rows` is
+    the number of rows of the table. The bounds are empty if pruning is not worthwhile. If there are too many rows for
+    IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0. Otherwise one job
+    runs.
     """
     if count == 0:
         return None
@@ -81,14 +82,20 @@ def find_nearby_bounds(
 
 
 def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = None) -> Sql:
-    """The condition on a table, under an alias, that is true for all rows within the bounds."""
+    """Builds the condition that is true for all rows of a table within `bounds`; false for None.
+
+    `alias` is the table's alias in the query.
+    """
     if bounds is None:
         return NOWHERE
     return write_expression(build_bounds_condition(bounds, alias)) if bounds else EVERYWHERE
 
 
 def list_location_columns(model: Model) -> dict[str, Sql]:
-    """The columns by which a replaced row is located, its key and its partition, with their values in a change row."""
+    """Returns the key and partition columns, by which replaced rows are located, with their values in a change row.
+
+    Partition columns outside the key are taken from `_before`.
+    """
     key = model.config.primary_key
     rest = [
         transform.column
@@ -99,7 +106,10 @@ def list_location_columns(model: Model) -> dict[str, Sql]:
 
 
 def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
-    """Keys for lookups in a table of `table_rows` rows; `keys`, about `count` rows, has just the columns of its key."""
+    """Prepares keys for lookups in a table of `table_rows` rows.
+
+    `keys` has about `count` rows, and only the columns of the table's key.
+    """
     named = keys.select(*as_key(keys.columns))
     near = write_nearby_condition(find_nearby_bounds(keys, count, table_rows, thresholds))
     return Keys(named, count <= thresholds.broadcast_keys, near)
@@ -111,7 +121,10 @@ def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
 
 
 def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
-    """The IN-list or range of each column of `rows`, about `count` of them; None if there are no rows."""
+    """Computes an IN-list or range for each column of `rows`; None if there are no rows.
+
+    IN-lists are used if the approximate number of rows, `count`, is small enough.
+    """
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
 
@@ -138,11 +151,11 @@ def _build_range(column: str, kind: str, ends: tuple[str | None, str | None], nu
 
 
 def count_where(is_one: Sql, called: str) -> Sql:
-    """The count of rows for which a condition is true, as a column named `called`."""
+    """Builds the count of rows that meet the condition `is_one`, as a column named `called`."""
     return alias_as(fill_statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
 
 
 def _write_as_text(value: Sql, kind: str) -> Sql:
-    """A value as text, in the form that `Bound` stores."""
+    """Casts a value of a type to text, in the form that `Bound` stores."""
     since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
     return fill_statement("CAST({since}({value}) AS string)", since=since, value=value)

@@ -1,4 +1,4 @@
-"""DataFrames over a table's relations: its rows at a version, its changes, the newest image of each key."""
+"""DataFrames over a table's relations: its rows at a version, its change rows, and the newest row of each key."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NULL = Sql("NULL")
 _ROWS = Sql("__arctic_rows")
 
 Hold = Callable[[DataFrame], DataFrame]
-"""Marks rows that are read more than once, so that they are computed once."""
+"""Marks a DataFrame that is read several times, so that it is computed once."""
 
 
 @dataclass(frozen=True)
 class Unmerged:
-    """Change rows that a base does not hold yet, of so many `commits`; if they are `few` their keys are held."""
+    """Change rows of `commits` commits that are not merged into the base yet; if they are `few`, keys are broadcast."""
 
     rows: DataFrame
     commits: int
@@ -44,7 +44,10 @@ class Unmerged:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of a base, None if there is none, and the newest change row of each key that is not merged into it yet."""
+    """Rows of the base, and the newest change row of each key that is not merged into it yet.
+
+    `base` is None if there is no base, `unmerged` if all change rows are merged.
+    """
 
     base: DataFrame | None = None
     unmerged: DataFrame | None = None
@@ -52,10 +55,11 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys under the names of `as_key`, perhaps more than once each.
+    """Keys for lookups in a table, in columns named as by `as_key`; a key may occur more than once.
 
-    Where they are `few` every executor holds them, else they are spread as the table is. A `rebalance` in front keeps
-    Spark from spreading the table as the keys are. `near` is true for all rows of the table that they are keys of.
+    If they are `few`, they are broadcast; otherwise they are partitioned like the table. A `rebalance` before this
+    keeps Spark from partitioning the table like the keys instead. `near` is a condition that all rows of the table with
+    these keys meet.
     """
 
     rows: DataFrame
@@ -63,19 +67,19 @@ class Keys:
     near: Sql
 
     def select_rows(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
-        """The rows of a table under these keys; a semi join is the fastest way to stream it past them."""
+        """Selects the rows of a table with these keys, by a semi join, which is the fastest here."""
         hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
         nearby = table.where(self.near)
         return nearby.join(hinted, match_key(nearby, key), "left_semi")
 
 
 def to_column(column_name: str) -> Expression:
-    """A column by its plain name, with any characters."""
+    """Returns the column with exactly this name, which may contain any characters."""
     return F.col(quote_name(column_name))
 
 
 def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
-    """The rows of a relation that `query` makes of the name of others; it becomes one statement."""
+    """Runs a query over `rows`, as one statement; `query` builds its text from the name under which they are known."""
     text = fill_statement("SELECT * FROM {relation}", relation=query(_ROWS))
     template = text.replace("{", "{{").replace("}", "}}").replace(_ROWS, "{rows}")
     # PySpark drops its view of the rows in the end, and with it the cache of rows that are the very same.
@@ -83,12 +87,12 @@ def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
 
 
 def list_frame_columns(frame: DataFrame) -> tuple[Column, ...]:
-    """A frame's columns with the types that an Iceberg table keeps them as."""
+    """Lists a frame's columns with the types that an Iceberg table stores for them."""
     return tuple(Column(field.name, to_stored_type(type_of(field.dataType))) for field in frame.schema.fields)
 
 
 def type_of(kind: DataType) -> str:
-    """A type as `model.types` writes it; PySpark's own text does not tell where a field's name ends."""
+    """Formats a type as `sql.types` does; in PySpark's own text the end of a field's name is ambiguous."""
     match kind:
         case StructType(fields=fields):
             return format_struct_type((field.name, type_of(field.dataType)) for field in fields)
@@ -101,7 +105,10 @@ def type_of(kind: DataType) -> str:
 
 
 def conform_frame(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """A frame with these columns and types: a snapshot is read with the columns of its time, not with today's."""
+    """Selects `columns` from a frame, cast to their types; missing ones are null.
+
+    This is needed since a snapshot is read with the columns that the table had at its time.
+    """
     fields = {field.name.lower(): field for field in frame.schema.fields}
     return frame.selectExpr(*[_conform_column(fields.get(wanted.name.lower()), wanted) for wanted in columns])
 
@@ -113,10 +120,10 @@ def _conform_column(field: StructField | None, wanted: Column) -> Sql:
 
 
 def cast_as(value: Sql, kind: str, alias: str) -> Sql:
-    """A value as a column of a type.
+    """Builds a cast of a value to a type, as a column named `alias`.
 
-    Expressions for each column of a table are texts, for `selectExpr`: much of a small run's time is calls to
-    Spark, of which an expression that is put together takes three for each of its parts.
+    It is a text for `selectExpr`, as all expressions for each column of a table are. Much of a small run's time is
+    calls to Spark, and an expression built by the API needs three of them for each of its parts.
     """
     return fill_statement(
         "CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=quote_name(alias)
@@ -124,24 +131,24 @@ def cast_as(value: Sql, kind: str, alias: str) -> Sql:
 
 
 def hide_constant(value: Sql, text: Sql) -> Sql:
-    """A constant that differs from run to run, for rows with the column `text`, which is never null.
+    """Builds an expression for a constant that differs between runs, which Spark does not put into generated code.
 
-    Spark writes numbers and times into the code that it generates, and would recompile that for each run. What is
-    taken from an array, at a place that is not known before there are rows, it does not.
+    Spark writes numbers and times into its generated code, and would compile it again for each run. It can't do so for
+    an element of an array whose index depends on the row. `text` is a text column of the rows that is never null.
     """
     return fill_statement("get(array({value}), least(length({text}), 0))", value=value, text=text)
 
 
 def combine_all(conditions: Sequence[Expression]) -> Expression:
-    """True if every condition is; true for none, as for a key without columns."""
+    """Builds the conjunction of conditions; true for none, as for a key without columns."""
     return reduce(and_, conditions, F.lit(True))
 
 
 def combine_any(conditions: Sequence[Expression]) -> Expression:
-    """True if a condition is; false for none.
+    """Builds the disjunction of conditions; false for none.
 
-    That costs Spark less than the negation of `combine_all`, of which each round of its optimizer takes off one term: a
-    table of 150 columns would need 150 rounds.
+    It costs Spark less than the negation of `combine_all`: each round of its optimizer resolves only one term of that,
+    so a table of 150 columns would need 150 rounds.
     """
     return reduce(or_, conditions, F.lit(False))
 
@@ -149,9 +156,9 @@ def combine_any(conditions: Sequence[Expression]) -> Expression:
 def read_table(
     spark: SparkSession, table: TableName, snapshot: int, formerly: Mapping[int, Names] = NO_OTHERS
 ) -> DataFrame:
-    """A table's rows at one snapshot, which Iceberg gives with the columns of that time.
+    """Reads a table's rows at one snapshot, with the columns that the table had at that time.
 
-    Those of today that had other names then, as `formerly` tells by snapshot, have today's.
+    Renamed columns get their current names; `formerly` has their names at the time of each snapshot.
     """
     rows = spark.read.option("versionAsOf", str(snapshot)).table(quote_name(*table.parts))
     then = formerly.get(snapshot)
@@ -169,11 +176,11 @@ def read_appended(
     chain_is_whole: bool = True,
     formerly: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
-    """The rows appended to a table in a window; all rows at its end where it has no start.
+    """Reads the rows that were appended to a table in a window; all rows at its end if it has no start.
 
-    Iceberg reads no range without a snapshot in it, so nothing is asked for where start and end are the same.
-    Where snapshots between the two are gone (`chain_is_whole` is False) the rows are recognised by their row lineage,
-    which format version 3 keeps, and which prunes no files.
+    Iceberg can't read a range without a snapshot, so no range is read if start and end are the same. If snapshots
+    between them are expired (`chain_is_whole` is False), the rows are selected by their row lineage, which format
+    version 3 stores, and which prunes no files.
     """
     start, end = window.start, window.end
     if start is None:
@@ -187,7 +194,7 @@ def read_appended(
 
 
 def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
-    """The rows that an upstream's log was appended in a window."""
+    """Reads the rows that were appended to the log of an upstream in a window."""
     is_snapshot_there = source.keeps_version(window.start)
     return read_appended(spark, source.log, window, is_snapshot_there, source.formerly)
 
@@ -195,13 +202,13 @@ def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -
 def read_own_changes(
     spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
 ) -> DataFrame:
-    """The rows that a model's own change table, which is `table`, was appended after `start` and up to `end`."""
+    """Reads the rows that were appended to `table`, a model's own change table, after `start` and up to `end`."""
     window = Span(str(table), start, end)
     return read_appended(spark, table, window, changes.keeps_version(start), changes.formerly)
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
-    """The rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
+    """Reads the rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
     if source.keeps_version(until):
         return read_table(spark, source.log, until.snapshot, source.formerly)
     rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
@@ -209,17 +216,17 @@ def read_until(spark: SparkSession, source: SourceState, until: Version) -> Data
 
 
 def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
-    """One change row per key, the newest; within one commit there is only one."""
+    """Selects the newest change row of each key; rows of a single commit are returned as they are."""
     if commits <= 1:
         return changes
     return select_first_per_key(changes, _list_key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
 
 
 def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
-    """The first row of each key in an order.
+    """Selects the first row of each key in an order.
 
-    It is the one that has none before it. Where rows are numbered, Spark sorts them once more before it moves them, to
-    leave out those that are not first: here hardly any.
+    `lag` is used instead of `row_number`: for the latter Spark sorts the rows once more before the shuffle, to drop all
+    but the first of each key, and hardly any would be dropped here.
     """
     earlier = F.lag(F.lit(True)).over(Window.partitionBy(*key).orderBy(*order))
     return rows.withColumn("__arctic_earlier", earlier).where("__arctic_earlier IS NULL").drop("__arctic_earlier")
@@ -228,7 +235,7 @@ def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequ
 def read_folded_rows(
     spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None
 ) -> DataFrame:
-    """The rows that a table's change table alone tells, at a snapshot of that or at its head; no base is read."""
+    """Computes a table's rows from its change table alone, at `snapshot` or by default at its head; reads no base."""
     assert changes.head is not None
     at = changes.head.snapshot if snapshot is None else snapshot
     commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
@@ -240,9 +247,9 @@ def read_folded_rows(
 def read_current_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
-    """The table's rows at the head of its change table: the base, with unmerged changes laid over it.
+    """Computes the table's rows at the head of its change table, from the base and the unmerged change rows.
 
-    `only` leaves out rows under other keys.
+    With `only`, rows of other keys are left out. None if there is no base yet.
     """
     base, pending = _read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
     if base is None or state.base is None:
@@ -251,7 +258,7 @@ def read_current_rows(
 
 
 def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None) -> DataFrame | None:
-    """The rows of the base, or those of them under some keys; None if there is no base yet."""
+    """Reads the rows of the base, with `only` those of these keys; None if there is no base yet."""
     if state.base is None:
         return None
     base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
@@ -261,7 +268,7 @@ def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: 
 def read_stored_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys
 ) -> StoredRows:
-    """The rows that a table stores under some keys."""
+    """Reads the base rows and the newest unmerged change rows of a table for the keys `only`."""
     pending = _read_pending(spark, model, state, thresholds, only)
     newest = select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
     return StoredRows(_read_base_rows(spark, model, state, only), newest)
@@ -270,7 +277,7 @@ def read_stored_rows(
 def _read_pending(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
 ) -> Unmerged | None:
-    """All change rows after the base's version; None if there are none."""
+    """Reads all change rows that are not merged into the base, with `only` those of these keys; None without any."""
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
         return None
@@ -283,10 +290,10 @@ def _read_pending(
 
 
 def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-    """Base ⊕ changes: base rows whose key did not change, and the newest image of those that did.
+    """Applies change rows to base rows: keeps the base rows of other keys, and adds the newest row of each changed key.
 
-    The keys are those of all change rows: the newest of each would be spread by key already, and Spark would spread the
-    base as they are.
+    The base is joined with the keys of all change rows. The newest ones are already partitioned by key, and Spark would
+    partition the base in the same manner.
     """
     keys = changes.rows.select(*as_key(key))
     unchanged = base.join(keys.hint("broadcast" if changes.few else "shuffle_hash"), match_key(base, key), "left_anti")
@@ -295,19 +302,19 @@ def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], colu
 
 
 def name_key_column(place: int) -> str:
-    """The name of a key's column, by its place in the key, in frames of keys that a table is joined with."""
+    """Returns the name of the key's column at position `place` in frames of keys that a table is joined with."""
     return f"__arctic_k{place}"
 
 
 def as_key(key: Sequence[str]) -> list[Expression]:
-    """The key's columns under the names that `match_key` joins on; one constant for a key without columns."""
+    """Renames the key's columns to the names that `match_key` joins on; one constant for a key without columns."""
     return [to_column(part).alias(name_key_column(i)) for i, part in enumerate(key)] or [
         F.lit(True).alias("__arctic_k")
     ]
 
 
 def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
-    """The join of a table with frames of its keys; nulls equal each other if `null_safe`."""
+    """Builds the condition that joins a table with frames of its keys; nulls equal each other if `null_safe`."""
     pairs = [(base[quote_name(part)], F.col(name_key_column(i))) for i, part in enumerate(key)]
     return combine_all(
         [own.eqNullSafe(given_column) if null_safe else own == given_column for own, given_column in pairs]
@@ -315,9 +322,9 @@ def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> E
 
 
 def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
-    """Adds where a row stands in its source, a table of format version 3: the commit, and the place inside it.
+    """Adds the position of each row in its source, a table of format version 3: the commit, and the row's place in it.
 
-    In a commit that may have several rows of one key (`keeps_all`) `_seq` comes before the place of the row.
+    If a commit may have several rows of one key (`keeps_all`), the position has `_seq` before the place.
     """
     inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
     place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))
@@ -329,5 +336,5 @@ def _list_key_columns(key: Sequence[str]) -> list[Expression]:
 
 
 def format_examples(rows: list[Row]) -> str:
-    """A few rows for a message, one a line."""
+    """Formats rows for a message, one per line."""
     return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

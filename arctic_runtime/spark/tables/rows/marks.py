@@ -1,7 +1,7 @@
 """Places in the order of events, as texts that mean the same in every time zone.
 
-A timestamp is written in UTC with a `Z` behind it. Earlier versions wrote it in the time zone of their session and did
-not say which, so that such a text stands for any instant within `UNKNOWN_ZONE` of it.
+A timestamp is written in UTC with a `Z` behind it. Earlier versions wrote it in the time zone of their session, without
+the zone, so such a text may mean any instant within `UNKNOWN_ZONE` of it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 from arctic_runtime.errors import ConfigError
 
 UNKNOWN_ZONE = "18:00"
-"""As far as a time zone of Spark's can be from UTC."""
+"""The largest offset from UTC that a time zone can have in Spark."""
 
 
 def write_sequence_text(place: Expression, kind: str) -> Expression:
-    """A place of a type as a text that `read_latest` reads back exactly, in any time zone."""
+    """Converts a place of a type to a text that `read_latest` reads back exactly, in any time zone."""
     if kind != "timestamp":
         return place.cast("string")
     in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))
@@ -24,22 +24,22 @@ def write_sequence_text(place: Expression, kind: str) -> Expression:
 
 
 def is_exact(text: str, kind: str) -> bool:
-    """Whether a text stands for one place; one of a timestamp without its zone stands for many."""
+    """Whether a text means exactly one place; a timestamp without its zone may mean many."""
     return kind != "timestamp" or text.endswith("Z")
 
 
 def read_latest(text: str, kind: str) -> Expression:
-    """The place that a text stands for, the latest one where it stands for many."""
+    """Converts a text to its place in the order, the latest possible one if the text is not exact."""
     return F.lit(text if is_exact(text, kind) else f"{text}-{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_earliest(text: str, kind: str) -> Expression:
-    """The place that a text stands for, the earliest one where it stands for many."""
+    """Converts a text to its place in the order, the earliest possible one if the text is not exact."""
     return F.lit(text if is_exact(text, kind) else f"{text}+{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_exact(text: str, kind: str) -> Expression:
-    """The value that a text stands for; raises ConfigError if it stands for many."""
+    """Converts a text to its value; raises ConfigError if the text is not exact."""
     if not is_exact(text, kind):
         raise ConfigError(
             f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.",
