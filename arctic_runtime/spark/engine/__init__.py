@@ -1,1 +1,1 @@
-"""The JVM: JARs, sessions, the server that is kept, statements and settings."""
+"""The Spark engine: its JVM and JARs, sessions, the background server, SQL statements and settings."""

@@ -34,10 +34,10 @@ _REHEARSAL = (
 
 
 def record_archive() -> Path:
-    """Make the class-data archive that lets an embedded Spark start faster, if there is none yet.
+    """Creates the class-data archive that lets an embedded Spark start faster, if there is none yet; returns its path.
 
-    A Spark of its own runs a little of everything on a throw-away warehouse, in a process of its own, and
-    its JVM writes down the classes it loaded. Where that fails, starts are slower and otherwise the same.
+    A Spark of its own runs typical statements on a temporary warehouse, and its JVM, a process of its own, records the
+    loaded classes. If that fails, there is no archive, and starts are only slower.
     """
     java, classes = jars.find_java(), list_class_path({})
     archive = jars.get_archive_path(java, classes)

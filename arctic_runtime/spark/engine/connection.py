@@ -1,4 +1,4 @@
-"""Reaching a Spark Connect server, and sessions on it."""
+"""Connections to a Spark Connect server, and sessions on it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ _CONNECT_PORT = 15002
 
 
 def join_server(profile: Profile) -> SparkSession:
-    """Reaches a Spark Connect server, the one that is kept where the profile says so, and sees whether it will do."""
+    """Connects to the Spark Connect server of a profile, and returns a session on it.
+
+    If the profile asks for a kept server, it is started if needed. Raises ConfigError if no server answers, or if it
+    lacks Iceberg's extensions.
+    """
     thresholds = profile.thresholds.engine
     server_kept = server.ensure_server(profile) if profile.is_kept else None
     url = server_kept.url if server_kept else profile.url or ""
@@ -46,7 +50,7 @@ def join_server(profile: Profile) -> SparkSession:
 
 
 def check_reachable(url: str, thresholds: EngineThresholds) -> None:
-    """Fails soon where nobody listens; pyspark itself would try for ten minutes."""
+    """Raises ConfigError if nothing listens at the address of `url`; pyspark itself would retry for ten minutes."""
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _CONNECT_PORT)
@@ -62,9 +66,10 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
 
 
 def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
-    """A session of its own on a server, given its SQL settings by one request.
+    """Creates a session on a server, and sends its SQL settings in one request.
 
-    It gives up half a minute after the server died, if pyspark by itself would try for ten.
+    The session gives up soon after the server has died, as `thresholds` say; pyspark by itself would retry for ten
+    minutes.
     """
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -79,7 +84,10 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
 
 
 def release_sessions() -> None:
-    """Ends this process' sessions on a server, if that is still there: none holds up the end of a run."""
+    """Ends this process's sessions on a server; does nothing if the server is not reachable.
+
+    Errors are ignored, so that they do not delay the end of a run.
+    """
     with suppress(Exception):
         if PROCESS.lent and PROCESS.thresholds is not None:
             check_reachable(PROCESS.server, PROCESS.thresholds)

@@ -1,4 +1,4 @@
-"""Names of work on Spark's own pages, and cancellation of that work."""
+"""Names of jobs in Spark's web UI, and their cancellation."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ if TYPE_CHECKING:
 
 
 def describe_jobs(session: SparkSession, text: str) -> None:
-    """Names the jobs that this thread starts from now on; a server of Spark Connect names its jobs by itself."""
+    """Sets the description of all jobs that this thread starts from now on.
+
+    With Spark Connect it does nothing, since the server describes its jobs by itself.
+    """
     if not type(session).__module__.startswith("pyspark.sql.connect"):
         session.sparkContext.setJobDescription(text)
 
 
 @contextmanager
 def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], None]]:
-    """While this lasts, jobs that this thread starts can be cancelled, from any thread, by what it gives.
+    """Yields a function that cancels the jobs which this thread starts within the `with` block.
 
-    `tag` must be no other work's.
+    It may be called from any thread. `tag` must not be used for other work.
     """
     session.addTag(tag)
     try:

@@ -1,4 +1,4 @@
-"""Sessions of our own on the Spark of a session that a program has already, as notebooks do."""
+"""Own sessions on the Spark of a session that a program already has, as in notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_session() -> SparkSession | None:
-    """The active session of this process, unless there is none or Spark was started by a profile."""
+    """Returns the active Spark session of this process; None if there is none, or Spark was started by a profile."""
     if PROCESS.root is not None or "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -25,9 +25,9 @@ def find_session() -> SparkSession | None:
 
 
 def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
-    """A new session on the Spark of `session`, with the catalog and the SQL settings of a profile.
+    """Creates a new session on the Spark of `session`, with the catalog and the SQL settings of a profile.
 
-    `session` stays as it is. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the warehouse can't be
+    `session` is not changed. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the warehouse can't be
     used.
     """
     extensions = session.conf.get("spark.sql.extensions", "") or ""
@@ -51,7 +51,7 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
 
 
 def release_fork(fork: SparkSession) -> None:
-    """Ends a session of `fork_session`; a server would keep it for an hour."""
+    """Ends a session of `fork_session` on a server, which would keep it for an hour; does nothing without a server."""
     if is_remote(fork):
         with suppress(Exception):  # The server may be gone, and the session with it.
             cast(Any, fork).client.release_session()

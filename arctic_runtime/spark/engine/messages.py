@@ -1,4 +1,4 @@
-"""Spark's errors in words, without Java's stack traces and without query plans."""
+"""Readable messages of Spark's errors, without Java's stack traces and without query plans."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CLOCK_ADVICE = (
 
 
 def get_message(error: BaseException) -> str:
-    """Message of Spark or Iceberg, and the innermost cause if that says something else.
+    """Returns the message of an error of Spark or Iceberg, with the innermost cause if its message differs.
 
-    Where Iceberg says only that times are out of order, what that means is added.
+    If Iceberg only says that times are out of order, an explanation and advice are added.
     """
     message = _extract_message(error)
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
 
 
 def get_error_details(error: BaseException) -> dict[str, str]:
-    """The known parts of an error of ours, by the names of its fields; none of Spark's errors."""
+    """Returns the details of an ArcticError by the names of its fields; empty for other errors."""
     return error.details if isinstance(error, ArcticError) else {}
 
 

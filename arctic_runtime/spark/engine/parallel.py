@@ -1,4 +1,4 @@
-"""Actions that Spark performs side by side."""
+"""Spark actions that run in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import EngineThresholds
 
 
 class Parallel:
-    """Actions that a session does while its thread continues. Nothing that was begun outlives the `with` of it."""
+    """Runs actions of a session in background threads; the end of the `with` block waits for all of them."""
 
     def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
         self._spark = spark
@@ -24,16 +24,16 @@ class Parallel:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Waits for all; raises what an action raised, unless the block raised something itself."""
+        """Waits for all actions; raises the error of one that failed, unless the block itself raised an error."""
         self._pool.shutdown()
         if error is None:
             self.wait_for_all()
 
     def submit_action(self, action: Callable[[], object]) -> None:
-        """Does an action beside what follows."""
+        """Starts an action in a background thread."""
         self._begun.append(self._pool.submit(inheritable_thread_target(self._spark)(action)))
 
     def wait_for_all(self) -> None:
-        """Returns when all is done; raises what the first action that failed raised."""
+        """Waits for all submitted actions; raises the error of the first one that failed."""
         while self._begun:
             self._begun.pop(0).result()

@@ -22,13 +22,18 @@ from arctic_runtime.spark.engine.server import Server
 from arctic_runtime.spark.engine.session import start_spark
 
 _PORTS = (16_000, 32_000)
-"""Below those that systems take for outgoing connections, of which there are many until Spark listens."""
+"""The range of ports for servers.
+
+It is below the ports that systems use for outgoing connections, many of which are opened until Spark listens."""
 
 _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 def main(directory: Path, wanted: Mapping[str, object]) -> int:
-    """Serves until the address is taken away or Java ends; does nothing if another server is there."""
+    """Runs the server until its address file is removed or Java ends; does nothing if another server runs.
+
+    Returns the exit code of the process.
+    """
     profile = Profile(**wanted)  # type: ignore[arg-type]
     thresholds = profile.thresholds.engine
     place = server.take_place(directory, thresholds)
@@ -50,7 +55,7 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
 
 
 def _find_free_port() -> int:
-    """A port that nobody listens on. Where somebody takes it meanwhile Spark does not start, and says so."""
+    """Returns a free port at random; if another process takes it meanwhile, the start of Spark fails with an error."""
     while True:
         port = random.SystemRandom().randrange(*_PORTS)
         with socket.socket() as asked, suppress(OSError):

@@ -1,8 +1,8 @@
-"""A Spark Connect server of this user's own that stays between runs: one per catalog, on the loopback alone.
+"""A Spark Connect server that keeps running between runs: one per user and catalog, on the loopback interface only.
 
-The server is a process that holds a lock for as long as it lives, and that ends when the file with its address goes.
-An address counts only while the lock is held, and to stop a server is to take its file away: no process is ever ended
-by a number that may be another's by now. Java ends with that process, however it ends.
+The server is a process that holds a lock as long as it lives, and that ends when the file with its address is deleted.
+An address is valid only while the lock is held. A server is stopped by deleting its file: no process is killed by its
+id, which another process may have by then. Java ends with the server process, however that ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE
 
 @dataclass(frozen=True)
 class Server:
-    """A server that runs: where it listens, and the settings that it was started with, secrets masked."""
+    """A running server: its process, port and token, and the settings that it was started with, with secrets masked."""
 
     pid: int
     port: int
@@ -50,7 +50,7 @@ class Server:
         return f"sc://localhost:{self.port}/;token={self.token}"
 
     def to_public_dict(self) -> dict[str, object]:
-        """Public fields of the server."""
+        """Returns the fields of the server that may be shown to anybody; the token is left out."""
         return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
 
     def __repr__(self) -> str:
@@ -58,22 +58,22 @@ class Server:
 
 
 def get_directory(profile: Profile) -> Path:
-    """Directory in which the server of a profile's catalog keeps its lock and its address; one per user and catalog."""
+    """Returns the directory with the lock and the address of the server for a profile's catalog and this user."""
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
     return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
 
 
 def find_server(profile: Profile) -> Server | None:
-    """The server that runs for a profile's catalog; None if there is none, or none that is ready."""
+    """Returns the running server of a profile's catalog; None if there is none, or if it is not ready yet."""
     directory = get_directory(profile)
     return _read_server(directory / _ADDRESS) if _is_held(directory, profile.thresholds.engine) else None
 
 
 def ensure_server(profile: Profile) -> Server:
-    """The server for a profile's catalog, started where there is none.
+    """Returns the server of a profile's catalog, and starts one if none runs.
 
-    Raises ConfigError if it can't be started, or runs with other settings than the profile's.
+    Raises ConfigError if it can't be started, or if it runs with other settings than the profile's.
     """
     server = find_server(profile) or _start_server(profile)
     if server.fingerprint != hash_profile(profile):
@@ -82,7 +82,10 @@ def ensure_server(profile: Profile) -> Server:
 
 
 def stop_server(profile: Profile) -> Server | None:
-    """Ends the server of a profile's catalog and waits until it is gone; None if there was none."""
+    """Ends the server of a profile's catalog, waits until it has ended, and returns it; None if there was none.
+
+    Raises ConfigError if it does not end in time.
+    """
     directory, thresholds = get_directory(profile), profile.thresholds.engine
     server, seconds = find_server(profile), thresholds.server_stop_seconds
 
@@ -102,7 +105,10 @@ def stop_server(profile: Profile) -> Server | None:
 
 
 def hash_profile(profile: Profile) -> str:
-    """The same for profiles that one running server can serve; of settings, secrets too, and of what is installed."""
+    """Computes a hash that is equal for profiles that the same running server can serve.
+
+    It is made from the fixed settings, including secrets, and from the versions of PySpark and the JARs.
+    """
     from importlib.metadata import version
 
     settings = sorted(select_fixed_settings(profile.started.build_spark_settings()).items())
@@ -111,7 +117,7 @@ def hash_profile(profile: Profile) -> str:
 
 
 def publish_server(directory: Path, server: Server) -> None:
-    """Writes the address of a server that is ready. Nobody else can read the file, since it has the server's token."""
+    """Writes the address file of a server that is ready; only this user can read it, since it has the token."""
     made = directory / f"{_ADDRESS}.{server.pid}"
     made.unlink(missing_ok=True)
     with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
@@ -125,10 +131,11 @@ def is_wanted(directory: Path, server: Server) -> bool:
 
 
 def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
-    """The lock of a catalog's one server, to be held until this process ends; None if another one has it.
+    """Takes the lock of a catalog's only server, to be held until this process ends; None if another process has it.
 
-    Clients take it for an instant to see whether a server lives, so it is asked for more than once; not where a server
-    is ready, whose place would come free when that is stopped. The address of a server that was killed is removed.
+    It is tried several times, since clients take the lock for a moment to check whether a server lives. If a server is
+    ready, it is not tried again: the lock would only become free when that server is stopped. The address file of a
+    server that was killed is removed.
     """
     lock = FileLock(directory / _LOCK)
 
@@ -145,7 +152,7 @@ def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None
 
 
 def _is_held(directory: Path, thresholds: EngineThresholds) -> bool:
-    """Whether a process that lives holds the place of the server."""
+    """Whether a living process holds the server's lock."""
     file, seconds = directory / _LOCK, thresholds.server_probe_seconds
     if not file.exists():
         return False
@@ -166,10 +173,10 @@ def _read_server(address: Path) -> Server | None:
 
 
 def _start_server(profile: Profile) -> Server:
-    """Starts the server and waits for it, or for the one that somebody else has started meanwhile.
+    """Starts the server process, and waits until this server, or one started by another process, is ready.
 
-    A process that found the place taken has ended in peace; if it was by a server that was about to end, the next
-    one gets it.
+    A server process that finds the lock taken ends without an error. If the lock's holder has ended as well, a new
+    process is started. Raises ConfigError if no server is ready in time, or if the process fails.
     """
     directory, thresholds = get_directory(profile), profile.thresholds.engine
     _make_directory(directory)
@@ -187,7 +194,10 @@ def _start_server(profile: Profile) -> Server:
 
 
 def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
-    """A process that outlives this one; it reads what to start from its standard input, which nobody else can read."""
+    """Starts the server process, which outlives this one.
+
+    It reads the profile from its standard input, which nobody else can read.
+    """
     started = profile.started
     wanted = {
         "catalog": started.catalog,

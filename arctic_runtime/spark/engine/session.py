@@ -1,4 +1,4 @@
-"""Starting Spark, or joining one, and handing every thread a session of its own."""
+"""Starts Spark or joins a running one, and creates a separate session for each user of it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class SparkEnvironment:
-    """Sessions of the Spark that a profile describes; starts it when the first one is asked for.
+    """Creates sessions of the Spark that a profile describes; Spark is started for the first session.
 
-    A process has one Spark. Environments whose profiles differ in SQL settings alone, catalogs among them,
-    share it; one that differs in more gets a ConfigError until `stop`. Methods may be called from any thread.
-    With a `joined` session nothing is started: all are sessions on the Spark of that one, which stays its owner's.
+    A process has only one Spark. Environments share it if their profiles differ only in SQL settings, such as catalogs;
+    others get a ConfigError until `stop_spark` is called. Methods may be called from any thread.
+    With a `joined` session nothing is started or stopped: all sessions use the Spark of that session.
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
@@ -41,7 +41,7 @@ class SparkEnvironment:
 
     @property
     def is_started(self) -> bool:
-        """Whether a session can be had without starting or connecting anything."""
+        """Whether `new_session` needs to start or connect nothing."""
         if self._joined is not None:
             return True
         return PROCESS.root is not None and select_fixed_settings(PROCESS.settings) == select_fixed_settings(
@@ -49,7 +49,7 @@ class SparkEnvironment:
         )
 
     def new_session(self) -> SparkSession:
-        """A new session whose settings, temporary views and current namespace nobody else sees.
+        """Creates a session with its own settings, temporary views and current namespace.
 
         Raises ConfigError if Java or the JARs are missing, or no server answers, CatalogError if the warehouse
         can't be used.
@@ -65,7 +65,7 @@ class SparkEnvironment:
         return _configure_session(root.newSession(), PROCESS.settings, _list_wanted_settings(self.profile))
 
     def discard_session(self, session: SparkSession) -> None:
-        """Lets a session go that nobody will use again; a server would keep it for an hour."""
+        """Ends a session that nobody will use again, if it is on a server, which would keep it for an hour."""
         if self._joined is not None:
             release_fork(session)
         elif self.profile.method == "connect":
@@ -74,7 +74,7 @@ class SparkEnvironment:
                 session.stop()
 
     def list_versions(self) -> dict[str, str]:
-        """The versions of `spark`, `iceberg`, `java` and `python` that do the work."""
+        """Returns the versions of `spark`, `iceberg`, `java` and `python` that are in use, by these names."""
         from pyspark.sql import functions as F
 
         session = self.new_session()
@@ -91,10 +91,10 @@ class SparkEnvironment:
         }
 
     def stop_spark(self) -> None:
-        """Stop Spark, for everybody in this process; the next `session` starts it again.
+        """Stops the Spark of this process for all its users; the next `new_session` starts it again.
 
-        The JVM stays, and with it the memory and the Java options that it was started with. Of a server only the
-        sessions of this process end.
+        The JVM keeps running, with the memory and the Java options that it was started with. On a server only the
+        sessions of this process are ended. Does nothing for a joined session.
         """
         with PROCESS.lock:
             if self._joined is None and PROCESS.root is not None and self.is_started:
@@ -116,7 +116,10 @@ class SparkEnvironment:
 
 
 def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
-    """Starts a Spark in this process, which has none, for clients whose sessions bring the profile's catalog along."""
+    """Starts a Spark in this process, without the profile's catalog; sessions of clients bring the catalog's settings.
+
+    The process must not have a Spark yet. `more` are settings besides those of the profile.
+    """
     prepare_warehouse(profile)
     own = f"spark.sql.catalog.{profile.catalog}"
     settings = {**profile.build_spark_settings(), **more}
@@ -152,7 +155,7 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
 
 
 def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
-    """Give a session the SQL settings that it lacks, and take away those it shouldn't have."""
+    """Changes the SQL settings of a session from `has` to `wanted`: sets those that differ, and unsets the others."""
     for key in sorted({*has, *wanted}):
         if key.startswith("spark.sql.") and has.get(key) != wanted.get(key):
             if key in wanted:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class SessionPool:
-    """Lends isolated sessions of one Spark, which the first loan starts.
+    """Lends isolated sessions of one Spark, which is started by the first loan.
 
-    A session that nobody used for long is not lent again: a server forgets it.
+    A session that was idle for long is not lent again, since a server may have dropped it.
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
@@ -40,23 +40,23 @@ class SessionPool:
         return self.environment.new_session()
 
     def give_back(self, session: SparkSession) -> None:
-        """The session is lent again, so it must have no temporary views and no settings of its borrower."""
+        """Takes back a session to lend it again; it must have no temporary views and no settings of its borrower."""
         with self._lock:
             self._idle.append((session, time.monotonic()))
 
     def discard_idle(self) -> None:
-        """Lets all sessions go that nobody has borrowed."""
+        """Ends all sessions that are not lent."""
         with self._lock:
             while self._idle:
                 self.discard_session(self._idle.pop()[0])
 
     def discard_session(self, session: SparkSession) -> None:
-        """For a session that has kept something of its borrower."""
+        """Ends a session instead of lending it again, such as one that still has state of its borrower."""
         self.environment.discard_session(session)
 
 
 class LentSession:
-    """A session of a pool for one thread, taken when it is first asked for."""
+    """A session of a pool for one thread, which is taken from the pool at its first use."""
 
     def __init__(self, pool: SessionPool) -> None:
         self._pool = pool
@@ -68,7 +68,7 @@ class LentSession:
         return self._session
 
     def end_loan(self, failed: bool) -> None:
-        """Gives the session back without its temporary views, or lets it go after a failure."""
+        """Gives the session back without its temporary views; ends it if the work or this cleanup has `failed`."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -86,7 +86,7 @@ class LentSession:
 
 @contextmanager
 def lend_session(pool: SessionPool) -> Iterator[LentSession]:
-    """A session for as long as this lasts."""
+    """Lends a session of the pool for the duration of the `with` block; after an error the session is not reused."""
     session = LentSession(pool)
     try:
         yield session
@@ -107,7 +107,7 @@ _pools_lock = threading.Lock()
 
 
 def get_pool(profile: Profile) -> SessionPool:
-    """The process-wide pool of a profile; making one starts nothing."""
+    """Returns the process-wide pool of a profile; creates it if needed, without starting Spark."""
     with _pools_lock:
         for pool in _pools:
             if pool.environment.profile == profile:
@@ -117,7 +117,7 @@ def get_pool(profile: Profile) -> SessionPool:
 
 
 def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
-    """The pool that everybody in this process uses for a profile until `leave_pool`, on the Spark of a session."""
+    """Creates a pool on the Spark of `session`, and makes it the process-wide pool of a profile until `leave_pool`."""
     pool = SessionPool(profile, session)
     with _pools_lock:
         _pools.insert(0, pool)
@@ -125,7 +125,7 @@ def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
 
 
 def leave_pool(pool: SessionPool) -> None:
-    """Ends the use of a pool of `join_pool`; its Spark goes on."""
+    """Removes a pool of `join_pool` and ends its idle sessions; its Spark keeps running."""
     with _pools_lock:
         if pool in _pools:
             _pools.remove(pool)

@@ -1,4 +1,4 @@
-"""Settings of a Spark session for a while."""
+"""Temporary settings of a Spark session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def override_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Settings of this session for a while; each thread has a session of its own, so they can't leak."""
+    """Changes settings of a session within the `with` block, and restores them at its end.
+
+    Each thread has a session of its own, so other threads are not affected.
+    """
     before = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():
         spark.conf.set(key, value)

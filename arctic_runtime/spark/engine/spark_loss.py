@@ -1,4 +1,4 @@
-"""Noticing and explaining that Spark is gone: Java ended, or a server does not answer any more."""
+"""Detects and explains the loss of Spark: Java has ended, or a server does not answer any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEMORY = ": somebody did, or the machine had no memory left"
 
 @dataclass(frozen=True)
 class End:
-    """End of Spark: the place where it ran, the way it ended, and its log."""
+    """The end of Spark: where it ran, how it ended, and its log."""
 
     where: str
     how: str
@@ -34,9 +34,9 @@ class End:
 
 
 def find_spark_end(patience_seconds: float = 0.0) -> End | None:
-    """Finds how the Java, or the server, of this process has ended; None while it is there.
+    """Returns how Java, or the server, of this process has ended; None if it still runs or was never started.
 
-    `patience_seconds` is how long Java may take to end.
+    `patience_seconds` is how long to wait for the end of Java.
     """
     if PROCESS.thresholds is None:
         return None
@@ -57,9 +57,9 @@ def find_spark_end(patience_seconds: float = 0.0) -> End | None:
 
 
 def to_spark_ended(error: BaseException) -> SparkEnded | None:
-    """The error to raise in the place of another one that came of Spark's end; None if Spark is still there.
+    """Returns the error to raise instead of `error` if the end of Spark caused it; None if Spark still runs.
 
-    Whoever watches Spark learns of it too.
+    It is stored in `PROCESS.ended`, so that `watch_spark` reports it as well.
     """
     limits, causes = PROCESS.thresholds, list(_walk_causes(error))
     end = None
@@ -75,9 +75,9 @@ def to_spark_ended(error: BaseException) -> SparkEnded | None:
 
 @contextmanager
 def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
-    """Calls `on_end` once, in a thread of its own, if Spark ends while this lasts, whether somebody uses it or not.
+    """Calls `on_end` once, in a thread of its own, if Spark ends within the `with` block, whether it is in use or not.
 
-    Two looks in a row must find it gone, since a server may miss one. An end that was noticed before does not count.
+    Two checks in a row must fail, since a server may miss one. An end that was noticed before the block is ignored.
     """
     leaving, earlier = threading.Event(), PROCESS.ended
 

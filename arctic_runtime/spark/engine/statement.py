@@ -1,7 +1,7 @@
-"""Statements that the DataFrame API can't say, put together from parts that quote themselves.
+"""SQL statements for which the DataFrame API has no calls, built from quoted parts.
 
-A template is a constant of the code. Whatever is filled in is one of the kinds below, so that no name and no value
-can end up as SQL.
+A template is a constant of the code. Only values of type `Sql` are filled in, as made by the functions below, so that
+no name and no value is interpreted as SQL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Sql(str):
 
 
 def quote_name(*parts: str) -> Sql:
-    """A name of one or more levels, each quoted; raises ConfigError for one that Spark would change."""
+    """Quotes a name of one or more levels; raises ConfigError for a name with `${`, which Spark would substitute."""
     for part in parts:
         if "${" in part:
             raise ConfigError(
@@ -34,7 +34,7 @@ def quote_name(*parts: str) -> Sql:
 
 
 def type_name(kind: str) -> Sql:
-    """A type, every name of a field in it quoted; raises ValueError for a text that is none."""
+    """Formats a type for a statement, with quoted field names; raises ValueError if `kind` is not a type."""
     return Sql(type_text(read_type(kind), quote_name))
 
 
@@ -43,7 +43,7 @@ def quote_number(value: int) -> Sql:
 
 
 def quote_text(value: str) -> Sql:
-    """A string literal; whatever the value holds, it ends at its own quote."""
+    """Quotes a text as a string literal, with all special characters escaped."""
     return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
 
 
@@ -61,22 +61,22 @@ _ESCAPES = {
 
 
 def write_expression(tree: exp.Expr) -> Sql:
-    """An expression built by sqlglot, which quotes its names; texts of others don't belong in it as literals."""
+    """Formats an expression that was built by sqlglot, with quoted names; it must have no literals from outside."""
     return Sql(write_sql(tree))
 
 
 def trust_query(sql: str) -> Sql:
-    """The query of a model or of a view, or a check of a contract, which is SQL as it stands."""
+    """Marks SQL of the user as safe: the query of a model or of a view, or a check of a contract."""
     return Sql(sql)
 
 
 def write_properties(values: Iterable[tuple[str, str]]) -> Sql:
-    """`'key' = 'value'` pairs, comma-separated."""
+    """Formats properties as comma-separated pairs `'key' = 'value'`."""
     return Sql(", ".join(f"{quote_text(key)} = {quote_text(value)}" for key, value in values))
 
 
 def alias_as(value: Sql, alias: str) -> Sql:
-    """A value as a column of that name."""
+    """Builds `value AS alias`."""
     return fill_statement("{value} AS {alias}", value=value, alias=quote_name(alias))
 
 
@@ -85,7 +85,7 @@ def join_parts(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
 
 
 def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
-    """Fills a constant template; raises TypeError for a part that did not quote itself."""
+    """Fills a constant template with parts by name; raises TypeError for a part that is not an `Sql`."""
     for key, part in parts.items():
         if not isinstance(part, Sql):
             raise TypeError(f"{key} is {type(part).__name__}, and only parts of a statement can be filled in")
@@ -93,7 +93,10 @@ def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
 
 
 def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, by: Sequence[Sql] = ()) -> Sql:
-    """A query in parentheses over a relation: a name, or another such query. It has a row for each value of `by`."""
+    """Builds a SELECT in parentheses from `source`, a relation's name or another such query.
+
+    It has the condition `where` if given, and is grouped by the columns `by` if there are any.
+    """
     query = fill_statement("SELECT {columns} FROM {source}", columns=join_parts(columns), source=source)
     query = query if where is None else fill_statement("{query} WHERE {where}", query=query, where=where)
     query = fill_statement("{query} GROUP BY {by}", query=query, by=join_parts(by)) if by else query
@@ -101,7 +104,10 @@ def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, b
 
 
 def replace_columns(source: Sql, values: Mapping[str, Sql], drop: Iterable[str] = ()) -> Sql:
-    """A query over a relation with other values in some of its columns, all computed from its rows as they are."""
+    """Builds a query that replaces or adds columns of a relation by `values`, and drops the columns `drop`.
+
+    All values are computed from the relation's original columns.
+    """
     changed = join_parts(quote_name(column) for column in (*values, *drop))
     if not changed:
         return source

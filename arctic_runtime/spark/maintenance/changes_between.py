@@ -17,19 +17,20 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
-    """Change rows after version `start` and up to `end`, in order, at most `limit` of them.
+    """Reads the change rows after version `start` and up to `end`, in order, at most `limit` of them, as dictionaries.
 
-    Raises as `frame_changes_between`.
+    Raises the same errors as `frame_changes_between`.
     """
     rows = frame_changes_between(session, start, end)
     return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
 
 
 def frame_changes_between(session: TableSession, start: int | str | None, end: int | str | None) -> DataFrame:
-    """Change rows after version `start` and up to `end`, in order.
+    """Returns the change rows after version `start` and up to `end`, in order.
 
-    A version is given by its number or by a savepoint's name; None is the beginning of what is kept, and the newest
-    version. Raises ConfigError if a version is not one of the table, or they stand the wrong way round.
+    A version is given by its number or by a savepoint's name. If `start` is None, all kept change rows are read; if
+    `end` is None, it is the newest version. Raises ConfigError if the table has no such version, if `start` is newer
+    than `end`, or if some of the change rows have been deleted.
     """
     state = session.observe_state()
     commits = state.changes.commits if state.changes else ()

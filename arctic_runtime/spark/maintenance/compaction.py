@@ -1,4 +1,4 @@
-"""Compaction: files are rewritten without changing rows, so that reads are cheaper."""
+"""Compaction: rewrites files without changing rows, so that reads are cheaper."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 @dataclass(frozen=True)
 class Compacted:
-    """Performed steps, and the reasons of a plan to leave the rest; `next` was too large for the remaining budget."""
+    """Result of a compaction: the performed steps, and the plan after them, with its reasons to leave the rest.
+
+    `next` is the step that was not begun since it was too large for the remaining bytes; None if none was.
+    """
 
     steps: tuple[CompactionStep, ...]
     plan: CompactionPlan
@@ -54,14 +57,17 @@ class Compacted:
 
     @property
     def bytes(self) -> int:
-        """Bytes that were read, and written once."""
+        """Total bytes of the files that the steps rewrote; each was read and written once."""
         return sum(step.bytes for step in self.steps)
 
 
 def plan_compaction(
     session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
 ) -> tuple[TableState, CompactionPlan]:
-    """Plans a compaction without Spark; raises ConfigError if there is no table yet."""
+    """Plans a compaction of a table in a mode, without Spark; returns it with the table's state.
+
+    `done` are file groups that were already rewritten. Raises ConfigError if there is no table yet.
+    """
     state, model = session.observe_state(), session.model
     check_built(state, model.table)
     tables = _observe_tables(session, (model.table,) if model.is_appended else (model.base, model.table.changes))
@@ -74,15 +80,15 @@ def plan_compaction(
 
 
 def is_due(session: TableSession) -> bool:
-    """Whether a compaction in the mode `auto` has something to do; most of the time counts alone decide."""
+    """Whether a compaction in the mode `auto` has something to do; usually decided by file counts alone."""
     plan = _plan_due(session, is_worth_a_look)
     return plan is not None and bool(plan.steps)
 
 
 def find_due_compaction(session: TableSession) -> CompactionPlan | None:
-    """Plans a compaction in the mode `auto` without Spark; None if counts alone say that there is nothing.
+    """Plans a compaction in the mode `auto` without Spark; None if there is nothing to do.
 
-    For those who look now and then; `is_due` is for a look after each commit.
+    It is for occasional checks; `is_due` is the check after each commit.
     """
     plan = _plan_due(session, may_be_due)
     return plan if plan is not None and plan.steps else None
@@ -91,7 +97,7 @@ def find_due_compaction(session: TableSession) -> CompactionPlan | None:
 def _plan_due(
     session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]
 ) -> CompactionPlan | None:
-    """The plan for those tables whose counts make it worth a look."""
+    """Plans a compaction of the relations whose file counts meet `is_wanted`; None if there are none."""
     model = session.model
     written = (model.table,) if model.is_appended else (model.base, model.table.changes)
     names = [table for table in written if is_wanted(model, table, observe_totals(session.reader, table))]
@@ -102,7 +108,10 @@ def _plan_due(
 
 
 def compact_if_due(session: TableSession) -> None:
-    """Compaction after a run, if the model does not turn it off; it gives way to other writers."""
+    """Compacts a table after a run if this is due, and if the model does not turn it off.
+
+    A conflict with another writer is ignored.
+    """
     if not session.model.config.compaction.automatic:
         return
     with suppress(CommitConflict):
@@ -117,7 +126,10 @@ def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[T
 
 
 def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
-    """Plans a split alone, without Spark; raises ConfigError if there is no table yet."""
+    """Plans only the splits of nodes of a base, without Spark; returns the plan with the table's state.
+
+    `done` are file groups that were already rewritten. Raises ConfigError if there is no table yet.
+    """
     state = session.observe_state()
     _, base = require_built(state, session.model.table)
     (table,) = _observe_tables(session, [session.model.base]) or [TableFiles(session.model.base, base.snapshot, (), 1)]
@@ -125,7 +137,7 @@ def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[Table
 
 
 def split_table(session: TableSession) -> Compacted:
-    """Splits nodes that outgrow their limit, and puts small ones together; else as `compact_table` does."""
+    """Splits nodes that are too large, and joins small ones; otherwise it works like `compact_table`."""
     return _perform_compaction(session, partial(plan_split, session))
 
 
@@ -135,12 +147,12 @@ def compact_table(
     tell: Callable[[str], None] = lambda _: None,
     most_bytes: float = math.inf,
 ) -> Compacted:
-    """Performs the plan, one commit after the other; each stays done if a later one fails.
+    """Compacts a table in a mode, step by step; a commit stays if a later one fails.
 
-    Every step is planned for what is there when its turn comes, and goes through only if nobody committed meanwhile.
-    `tell` is given a line for people when a step begins, and after each part of one that has several. No step is begun
-    that takes the bytes of all over `most_bytes`.
-    Raises CommitConflict if writers were always faster, and ConfigError if there is no table yet.
+    Each step is planned from the table's state just before it, and succeeds only if nobody commits meanwhile. `tell` is
+    called with a line for people when a step begins, and after each part of a step. A step is not begun if it takes the
+    total bytes over `most_bytes`.
+    Raises CommitConflict if other writers were faster too often, and ConfigError if there is no table yet.
     """
     return _perform_compaction(session, partial(plan_compaction, session, mode), tell, most_bytes)
 
@@ -169,7 +181,10 @@ def _perform_compaction(
 def _next_step(
     session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
-    """Brings base and view up to date, then plans one more step; nodes that are done are not checked again."""
+    """Brings base and view up to date, then plans the next step; None if none is left.
+
+    Nodes that the `performed` steps rewrote are not planned again.
+    """
     state = session.reconcile_until_done(session.observe_state())
     for stale in plan_branch_cleanup(session.model, state, session.now, session.reader.thresholds.expiry):
         perform_step(stale, session.build_context(state))

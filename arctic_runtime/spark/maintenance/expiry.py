@@ -1,4 +1,4 @@
-"""Expiry: old snapshots go, with the files that only they have."""
+"""Expiry: deletes old snapshots, with the files that only they contain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FILES = "arctic_files_of_view"
 
 
 def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """Plans an expiry without Spark; `readers` are the models that may read this one.
+    """Plans the expiry of a table's snapshots, without Spark; `readers` are the models that may read the table.
 
     Raises ConfigError if the table was not built yet, or its model sets no age.
     """
@@ -36,7 +36,10 @@ def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPl
 
 
 def expire_versions(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """Expires the planned snapshots, and returns the plan; a snapshot that somebody tags meanwhile stays."""
+    """Expires the planned snapshots, and returns the plan; it is planned again after a commit conflict.
+
+    `readers` are the models that may read the table. A snapshot that somebody tags meanwhile stays.
+    """
     names = tuple(readers)
 
     def attempt_expiry() -> ExpiryPlan:
@@ -48,7 +51,10 @@ def expire_versions(session: TableSession, readers: Iterable[TableName]) -> Expi
 
 
 def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
-    """Expiry after a run, if enough has come together; it gives way to other writers."""
+    """Expires snapshots after a run if enough of them are due; `readers` are the models that may read the table.
+
+    A conflict with another writer is retried some times, and then ignored.
+    """
     names = tuple(readers)
 
     def attempt_expiry() -> None:
@@ -67,7 +73,7 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
 
 
 def find_due_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan | None:
-    """Plans the expiry that `expire_if_due` would perform, without Spark; None for nothing."""
+    """Plans the expiry that `expire_if_due` would perform, without Spark; None if there is nothing to do."""
     state, thresholds = session.observe_state(), session.reader.thresholds
     if not may_expire(session.model, state, _get_millis(session), thresholds):
         return None
@@ -106,7 +112,10 @@ def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) ->
 
 
 def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
-    """Tables of earlier versions keep all of their metadata files; from the next commit on they keep the newest."""
+    """Sets the properties that limit the number of kept metadata files, if a relation lacks them.
+
+    Tables of earlier versions of this project keep all; from the next commit on they keep the newest ones.
+    """
     model = session.model
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
     for table, part in parts:
@@ -116,10 +125,10 @@ def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
 
 
 def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
-    """Files in the tables' folders that no snapshot of any branch or tag has, by table; they go where `remove` says so.
+    """Lists files in the tables' folders that no snapshot of any branch or tag contains, by table.
 
-    Files of writes that are under way are among those that no snapshot has, so the age has to be longer than any write.
-    Raises ConfigError if the table was not built yet, or the age is less than a day.
+    They are deleted if `remove` is set. Files of running writes are in no snapshot either, so the age has to be longer
+    than any write. Raises ConfigError if the table was not built yet, or the age is less than a day.
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
@@ -137,9 +146,9 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
 
 
 def _find_view_orphans(session: TableSession, current: str, before: datetime.datetime, remove: bool) -> list[str]:
-    """Old metadata files of a table's view, but for the `current` one that it is read from.
+    """Lists the old metadata files of a table's view, without the `current` one; deletes them if `remove` is set.
 
-    Iceberg leaves a file each time that a view is replaced. Its procedure for tables is given these files.
+    Iceberg leaves a file behind each time that a view is replaced. The files are passed to its procedure for tables.
     """
     folder, _, file_name = current.rpartition("/")
     metadata_files = session.spark().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
@@ -152,7 +161,10 @@ def _find_view_orphans(session: TableSession, current: str, before: datetime.dat
 def _find_table_orphans(
     spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
-    """Old files that a table does not have: in its folder, or `among` files of one folder with their times."""
+    """Lists files from before a time that a table does not contain, and deletes them if `remove` is set.
+
+    They are searched in the table's folder, or in `among`: files of one folder with their times.
+    """
     arguments = Sql("")
     if among is not None:
         first = among.select("file_path").first()

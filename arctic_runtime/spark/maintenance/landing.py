@@ -1,4 +1,4 @@
-"""Rows of a landing table go, which other programs append events to: whole files, and then old snapshots."""
+"""Expiry of landing tables, to which other programs append events: deletes old files, and then old snapshots."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 def plan_landing(
     landing: Model, models: Iterable[Model], reader: CatalogReader, now: datetime.datetime | None = None
 ) -> LandingPlan:
-    """Plans the expiry of a landing table without Spark; `models` are those that may read it.
+    """Plans the expiry of a landing table, without Spark; `models` are the models that may read it.
 
-    Raises ConfigError if the table is not there, is no landing table, or sets no age.
+    Raises ConfigError if the table does not exist, is no landing table, or sets no age.
     """
     return _plan_expiry_of_landing(landing, models, reader, observe_landing(reader, landing.table), now)
 
@@ -38,10 +38,10 @@ def expire_landing(
     spark: Callable[[], SparkSession],
     now: datetime.datetime | None = None,
 ) -> LandingPlan:
-    """Deletes the planned rows, and returns the plan.
+    """Deletes the planned rows and expires the planned snapshots; returns the plan.
 
-    The table notes up to where rows may be gone before they go: for a reader that is farther behind than those that
-    are known, that is an error then, and no loss.
+    Before that, a property of the table is set to the version up to which rows may be missing. An unknown reader that
+    lags further behind then raises an error instead of losing rows.
     """
     state = observe_landing(reader, landing.table)
     plan = _plan_expiry_of_landing(landing, models, reader, state, now)
@@ -69,7 +69,10 @@ def _plan_expiry_of_landing(
 
 
 def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
-    """Properties that the table gets before rows go."""
+    """Builds the properties to set before rows are deleted: times of commits, and the version up to which rows miss.
+
+    Those that have not changed are left out.
+    """
     ages = {COMMIT_TIMES: format_ages(plan.ages)} if plan.ages and plan.ages != state.ages else {}
     until = plan.delete.until if plan.delete else Age(0, 0)
     deleted = {COMPACTED_UNTIL: format_ages([until])} if until.sequence > state.deleted.sequence else {}
@@ -82,9 +85,10 @@ def _split_chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
 
 
 def _delete_files(spark: SparkSession, landing: Model, files: list[str]) -> None:
-    """Deletes all rows of some files, which go as a whole then; files that were already deleted are not an error.
+    """Deletes all rows of `files`, so that Iceberg removes whole files; already deleted files are not an error.
 
-    Iceberg can't tell by the path alone that it needs to read no rows, and fails where it is asked.
+    The path is wrapped in a `concat`, since Iceberg fails on a plain condition on the path: it can't decide by the path
+    alone that it needs to read no rows.
     """
     parts = {"table": quote_name(*landing.table.parts), "files": join_parts(map(quote_text, files))}
     perform_statement(

@@ -1,4 +1,4 @@
-"""Starting a model over: everything that it has written is dropped, and its next run is its first."""
+"""Resets a model: drops everything that it has written, so that its next run is like its first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
-    """Drops the relations that a model made, and returns them; nothing of another's is touched.
+    """Drops the relations that a model created, and returns them; relations of others are not touched.
 
-    The change table, which all else follows, goes last: a reset that dies is finished by another one, or undone by
-    the next run.
+    The change table, from which all others are computed, is dropped last: a reset that crashes is finished by another
+    reset, or undone by the next run.
     """
     own = observe_own(session.reader, session.model)
     for relation in own:

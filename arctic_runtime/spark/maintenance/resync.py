@@ -1,4 +1,4 @@
-"""Asking for a table of an ingested source to be reloaded, by whichever process ingests the source."""
+"""Requests to reload a table of an ingested source, for the process that ingests the source."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def request_resync(table: TableSession) -> str:
-    """Notes that a table is to be reloaded; returns its source. The note stays until that has begun.
+    """Stores a request to reload a table, and returns the name of its source; it is kept until the reload has begun.
 
-    Raises ConfigError for a table of no database that is ingested.
+    Raises ConfigError if the table is not ingested from a database, or was never ingested.
     """
     source, name = table.model.source, table.model.ingested_from
     if source is None or name is None:

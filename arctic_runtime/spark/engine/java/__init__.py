@@ -1,1 +1,1 @@
-"""Java of Spark: its JARs, its JVM, and the errors that come from it."""
+"""The Java side of Spark: its JARs, its JVM, and Java's errors."""

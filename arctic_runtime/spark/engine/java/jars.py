@@ -1,8 +1,8 @@
-"""Java side of Spark: Java itself, three JARs by exact coordinates, and a class-data archive.
+"""The files that Spark needs: an installed Java, three JARs by exact coordinates, and a class-data archive.
 
 `python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
 (`DBT_ARCTIC_HOME`, else the user's own) and need no network. Groups of further JARs, such as `kafka`, are prepared
-where they are named after the command.
+if they are arguments of the command.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import JARS_SETTING
 
 JAVA_VERSIONS = (17, 21)
-"""The versions that Spark 4.1 is made for."""
+"""The versions of Java that Spark 4.1 supports."""
 
 JAVA_OLDEST = 17
 JAVA_NEWEST = 22
-"""It also works with those in between. In newer ones Hadoop asks for a security manager that is not there any more."""
+"""The oldest and the newest version of Java that Spark works with.
+
+Hadoop needs a security manager, which newer ones lack."""
 
 JAVA_COMMANDS = {
     "apt-get": "apt-get update && "
@@ -50,7 +52,7 @@ JAVA_PLACES = (
     "/Library/Java/JavaVirtualMachines/*/Contents/Home/bin",
     "~/.sdkman/candidates/java/*/bin",
 )
-"""Where packages of Linux, Homebrew, macOS and SDKMAN put Java, of which the PATH has one at most."""
+"""The folders in which packages of Linux, Homebrew, macOS and SDKMAN install Java; PATH has one of them at most."""
 
 
 _JAVA_NEEDED = " or ".join(map(str, JAVA_VERSIONS))
@@ -58,7 +60,7 @@ _JAVA_NEEDED = " or ".join(map(str, JAVA_VERSIONS))
 
 @dataclass(frozen=True)
 class Jar:
-    """A JAR by its Maven coordinates, and the contents that it must have."""
+    """A JAR by its Maven coordinates, with the SHA-256 and the size of its file."""
 
     group: str
     artifact: str
@@ -72,13 +74,13 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name under which Spark's resolution retrieves it."""
+        """The name of the file under which Spark's resolution stores the JAR."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
 
 
 @dataclass(frozen=True)
 class JarCheck:
-    """Result of a check of one JAR; `actual` is None if there is no such file."""
+    """Result of a check of one JAR: the `expected` and the `actual` SHA-256; `actual` is None without a file."""
 
     coordinates: str
     path: Path
@@ -156,7 +158,7 @@ GROUPS: Mapping[str, tuple[Jar, ...]] = MappingProxyType(
         ),
     }
 )
-"""JARs that not every Spark needs, by the name that chooses them. Spark itself has whatever else they ask for."""
+"""JARs that are only needed for some purposes, by the name of their group. Spark has all their other dependencies."""
 
 _IN_SPARK = (
     "org.apache.hadoop:hadoop-client-api",
@@ -171,7 +173,7 @@ _IN_SPARK = (
 
 
 def get_cache_directory() -> Path:
-    """The cache directory, which may be deleted at any time and is then recreated."""
+    """Returns the cache directory, which may be deleted at any time and is then created again."""
     chosen = os.environ.get("DBT_ARCTIC_HOME")
     if chosen:
         return Path(os.path.abspath(Path(chosen).expanduser()))
@@ -181,9 +183,9 @@ def get_cache_directory() -> Path:
 
 
 def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
-    """The files of JARs, by default of those that every Spark needs, resolved where one is missing or incomplete.
+    """Returns the files of the JARs `wanted`, by default `JARS`; resolves all if one is missing or incomplete.
 
-    Raises ConfigError if they can't be resolved or aren't what was recorded.
+    Raises ConfigError if they can't be resolved, or if a file has not the recorded SHA-256.
     """
     wanted = JARS if wanted is None else wanted
     paths = tuple(_get_jar_path(jar) for jar in wanted)
@@ -193,7 +195,10 @@ def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
 
 
 def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
-    """Files of the groups that settings choose; raises ConfigError for unknown groups and as `resolve_jar_paths`."""
+    """Returns the files of the JAR groups that are named in `settings`.
+
+    Raises ConfigError for unknown groups, and if JARs can't be resolved.
+    """
     names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
     unknown = [name for name in names if name not in GROUPS]
     if unknown:
@@ -202,17 +207,17 @@ def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def verify_jars() -> tuple[JarCheck, ...]:
-    """Compare every JAR's SHA-256 with the recorded one; resolves and repairs nothing."""
+    """Compares the SHA-256 of each JAR in `JARS` with the recorded one; resolves and repairs nothing."""
     return tuple(
         JarCheck(jar.coordinates, _get_jar_path(jar), jar.sha256, _hash_file(_get_jar_path(jar))) for jar in JARS
     )
 
 
 def find_java() -> Java:
-    """The Java that runs Spark: the first that Spark is made for, in JAVA_HOME, the PATH, or a usual system folder.
+    """Returns the Java that runs Spark: the first one with a supported version, or else the first that works.
 
-    Without one of these it is the first that Spark works with. Raises ConfigError, with the command that installs one,
-    if there is none.
+    It is searched in JAVA_HOME, the PATH and the usual system folders. Raises ConfigError, with the command that
+    installs a Java, if there is none.
     """
     fitting: list[Java] = []
     others: list[Java] = []
@@ -226,7 +231,7 @@ def find_java() -> Java:
 
 
 def _list_installed_javas() -> Iterator[Java]:
-    """Each Java of this machine once, by the order of the places where one may be."""
+    """Yields each Java of this machine once: from JAVA_HOME, then the PATH, then the usual system folders."""
     home, path = os.environ.get("JAVA_HOME"), os.environ.get("PATH", os.defpath)
     places = [Path(home) / "bin"] if home else []
     places += [Path(place) for place in path.split(os.pathsep) if place]
@@ -241,7 +246,7 @@ def _list_installed_javas() -> Iterator[Java]:
 
 
 def format_install_command() -> str:
-    """The one command that installs a Java on this system."""
+    """Returns the command that installs a Java on this system, or advice if no package manager is known."""
     for manager, command in JAVA_COMMANDS.items():
         if shutil.which(manager):
             as_is = manager == "brew" or os.geteuid() == 0
@@ -250,7 +255,7 @@ def format_install_command() -> str:
 
 
 def install_java() -> None:
-    """Install a Java by the system's package manager where that needs no password; else do nothing."""
+    """Installs a Java by the system's package manager if that needs no password; otherwise does nothing."""
     manager = next(filter(shutil.which, JAVA_COMMANDS), None)
     if manager is None:
         return
@@ -265,14 +270,17 @@ def install_java() -> None:
 
 
 def get_archive_path(java: Java, class_path: Sequence[str]) -> Path:
-    """Path of the class-data archive for exactly this Java and these JARs, if there is one."""
+    """Returns the path of the class-data archive for exactly this Java and these JARs; the file need not exist."""
     parts = [java.version, str(java.executable), *class_path, *(jar.sha256 for jar in JARS)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return get_cache_directory() / "archives" / f"{key}.jsa"
 
 
 def find_archive(java: Java, class_path: Sequence[str]) -> Path | None:
-    """The class-data archive of a start, marked as in use so that pruning takes others first; None without one."""
+    """Returns the class-data archive for a Java and its class path, or None if there is none.
+
+    It is marked as recently used, so that pruning deletes others first.
+    """
     archive = get_archive_path(java, class_path)
     with contextlib.suppress(OSError):
         os.utime(archive)
@@ -280,7 +288,7 @@ def find_archive(java: Java, class_path: Sequence[str]) -> Path | None:
 
 
 def prune_files(directory: Path, pattern: str, keep: int) -> None:
-    """Delete the least recently used files of a cache until `keep` are left; another process may do the same."""
+    """Deletes the least recently used files of a cache until `keep` are left; other processes may do so as well."""
     files = [(path.stat().st_mtime, path) for path in directory.glob(pattern) if path.exists()]
     for _, path in sorted(files)[:-keep]:
         path.unlink(missing_ok=True)
@@ -309,9 +317,10 @@ def _hash_file(path: Path) -> str | None:
 
 
 def _resolve_jars(wanted: Sequence[Jar]) -> None:
-    """Let Spark resolve the JARs into a directory of our own, and move in those that are as recorded.
+    """Resolves JARs by Spark into a temporary directory, checks their SHA-256, and moves them into the cache.
 
-    Moving is atomic and the contents are known, so any number of processes may resolve at once.
+    Moves are atomic and the contents are known, so several processes may do this at the same time. Raises ConfigError
+    if a JAR is missing or differs.
     """
     target = get_cache_directory() / "jars"
     try:
@@ -331,7 +340,7 @@ def _resolve_jars(wanted: Sequence[Jar]) -> None:
 
 
 def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
-    """Start and stop a Spark that has to fetch the packages; returns the end of what it printed."""
+    """Starts and stops a Spark that downloads the JARs `wanted`; returns the last lines of its output."""
     java = find_java()
     settings = {
         "spark.jars.packages": ",".join(jar.coordinates for jar in wanted),
@@ -368,7 +377,7 @@ def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
 
 
 def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
-    """The error for a machine with none of the versions that fit."""
+    """Builds the error for a machine without a Java that works; `others` are the unsuitable ones."""
     home = os.environ.get("JAVA_HOME")
     versions_found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
@@ -389,7 +398,7 @@ def _parse_major_version(version: str) -> int:
 
 
 def _read_java_version(executable: Path) -> str:
-    """From the installation's `release` file, which is there without starting a JVM, or else by asking."""
+    """Reads the version of a Java from its `release` file, which needs no JVM, or else runs `java -version`."""
     release = executable.parent.parent / "release"
     try:
         stated = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text(), re.MULTILINE)

@@ -1,7 +1,7 @@
-"""The meaning of errors that come from Java: a locked catalog, a lost race, a warehouse that can't be written.
+"""Classifies errors from Java: a locked catalog, a commit conflict, a warehouse that can't be written.
 
-An error is judged by the classes of its Java exceptions and the first line of their messages, never by its whole text:
-that may quote rows, and a value can read `already exists` too.
+An error is classified by the classes of its Java exceptions and the first line of their messages, never by its whole
+text: that may quote rows, and a value may contain `already exists`, too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOO_LARGE_TO_BROADCAST = (
 
 @dataclass(frozen=True)
 class JavaException:
-    """The class of a Java exception, with its package where that is known, and the first line of its message."""
+    """The class of a Java exception, with its package if it is known, and the first line of its message."""
 
     name: str
     message: str
@@ -46,7 +46,10 @@ class JavaException:
 
 @dataclass(frozen=True)
 class _Rule:
-    """Meaning of exceptions of some classes if their message holds one of the signs, or always if there are none."""
+    """A rule that gives a kind of failure to exceptions of `classes` whose message has one of `signs`.
+
+    Without signs it applies to all exceptions of these classes.
+    """
 
     kind: FailureKind
     classes: re.Pattern[str]
@@ -89,11 +92,11 @@ _RULES = (
 _NO_VIEWS_IN_SPARK = ("MISSING_CATALOG_ABILITY.VIEWS", "UNSUPPORTED_FEATURE.CATALOG_OPERATION")
 _UNSUPPORTED = "UnsupportedOperationException"
 _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "SCHEMA_ALREADY_EXISTS")
-"""Spark's own errors name a condition. Of all conditions these alone mean that another writer was faster."""
+"""The error conditions of Spark that mean a commit conflict; all its other conditions do not."""
 
 
 def classify_failure(error: Exception) -> Failure | None:
-    """Classifies an error of Spark or Iceberg for a commit; None if it means none of the failures."""
+    """Returns the failure that an error of Spark or Iceberg means for a commit; None for an error of no known kind."""
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
         return Failure("conflict", _get_first_line(str(error))) if is_conflict else None
@@ -105,16 +108,16 @@ def classify_failure(error: Exception) -> Failure | None:
 
 
 SPARK = Engine(SPARK_ERRORS, classify_failure)
-"""How Spark fails, embedded or over Spark Connect."""
+"""The errors of Spark, embedded or over Spark Connect, and their classification."""
 
 
 def was_too_large_to_broadcast(error: Exception) -> bool:
-    """Whether Spark gave up since the broadcast side of a join was too large."""
+    """Whether Spark failed because the broadcast side of a join was too large."""
     return any(sign in str(error) for sign in _TOO_LARGE_TO_BROADCAST)
 
 
 def is_view_refusal(error: Exception) -> bool:
-    """Whether a catalog refused a view since it keeps none."""
+    """Whether an error means that the catalog does not support views."""
     if isinstance(error, PySparkException) and error.getCondition() in _NO_VIEWS_IN_SPARK:
         return True
     is_named = (
@@ -126,7 +129,7 @@ def is_view_refusal(error: Exception) -> bool:
 
 
 def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:
-    """A Java exception and its causes, outermost first, as far as Python gets to know them."""
+    """Yields a Java exception and its causes, outermost first, as far as they are known in Python."""
     if isinstance(error, Py4JJavaError):
         yield from _walk_thrown(error.java_exception)
         return
@@ -140,7 +143,7 @@ def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:
 
 @runtime_checkable
 class _Traced(Protocol):
-    """An error of Spark Connect, which brings the server's stack trace along."""
+    """An error of Spark Connect, which contains the server's stack trace."""
 
     def getStackTrace(self) -> str | None: ...  # noqa: N802 - PySpark's name
 

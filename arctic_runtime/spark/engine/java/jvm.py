@@ -1,7 +1,7 @@
-"""Starting the JVM of a Spark.
+"""Starts the JVM of Spark.
 
-An embedded Spark is started without Spark's shell scripts: one JVM and not two, nothing of its output on the
-terminal, no setting on a command line that others can read, and pyspark imported while the JVM comes up.
+An embedded Spark is started without Spark's shell scripts. So there is one JVM instead of two, none of its output is on
+the terminal, no setting is on a command line that others can read, and pyspark is imported while the JVM starts.
 """
 
 from __future__ import annotations
@@ -69,24 +69,28 @@ _SMALL_HEAP = (
     "-XX:-UsePSAdaptiveSurvivorSizePolicy",
     "-XX:SoftRefLRUPolicyMSPerMB=50",
 )
-"""After a collection of all, which a Spark that runs for days asks for now and then, what is free of old objects'
-space beyond 70% goes back to the system, and so do caches that were not used for some minutes. With less than half of
-it free, Java would collect all each time that new objects fill their space. An eighth of the space of new objects
-stays for those that survive: Java would make it smaller, and move garbage of the next busy moment to the old ones.
+"""Options that keep the heap of a Spark small that runs for days; it requests a full collection now and then.
+
+After a full collection, free space of the old generation beyond 70% is returned to the system, and soft caches are
+dropped if they were not used for some minutes. With less than 50% free, Java would run a full collection each time that
+the young generation is full. The survivor space stays an eighth of the young generation: Java would shrink it, and move
+garbage of the next busy moment to the old generation.
 """
 
 _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """Units of sizes of memory, as powers of two."""
 
 LASTING_SETTINGS: Mapping[str, str] = {"spark.cleaner.periodicGC.interval": "2min"}
-"""How often such a Spark asks for a collection: it also removes broadcasts and shuffles of queries that are over."""
+"""Settings of a Spark that runs for days: how often it requests a full garbage collection.
+
+This also removes broadcasts and shuffles of finished queries."""
 
 _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "131072"}
-"""Threads share what the C library keeps of memory that they gave back."""
+"""Environment of such a Spark: threads share the freed memory that the C library keeps, and more is given back."""
 
 
 def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
-    """Start the JVM of an embedded Spark, import pyspark meanwhile, and attach to it."""
+    """Starts the JVM of an embedded Spark, imports pyspark meanwhile, and returns the gateway to the JVM."""
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
         connection = Path(scratch) / "connection"
         jvm = spawn_jvm(settings, connection, log, thresholds)
@@ -104,7 +108,7 @@ def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> Jav
 
 
 def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
-    """Start the driver by Spark's own scripts, which know how a cluster's master wants it."""
+    """Starts the driver by Spark's own scripts, which support all cluster masters; returns the gateway to its JVM."""
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
@@ -124,7 +128,7 @@ def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> 
 
 
 def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """The driver's Java options, each setting's in a file that Java reads when it starts."""
+    """Writes the driver's Java options to files, one per setting; returns a reference `@FILE` for each setting."""
     java_options = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
     files = {
         key: write_private(scratch / key, format_arguments(shlex.split(options)))
@@ -134,15 +138,15 @@ def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str,
 
 
 def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
-    """Arguments that give settings to `SparkSubmit` besides those of the machine's own `spark-defaults.conf`."""
+    """Writes settings to a file; returns the arguments by which `SparkSubmit` reads it after `spark-defaults.conf`."""
     file = write_private(scratch / "spark.properties", format_properties(settings))
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
 def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
-    """The garbage collector with the best throughput, unless the profile chooses one: a JVM takes only one.
+    """Returns the options for the garbage collector with the best throughput; empty if the settings choose one.
 
-    If Spark runs for days, by `lasting`, its heap is also kept as small as what is in it allows.
+    `lasting` are the thresholds of a Spark that runs for days, whose heap is kept small; None for another Spark.
     """
     chosen = re.search(
         r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",
@@ -154,7 +158,7 @@ def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresho
 
 
 def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
-    """A heap whose space for new objects is limited: by itself Java fills a third of the largest heap with garbage."""
+    """Returns options that limit the young generation; by itself Java fills a third of the maximum heap with garbage."""
     size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
     if size is None:
         return list(_SMALL_HEAP)
@@ -165,7 +169,7 @@ def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThreshol
 def spawn_jvm(
     settings: Mapping[str, str], connection: Path, log: IO[bytes], thresholds: EngineThresholds
 ) -> subprocess.Popen[bytes]:
-    """The JVM; it ends when this process ends, however that happens, because its standard input does."""
+    """Starts the JVM; it ends with this process, however that ends, because its standard input is closed then."""
     java = jars.find_java()
     classes = list_class_path(settings)
     archive = jars.find_archive(java, classes)
@@ -199,7 +203,10 @@ def spawn_jvm(
 def _wait_for_connection(
     jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds
 ) -> tuple[int, str]:
-    """Port and secret that the JVM writes down once it listens."""
+    """Waits for the file that the JVM writes when it listens; returns the port and the secret.
+
+    Raises ConfigError if Java ends or does not answer in time.
+    """
     deadline = time.monotonic() + thresholds.jvm_start_seconds
     while not file.exists():
         if jvm.poll() is not None:
@@ -232,9 +239,10 @@ def list_class_path(settings: Mapping[str, str]) -> list[str]:
 
 
 def build_jar_settings(profile: Profile) -> dict[str, str]:
-    """An embedded Spark has the JARs on its class path, which starts faster; a cluster is sent them.
+    """Builds the setting for the JARs: the class path of an embedded Spark, which starts faster, or else `spark.jars`.
 
-    Groups of further JARs come last on that path, if the class-data archive holds with and without them.
+    With an embedded Spark, groups of further JARs are not among them: `spawn_jvm` puts them last on the class path, so
+    that the class-data archive is valid with and without them.
     """
     paths = [
         str(path)
@@ -245,7 +253,7 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
 
 
 def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings that Spark reads before it has a context; the rest is the context's, and ends with it."""
+    """Selects the settings that Spark reads before it has a context; the others are set on the context."""
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
@@ -257,7 +265,7 @@ def find_spark_home() -> Path:
 
 
 def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
-    """Log file for the output of Spark and Hadoop, which would stand between dbt's lines."""
+    """Opens a new log file for the output of Spark and Hadoop, which would be mixed with dbt's; deletes old logs."""
     directory = jars.get_cache_directory() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)

@@ -1,4 +1,4 @@
-"""Files by which Java is given what must not stand on a command line, which every user of a machine can read."""
+"""Files that pass secrets to Java: every user of a machine can read its command lines."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _IN_QUOTES = {**_SEPARATORS, '"': r"\""}
 
 
 def write_private(file: Path, text: str) -> Path:
-    """Writes a new file that nobody else can read."""
+    """Writes a new file that only this user can read, and returns it."""
     with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
         stream.write(text)
     return file
 
 
 def format_properties(settings: Mapping[str, str]) -> str:
-    """Settings in the form that `spark-submit --properties-file` reads."""
+    """Formats settings as a file for `spark-submit --properties-file`."""
     return "".join(
         f"{_escape_text(key, _OF_KEYS)}={_escape_text(value, _SEPARATORS)}\n" for key, value in settings.items()
     )
 
 
 def format_arguments(arguments: Sequence[str]) -> str:
-    """Arguments in the form that `java @FILE` reads."""
+    """Formats arguments as a file for `java @FILE`."""
     return "".join(f'"{_escape_text(argument, _IN_QUOTES)}"\n' for argument in arguments)
 
 

@@ -1,4 +1,4 @@
-"""The one Spark that this process may have."""
+"""The state of the only Spark that this process may have."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ METHOD = "method"
 
 @dataclass
 class SparkProcess:
-    """The one Spark that this process may have, and the JVM that outlives its Spark context.
+    """The state of the only Spark that this process may have, and of the JVM that outlives its Spark context.
 
-    `thresholds` are those of the profile that it was started or reached for; None before that. `ended` is the error
-    with which somebody noticed its end. `is_lasting` is whether Spark, once it is started, runs for days.
+    `thresholds` are those of the profile for which Spark was started or connected; None before that. `ended` is the
+    error by which the end of Spark was noticed; None before that. `is_lasting` is whether Spark, once started, runs for
+    days. `lent` are this process's sessions on a server.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -46,7 +47,7 @@ PROCESS = SparkProcess()
 
 @dataclass(frozen=True)
 class Spark:
-    """A Spark of this process, and the Java that it runs in; `log` is what Java prints."""
+    """A running Spark of this process, with its root session, the Java process, and the log file of Java's output."""
 
     session: SparkSession
     java: subprocess.Popen[bytes]
@@ -56,7 +57,7 @@ class Spark:
         return self.java.poll() is None
 
     def end_java(self, thresholds: EngineThresholds) -> None:
-        """Ends Java, and returns when it is gone."""
+        """Ends Java and waits until it has ended; kills it if it does not end in time."""
         if self.java.stdin is not None:
             self.java.stdin.close()
         try:
