@@ -238,7 +238,10 @@ def build_provided_flag(position: int) -> str:
 
 
 def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
-    """Builds the flaw of new rows: without a stored row and a `required` column, or else forbidden by the contract."""
+    """Builds the flaw of new rows: UNSENT_VALUE if they have no stored row and their events lack a `required` column.
+
+    Otherwise it is the violation of the contract, or null.
+    """
     if not required:
         return _build_contract_flaw(shape)
     return fill_statement(

@@ -73,11 +73,11 @@ def _list_types(rows: DataFrame, *without: str) -> dict[str, str]:
 def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
     """Lists expressions that Spark compares instead of `value`: all are equal only if the values are exactly equal."""
     known = read_type(kind)
-    # Spark compares no maps, but their entries in order.
+    # Spark can't compare maps, but it can compare their sorted entries.
     compared = fill_statement("array_sort(map_entries({value}))", value=value) if isinstance(known, Map) else value
     if not any(leaf.text in _FLOATS for leaf in list_primitives(known)):
         return [compared]
-    # Texts of equal nested values differ in the signs of zeros alone.
+    # The texts of nested values that Spark takes as equal differ only in the signs of zeros.
     is_nested = not isinstance(known, Primitive)
     zeros = fill_statement("CAST({value} AS string)", value=compared) if is_nested else _is_negative_zero(value)
     return [compared, zeros]

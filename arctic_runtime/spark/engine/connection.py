@@ -86,7 +86,7 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
 def release_sessions() -> None:
     """Ends this process's sessions on a server; does nothing if the server is not reachable.
 
-    Errors are ignored, so that they do not delay the end of a run.
+    Errors are ignored, and an unreachable server does not delay the end of a run.
     """
     with suppress(Exception):
         if PROCESS.lent and PROCESS.thresholds is not None:

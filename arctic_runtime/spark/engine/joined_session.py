@@ -45,7 +45,7 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
     fork = cast(Any, session).cloneSession() if is_remote(session) else session.newSession()
     settings = profile.build_session_settings()
     for key in sorted(settings.keys() - select_fixed_settings(settings).keys()):
-        if fork.conf.get(key, None) != settings[key]:  # Spark warns of some settings, also if they stay as they are.
+        if fork.conf.get(key, None) != settings[key]:  # Spark warns of some settings even if they do not change.
             fork.conf.set(key, settings[key])
     return cast("SparkSession", fork)
 
@@ -53,7 +53,7 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
 def release_fork(fork: SparkSession) -> None:
     """Ends a session of `fork_session` on a server, which would keep it for an hour; does nothing without a server."""
     if is_remote(fork):
-        with suppress(Exception):  # The server may be gone, and the session with it.
+        with suppress(Exception):  # The server may have ended, and the session with it.
             cast(Any, fork).client.release_session()
 
 

@@ -7,7 +7,7 @@ import re
 from arctic_runtime.errors import ArcticError
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
-# Of the two forms, a server's has parentheses.
+# The class is in parentheses if the error comes from a server.
 _JAVA_CLASS = re.compile(r"^(?:(?:[a-z_][\w$]*\.)+[A-Z][\w$]*(?:: |$)|\((?:[a-z_][\w$]*\.)+[A-Z][\w$]*\) )")
 _PLAN = re.compile(r"(; line \d+ pos \d+)?;\n'?[A-Z][^\n]*(\n[ :+'].*|$)", re.DOTALL)
 _TRACE_LINE = re.compile(r"^\s*(at |\.\.\. \d+ more|Suppressed: )")

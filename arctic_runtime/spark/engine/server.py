@@ -29,7 +29,7 @@ _ADDRESS = "server.json"
 _LOCK = "lock"
 _OUTPUT = "output.log"
 SERVER_COMMAND = (sys.executable, "-m", "arctic_runtime.spark.engine.serve")
-# A client's marks of its own, with which pyspark starts no Spark.
+# Variables of Spark Connect clients; pyspark starts no Spark if one of them is set.
 _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 
 

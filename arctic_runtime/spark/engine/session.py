@@ -70,7 +70,7 @@ class SparkEnvironment:
             release_fork(session)
         elif self.profile.method == "connect":
             PROCESS.lent.discard(session)
-            with suppress(Exception):  # The server may be gone, and the session with it.
+            with suppress(Exception):  # The server may have ended, and the session with it.
                 session.stop()
 
     def list_versions(self) -> dict[str, str]:
@@ -144,7 +144,7 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # Left by a connection of this process, or of the one that started it, to a server; with it pyspark starts no Spark.
+    # It is set by a connection to a server, of this process or of its parent; pyspark starts no Spark if it is set.
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
         SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=PROCESS.gateway)
@@ -155,7 +155,7 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
 
 
 def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
-    """Changes the SQL settings of a session from `has` to `wanted`: sets those that differ, and unsets the others."""
+    """Changes the SQL settings of a session from `has` to `wanted`: sets those that differ, unsets those not wanted."""
     for key in sorted({*has, *wanted}):
         if key.startswith("spark.sql.") and has.get(key) != wanted.get(key):
             if key in wanted:

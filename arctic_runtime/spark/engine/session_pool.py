@@ -76,7 +76,7 @@ class LentSession:
             if not failed:
                 drop_temporary_views(session)
         except Exception:
-            # What was done in the session is done; only its next borrower would be affected.
+            # The work itself has succeeded; only the next borrower of the session would be affected.
             failed = True
         if failed:
             self._pool.discard_session(session)

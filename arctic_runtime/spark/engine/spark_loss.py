@@ -15,7 +15,7 @@ from arctic_runtime.spark.engine.connection import check_reachable
 from arctic_runtime.spark.engine.java.process import METHOD, PROCESS
 from arctic_runtime.thresholds import EngineThresholds
 
-# By name, since none of these packages need be there: of py4j, and of Spark Connect and what it stands on.
+# Names of classes, since their packages need not be installed: of py4j, and of Spark Connect and its dependencies.
 _CONNECTION_LOST = (
     *("Py4JNetworkError", "Py4JError"),
     *("SparkConnectGrpcException", "RetriesExceeded", "_InactiveRpcError", "_MultiThreadedRendezvous"),

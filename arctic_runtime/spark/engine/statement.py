@@ -47,7 +47,7 @@ def quote_text(value: str) -> Sql:
     return Sql("'" + "".join(_ESCAPES.get(character, character) for character in value) + "'")
 
 
-# Spark replaces `${…}` also inside literals, but not where the sign is written by its number.
+# Spark replaces `${…}` also inside literals, but not if the dollar sign is written as an escape sequence.
 _ESCAPES = {
     "$": "\\u0024",
     "\\": "\\\\",

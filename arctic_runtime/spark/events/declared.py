@@ -1,4 +1,7 @@
-"""Events of declared rows: those up to the place (order value) of the declaration are dropped."""
+"""Drops events of declared rows up to the declaration's place, a value in the order of events.
+
+A declaration says what all rows of a table, or of one of its partitions, are as of this place.
+"""
 
 from __future__ import annotations
 

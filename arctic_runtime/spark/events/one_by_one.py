@@ -161,7 +161,7 @@ class OneByOne:
             **parts,
         )
         last = "struct(element_at({events}, -1).ts AS ts, element_at({events}, -1).seq AS seq)"
-        # What was computed from all events of a key is one change of the row that is there.
+        # A row that was computed from all events of its key is one change of the stored row.
         recomputed = fill_statement(
             "array(struct({row} AS was, element_at({states}, -1) AS state, {last} AS event))",
             row=build_struct(_start_row(self.shape, Sql("has_before"))),
@@ -179,7 +179,7 @@ class OneByOne:
         """Builds an array of the row before each event, followed by the row after the last event."""
         types = [(_EXISTS, "boolean"), *((f"a{i}", column.type) for i, column in enumerate(self.shape.columns))]
         before = build_struct([(quote_name(_OLD, column), column) for column, _ in types])
-        # Each event adds the row before it, so that the row after it is computed once.
+        # Each event appends the row before it, so that the row after it is computed only once.
         longer = fill_statement("array_append({states}, {before})", states=quote_name(_OLD, _STATES), before=before)
         none = fill_statement("CAST(array() AS {kind})", kind=type_name(format_array_type(format_struct_type(types))))
         return fill_statement(

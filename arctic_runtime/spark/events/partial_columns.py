@@ -89,14 +89,14 @@ def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, c
 
 
 def count_unknown(model: Model, events: DataFrame) -> list[Expression]:
-    """Builds the aggregate that counts events which list columns that are not in the query; empty if none list any."""
+    """Builds the aggregate that counts events with unknown names in `columns_to_update`; empty without this option."""
     if model.config.columns_to_update is None:
         return []
     return [F.count_if(_names_others(model, events)).alias("unknown_columns")]
 
 
 def raise_unknown(model: Model, events: DataFrame, count: int) -> NoReturn:
-    """Raises DataError for `count` events that list columns that are not in the query, with some as examples."""
+    """Raises DataError for `count` events with unknown names in `columns_to_update`, with some of them as examples."""
     own = model.config.columns_to_update
     assert own is not None
     key = [to_column(part) for part in model.config.primary_key]

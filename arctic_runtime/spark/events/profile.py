@@ -27,9 +27,9 @@ class Profile:
 
     `late` is the number of events that may be late: those before the newest event of any earlier run. `retracted` is
     the number of events that take back an earlier row of the source; `unknown_before` that of changes of the source
-    whose earlier row is unknown; `unknown_columns` that of events that list columns that are not in the query.
-    `asking`, `oldest_asking`, `oldest_asking_time` and `newest_valid_time` are computed by `earlier_events` for tables
-    with history, and are texts as well, except for the count `asking`.
+    whose earlier row is unknown; `unknown_columns` that of events with unknown names in `columns_to_update`.
+    The last four are for tables with history, computed by `earlier_events`: `asking` is the number of events that need
+    events of earlier runs, the others are texts like the places.
     """
 
     events: int

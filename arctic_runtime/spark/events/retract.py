@@ -76,7 +76,7 @@ def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: 
     if is_retracting(model, source):
         return sign_rows(rows.sparkSession, rows, source, window)
     shown = with_source_position(rows, source.keeps_all)
-    # A query may put the rows of several sources together.
+    # All sources get the field, since a query may unite rows of several sources.
     signs = F.col(POSITION).withField(_SIGN, F.lit(1)) if model.config.merge_columns else F.col(POSITION)
     return shown.withColumn(POSITION, signs)
 
@@ -160,7 +160,7 @@ def _list_images(spark: SparkSession, placed: DataFrame, source: SourceState, wi
     )
     is_added = fill_statement("{action} <> {delete}", **parts)
     taken = fill_statement("CASE WHEN {was} THEN -1 ELSE 0 END", **parts)
-    # The deletion of a row that was not there takes nothing back, unless nothing tells that it was not.
+    # The delete of a missing row takes nothing back, unless it is unknown whether the row was missing.
     is_taken = fill_statement("{action} NOT IN ({insert}, {upsert}) AND ({was} OR {untold} = 1)", **parts)
     before = _select_image(placed, source, taken, is_taken, of_before=True)
     images = (before, _select_image(placed, source, added, is_added))

@@ -26,7 +26,7 @@ def is_truncation(model: Model, events: DataFrame) -> Expression:
 def count_truncations(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
     """Builds the aggregates of the number of events that empty the table, and of the newest place among them.
 
-    Empty if no event of the model can.
+    Empty if the model has no `truncate_when`.
     """
     if model.config.truncate_when is None:
         return []

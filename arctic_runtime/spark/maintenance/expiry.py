@@ -161,7 +161,7 @@ def _find_view_orphans(session: TableSession, current: str, before: datetime.dat
 def _find_table_orphans(
     spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
-    """Lists files from before a time that a table does not contain, and deletes them if `remove` is set.
+    """Lists files older than `before` that a table does not contain, and deletes them if `remove` is set.
 
     They are searched in the table's folder, or in `among`: files of one folder with their times.
     """

@@ -69,9 +69,9 @@ def _plan_expiry_of_landing(
 
 
 def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
-    """Builds the properties to set before rows are deleted: times of commits, and the version up to which rows miss.
+    """Builds the properties to set before rows are deleted; those that have not changed are left out.
 
-    Those that have not changed are left out.
+    They are the times of commits, and the version up to which rows may be missing.
     """
     ages = {COMMIT_TIMES: format_ages(plan.ages)} if plan.ages and plan.ages != state.ages else {}
     until = plan.delete.until if plan.delete else Age(0, 0)

@@ -57,8 +57,8 @@ def publish_changes(
     parts = timed if changes.is_gathered else timed.hint("rebalance")
     key = shape.key if step.mode != "create" else ()
     ordered = parts.sortWithinPartitions(*[to_column(part) for part in key]) if key else parts
-    # Outermost: a stage that turns out to be empty is dropped with whatever it counted. What is counted costs much for
-    # each kind, so only those are that rows usually are of.
+    # Observed last, since an empty stage is dropped together with its counts. Each counted kind costs much, so only the
+    # usual kinds of rows are counted.
     written = ordered.observe(seen, F.count(F.lit(1)).alias(_ROWS), *map(F.expr, aggregates))
 
     def write_attempt(branch: tuple[str, ...]) -> Appended:

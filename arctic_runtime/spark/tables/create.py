@@ -47,13 +47,13 @@ _TABLE_DEFAULTS = {
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
     "write.parquet.compression-codec": "zstd",
-    # A writer tries a dictionary for each column of each row group, and gives up where that grows larger. Of the many
+    # A writer tries a dictionary for each column of each row group, and gives up if that grows larger. With the many
     # small row groups here, trying Iceberg's 2 MiB takes a third of the time of a write and makes files no smaller.
     "write.parquet.dict-size-bytes": str(32 * 1024),
 }
 
 
-# The condition of a delete excludes rows of later commits, and nobody else writes to its branch.
+# Snapshot isolation is enough: a delete's condition excludes rows of later commits, and nobody else writes its branch.
 DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 

@@ -51,7 +51,7 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 from arctic_runtime.thresholds import PruningThresholds
 
-# What is joined to a base moves to its nodes. A base that is partitioned as well as bucketed is not shuffled either.
+# Rows that are joined to a base are shuffled to its nodes; the base is not, even if it has partitions besides buckets.
 _MOVED_TO_NODES = {"spark.sql.sources.v2.bucketing.shuffle.enabled": "true"}
 
 
@@ -62,7 +62,7 @@ JOINED_AS_IT_LIES = {
 }
 
 
-# Rows that are read in one part stay in it where they are left out by their keys: Spark would look at keys first.
+# Keeps rows that are read as one part in one part in an anti join by keys: Spark would push this join down.
 _LEFT_OUT_IN_ONE_PART = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PushDownLeftSemiAntiJoin"
 }
@@ -89,7 +89,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     assert changes is not None
     appended = read_own_changes(spark, model.table.changes, changes, step.start, step.end)
     if base.rows <= context.thresholds.merge.overwritten_base_rows and not model.config.partition_by:
-        # In one part, so that no row has to be moved to meet its change.
+        # Read as one part, so that no row has to be shuffled to be joined with its change.
         old = read_table(spark, step.table, step.expected, base.formerly).coalesce(1)
         came = appended.coalesce(1)
         rows = overlay_changes(
@@ -100,7 +100,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
         with override_settings(spark, _LEFT_OUT_IN_ONE_PART):
             overwrite_table(ordered, step.table, step.expected, build_merged_summary(step.end))
         return
-    # Within one commit an inserted key is one that was not there; over several it may have been deleted before.
+    # In a single commit an inserted key had no row before; with several it may have been deleted in between.
     gone = (
         appended.where(F.col(ACTION) != INSERT) if step.commits == 1 and changes.keeps_version(step.start) else appended
     )

@@ -50,7 +50,7 @@ from arctic_runtime.spark.tables.snapshots import drop_view_tags, expire_snapsho
 
 
 def perform_step(step: Step, context: Context) -> None:  # noqa: C901 - one case for each step
-    """Performs one step. Only the commit of change rows is no step here; see `append.publish_changes`."""
+    """Performs one step of a plan, except for the commit of change rows, which `append.publish_changes` performs."""
     match step:
         case DropConflictingRelation(conflicting):
             perform_statement("relation.drop", context.spark, _drop_statement(conflicting.name, conflicting.kind))

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 
 from arctic_runtime.effects import Engine, Failure, FailureKind
 
-# Errors of Iceberg that Spark does not know come as py4j's.
+# Errors of Iceberg that Spark does not convert are raised as Py4JJavaError.
 SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 _SPARK_PACKAGE = "org.apache.spark."

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 _BEFORE_CONTEXT = ("spark.jars", "spark.files", "spark.archives", "spark.submit.")
-# As Spark's own launcher gives them, less the incubator module that makes every JVM print a warning.
+# The packages that Spark's own launcher opens, without the incubator module that makes every JVM print a warning.
 _OPENED = (
     "java.lang",
     "java.lang.invoke",
@@ -158,7 +158,7 @@ def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresho
 
 
 def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
-    """Returns options that limit the young generation; by itself Java fills a third of the maximum heap with garbage."""
+    """Returns options that limit the young generation; without them Java fills a third of the heap with garbage."""
     size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
     if size is None:
         return list(_SMALL_HEAP)

@@ -115,7 +115,7 @@ def _write_part(
     options = {
         "distribution-mode": "none",
         "use-table-distribution-and-ordering": "false",
-        # Rows of other nodes are among those of a node only where these had no files, unless partitions lie in it too.
+        # With buckets alone, a task has rows of other nodes if those had no files; with partitions, rows are sorted.
         "fanout-enabled": "true" if len(step.transforms) == 1 else "false",
         "output-spec-id": str(step.spec),
         **more,

@@ -39,7 +39,7 @@ def _delete_change_rows(step: CompactChangelog, context: Context, branch: tuple[
     )
     older = [fill_statement("{place} < {newest}", place=quote_name(TARGET, COMMIT_ORDER), newest=quote_name(_NEWEST))]
     if context.model.config.sequence_by is not None:
-        # A restore does not tell where in the order of events its rows stand; what does has to stay, for late events.
+        # Rows of a restore have no place in the order of events; change rows with the place are kept for late events.
         is_told = "(coalesce({last} = {top}, false) OR coalesce({own} < {top}, true))"
         older.append(
             fill_statement(is_told, last=quote_name(_LAST), top=quote_name(_TOP), own=quote_name(TARGET, SEQUENCE))

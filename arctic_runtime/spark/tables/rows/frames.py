@@ -82,7 +82,7 @@ def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
     """Runs a query over `rows`, as one statement; `query` builds its text from the name under which they are known."""
     text = fill_statement("SELECT * FROM {relation}", relation=query(_ROWS))
     template = text.replace("{", "{{").replace("}", "}}").replace(_ROWS, "{rows}")
-    # PySpark drops its view of the rows in the end, and with it the cache of rows that are the very same.
+    # PySpark drops its temporary view of the rows afterwards, and with it the cache of the same DataFrame.
     return rows.sparkSession.sql(template, rows=rows.select("*"))
 
 
