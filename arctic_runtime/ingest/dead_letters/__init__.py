@@ -1,5 +1,6 @@
-"""Dead letters: events that can't be applied are kept in a table of their source, and replayed when they fit.
+"""Dead letters: events that can't be applied are kept in a table of their source, and applied later by a replay.
 
-`table` keeps them and the progress of the source, `lease` admits one process at a time, `replay` applies them again:
-`window` and `outcome` find whether the row of a dead letter has changed since, and `application` commits.
+`table` keeps the dead letters and the progress of the source, and `lease` admits one process at a time. `replay`
+applies dead letters again: `window` and `outcome` find whether the row of a dead letter has changed since, and
+`application` commits.
 """

@@ -1,4 +1,4 @@
-"""Dead letters that fit now are applied to their table: once, and only if their row has no newer change."""
+"""Applies dead letters to their table, each only once, and only if their row has no newer change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _IS_STUCK = f"{OWN_PREFIX}is_stuck"
 
 @dataclass(frozen=True)
 class DecodedDeadLetters:
-    """Decoded dead letters of one schema, with the rows of their table as the column DEAD_LETTER."""
+    """Decoded dead letters of one schema; the column DEAD_LETTER has their rows in the dead letter table."""
 
     rows: DataFrame
     schema: SourceSchema
@@ -51,14 +51,20 @@ class DecodedDeadLetters:
 
 @dataclass(frozen=True)
 class Application:
-    """The pieces of sound dead letters with the OUTCOME of each, and the number of change rows by action."""
+    """The result of applying dead letters: their pieces with the OUTCOME of each, and the counts of change rows.
+
+    `counts` has the number of change rows by action.
+    """
 
     pieces: DataFrame
     counts: dict[str, int]
 
 
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
-    """Publishes the dead letters that are to be applied. Shared results are cached until `stack` ends."""
+    """Applies the dead letters `letters` to their table in a commit, unless they are stuck or superseded.
+
+    Results that are used several times are cached until `stack` ends.
+    """
     pieces = _order_pieces(split_key_changes(select_row_events(letters.rows)), has_order=bool(letters.form.order))
     if pieces.isEmpty():
         return Application(pieces.withColumn(OUTCOME, F.lit(APPLY)), {})
@@ -96,9 +102,9 @@ def _fold_pieces(context: Context, known: DataFrame, shape: Shape) -> tuple[Tall
 
 
 def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
-    """Returns pieces with an ORDER by which those of an earlier batch come first, for any order of their events.
+    """Adds an ORDER to pieces, by which those of an earlier batch come first, however the format orders its events.
 
-    Without an order of the format, arrival is the order.
+    If the format has no order (`has_order`), ORDER is null, so that the order of arrival counts.
     """
     if not has_order:
         return pieces.withColumn(ORDER, F.lit(None).cast("int"))
@@ -108,24 +114,27 @@ def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
 
 
 def _select_applicable(known: DataFrame) -> DataFrame:
-    """Returns the pieces that are to be applied, of events that can be applied in full."""
+    """Selects pieces with OUTCOME APPLY, except those of dead letters of which another piece can't be applied."""
     is_stuck = F.max(F.col(OUTCOME).isin(*REASONS)).over(Window.partitionBy(ARRIVAL, PART))
     marked = known.withColumn(_IS_STUCK, is_stuck)
     return marked.where((F.col(OUTCOME) == APPLY) & ~F.col(_IS_STUCK)).drop(_IS_STUCK)
 
 
 def _mark_lacking(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Returns pieces, of which those without all values can't be applied to some keys, named as by `as_key`."""
+    """Sets the OUTCOME of pieces to LACKING if they lack a column's value and their key is among the `flawed` keys.
+
+    The columns of `flawed` are named as by `as_key`.
+    """
     marked = known.join(flawed.withColumn(_IS_STUCK, F.lit(True)), match_key(known, key), "left")
     lacks = F.col(_IS_STUCK).isNotNull() & F.col(ABSENT).isNotNull() & (F.col(OUTCOME) == APPLY)
     return marked.withColumn(OUTCOME, F.when(lacks, LACKING).otherwise(F.col(OUTCOME))).select(*known.columns)
 
 
 def _append_rows(storage: KeylessTable, state: TableState, letters: DecodedDeadLetters) -> int:
-    """Appends the rows of dead letters that were not applied before; returns their number.
+    """Appends the rows of the dead letters that were not applied before; returns the number of these rows.
 
-    A commit names the dead letters that it applied, so that one which is still there, since a process died in between,
-    is recognised.
+    A commit lists the dead letters that it applied. A dead letter that is still in its table because a process died in
+    between is recognised by this list.
     """
     columns = list(enumerate(letters.schema.columns))
     rows = select_row_events(letters.rows).select(

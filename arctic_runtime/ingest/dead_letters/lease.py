@@ -1,4 +1,4 @@
-"""One process at a time ingests a source: its lease is a commit to the dead letter table."""
+"""The lease on a source, which makes only one process ingest it; it is stored in commits to the dead letter table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 class SourceLease:
     """The lease of this process on the source of a dead letter table.
 
-    Correctness does not depend on it: each table's commits are compare-and-swaps that note a position. It keeps a
-    second process from doing the same work, and from taking the source's connection away.
+    Correctness does not depend on it: each table's commits are compare-and-swaps that note a position. The lease
+    prevents a second process from doing the same work, and from taking over the source's connection.
     """
 
     def __init__(
@@ -40,26 +40,26 @@ class SourceLease:
         return self._lease.holder
 
     def take_lease(self) -> Held | None:
-        """Takes the lease; returns that of another process if one has it, which may have ended since its last renewal.
+        """Takes the lease, or returns that of another process, which may have died since it renewed its lease.
 
         Raises CommitConflict if other commits to the table always win.
         """
         return self._lease.take_lease()
 
     def is_own(self) -> bool:
-        """Whether no other process has taken the source over. Needs no Spark."""
+        """Whether no other process has taken the lease. Needs no Spark."""
         return self._lease.is_own()
 
     def renew_lease(self) -> None:
-        """Renews the lease if it is time; raises ConfigError if another process has taken over."""
+        """Renews the lease if it is due; raises ConfigError if another process has taken it."""
         if (other := self._lease.renew_lease()) is not None:
             raise lease_taken_error(self.table, other)
 
     @contextmanager
     def renew_in_background(self, lost: Callable[[], None]) -> Iterator[None]:
-        """Renews the lease in time while this lasts, however long a batch takes or the source has no events.
+        """Renews the lease in time until the context ends, even if a batch takes long or the source has no events.
 
-        Calls `lost` when another process has taken over, and raises ConfigError at the end then.
+        If another process takes the lease, calls `lost`, and raises ConfigError at the end of the context.
         """
         others: list[Held] = []
 
@@ -73,13 +73,13 @@ class SourceLease:
             raise lease_taken_error(self.table, others[0])
 
     def end_lease(self) -> None:
-        """Ends the lease, if this process has it; it expires if that fails."""
+        """Ends the lease if this process has it; if that fails, the lease expires by itself."""
         with suppress(*SPARK_ERRORS):
             self._lease.end_lease()
 
 
 class _LeaseCommits:
-    """Commits to the dead letter table that keep the lease, one for each renewal."""
+    """Reads and writes the lease as commits to the dead letter table; each renewal is a commit."""
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self._table = table
@@ -104,7 +104,7 @@ class _LeaseCommits:
         self._expire_old_snapshots()
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots of the table, since each renewal makes one, when there are many."""
+        """Expires old snapshots of the table if there are many, since each renewal adds one."""
         limits = self._reader.thresholds.ingest
         table = self._reader.load_table(self._table.schema, self._table.name)
         line = list(walk_main_branch(table))
@@ -115,7 +115,7 @@ class _LeaseCommits:
 
 
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:
-    """Returns the error of a process whose source is ingested by another one."""
+    """Returns the error that another process, `by`, ingests the source of `table`."""
     return ConfigError(
         "another process ingests this source.",
         actual=f"{by.process}, by its lease in {table}",

@@ -1,4 +1,4 @@
-"""Texts that dead letters and commits keep: schemas, versions, and the dead letters that a commit applied."""
+"""Encodes what dead letters and commits keep as text: schemas, versions, and lists of applied dead letters."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from arctic_runtime.ingest.formats.event_format import OlderRows, SourceColumn, 
 from arctic_runtime.model.version import Version
 
 DeadLetterId = tuple[int, int, int]
-"""Identifies a row of a dead letter: microseconds since 1970 when it was read, its part of the event, its number."""
+"""The id of a dead letter's row: microseconds since 1970 when it was read, its part of the event, and its number."""
 
 
 def encode_schema(schema: SourceSchema) -> str:
-    """Returns a schema as a dead letter keeps it."""
+    """Encodes a schema as JSON, to be stored with a dead letter."""
     return json.dumps(asdict(schema), separators=(",", ":"))
 
 
 def decode_schema(text: str) -> SourceSchema:
-    """Returns the schema of a text by `encode_schema`."""
+    """Decodes a schema from a text of `encode_schema`."""
     read = json.loads(text)
     columns = tuple(map(_decode_column, read["columns"]))
     return SourceSchema(columns, tuple(read["key"]), read.get("is_key_chosen", False))
@@ -35,18 +35,18 @@ def _decode_column(fields: Mapping[str, Any]) -> SourceColumn:
 
 
 def encode_version(version: Version | None) -> str:
-    """Returns a version as a dead letter keeps it; empty for a table that did not exist."""
+    """Encodes a version as text, to be stored with a dead letter; empty if the table did not exist (None)."""
     return "" if version is None else f"{version.table} {version.sequence}"
 
 
 def decode_version(text: str) -> tuple[str, int] | None:
-    """Returns the table's UUID and the sequence number of a text by `encode_version`; None without a table."""
+    """Decodes a text of `encode_version` into the table's UUID and the sequence number; None if there was no table."""
     table, _, sequence = text.partition(" ")
     return (table, int(sequence)) if table else None
 
 
 def encode_ids(ids: Sequence[DeadLetterId]) -> str:
-    """Returns dead letters as the summary of a commit keeps them: ranges of numbers by time and part."""
+    """Encodes the ids of dead letters for the summary of a commit: ranges of numbers by time and part."""
     numbers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for at, part, number in sorted(ids):
         numbers[at, part].append(number)
@@ -55,13 +55,13 @@ def encode_ids(ids: Sequence[DeadLetterId]) -> str:
 
 
 def decode_ids(text: str) -> set[DeadLetterId]:
-    """Returns the dead letters of a text by `encode_ids`."""
+    """Decodes the ids of dead letters from a text of `encode_ids`."""
     ranges = ((at, part, first, last) for at, part, own in json.loads(text) for first, last in own)
     return {(at, part, number) for at, part, first, last in ranges for number in range(first, last + 1)}
 
 
 def _to_ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yields first and last of each run of ascending numbers."""
+    """Yields the first and last number of each run of consecutive numbers."""
     indexes = count()
     for _, run in groupby(numbers, key=lambda number: number - next(indexes)):
         members = list(run)

@@ -1,4 +1,4 @@
-"""Outcomes of dead letters that fit now, by the changes of their rows since."""
+"""Finds the outcome of dead letters that can be decoded now, by the later changes of their rows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from arctic_runtime.spark.tables.rows.frames import (
 )
 
 DEAD_LETTER, IS_OLD_KEY, OUTCOME = (f"{OWN_PREFIX}{own}" for own in ("letter", "gone", "outcome"))
-"""Columns of pieces: the dead letter with the columns of its table, whether the piece deletes the row under an old key,
-and its outcome."""
+"""Columns of pieces: the dead letter as a struct of its table's columns, whether the piece deletes the row under an old
+key, and the outcome."""
 
 APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
     "apply",
@@ -45,8 +45,8 @@ APPLY, APPLIED, SUPERSEDED, UNORDERED, PARTIAL, LACKING = (
     "partial",
     "lacking",
 )
-"""Outcomes: it is to be applied; it was applied by a process that died; a newer change of its row has all values. The
-others can't be applied, for one of `REASONS`."""
+"""Outcomes: to be applied; applied already by a process that died; superseded by a newer change that has all values of
+its row. The other outcomes mean that it can't be applied, for one of `REASONS`."""
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -57,7 +57,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
 )
 
 PIECE = (ARRIVAL, PART, IS_OLD_KEY)
-"""Columns that identify a piece: ARRIVAL is the number of the dead letter, or a negative one where it has none."""
+"""Columns that identify a piece: ARRIVAL is the number of the dead letter, or negative if it has no number."""
 
 _AFTER, _END, _IS_OWN, _IS_KNOWN = (f"{OWN_PREFIX}{own}" for own in ("after", "end", "is_own", "is_known"))
 _COMMIT, _KIND, _SEQUENCE, _RELATION = (f"{OWN_PREFIX}{own}" for own in ("commit", "kind", "sequence", "relation"))
@@ -71,7 +71,7 @@ _WINDOW_TYPE = (
 
 
 def split_key_changes(sound: DataFrame) -> DataFrame:
-    """Splits sound events into pieces, one per key: an update that changes the primary key has two."""
+    """Splits sound events into pieces, one for each key; an update that changes the primary key gives two pieces."""
     whole = sound.withColumns({IS_OLD_KEY: F.lit(False), OLD_KEY: F.lit(None)})
     if not isinstance(old := sound.schema[OLD_KEY].dataType, StructType):
         return whole
@@ -83,7 +83,7 @@ def split_key_changes(sound: DataFrame) -> DataFrame:
 
 
 def classify_pieces(context: Context, pieces: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
-    """Adds the OUTCOME of each piece, by the change rows of a table as it is in `context`."""
+    """Adds the OUTCOME of each piece, by the change rows that the table in `context` has for the same key."""
     is_lacking = (F.col(CHANGE) == "insert") & F.col(ABSENT).isNotNull()
     fresh = F.when(is_lacking, LACKING).otherwise(APPLY)
     changes = context.state.changes
@@ -112,7 +112,7 @@ def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool
 
 
 def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
-    """Adds the window of commits around each piece."""
+    """Adds to each piece the window of its dead letter: the commits of the table before, with and after its batch."""
     since, position = F.col(DEAD_LETTER)["since"], F.col(DEAD_LETTER)["position"]
     seen = pieces.select(since, position).distinct().collect()
     rows = [
@@ -128,7 +128,10 @@ def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
 def _summarize_changes(
     context: Context, placed: DataFrame, changes: ChangeTableState, values: Iterable[str], has_order: bool
 ) -> DataFrame:
-    """Summarizes, for each piece whose row has change rows that may be later, the changes of its row."""
+    """Computes the flags of each piece from the change rows of its key since the batch before the dead letter's.
+
+    Pieces without such change rows are left out.
+    """
     names, key = list(values), context.model.config.primary_key
     first = min((row[0] for row in placed.select(F.min(_AFTER)).collect() if row[0] is not None), default=-1)
     rows = _read_change_rows(context, changes, first, placed.select(*[to_column(part) for part in key]))
@@ -171,9 +174,11 @@ def _summarize_changes(
 
 
 def _has_newer_value(index: int, own_name: str, kind: str, is_later: Expression) -> Expression:
-    """Whether later change rows have the newest value of a column that not every event has.
+    """Builds the condition that the table has the newest value of a column, so that the dead letter's is not needed.
 
-    One that changed was sent. One that did not change may be older than the dead letter's, unless it is the same.
+    That is so if the dead letter has no value, or if later change rows have the newest one.
+    A later change row with a changed value was sent with this value. An unchanged value may be older than that of the
+    dead letter, unless both are the same.
     """
     own, now, was = (quote_name(f"{prefix}{index}") for prefix in ("own", "now", "was"))
     is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
@@ -184,7 +189,7 @@ def _has_newer_value(index: int, own_name: str, kind: str, is_later: Expression)
 
 
 def _read_change_rows(context: Context, changes: ChangeTableState, after: int, keys: DataFrame) -> DataFrame:
-    """Reads the change rows of some keys after a commit."""
+    """Reads the change rows of the keys `keys` from commits after the sequence number `after`."""
     newest, table = changes.newest, context.model.table.changes
     assert newest is not None
     start = None if after < 0 else _find_version(changes, min(after, newest.sequence))
@@ -195,13 +200,16 @@ def _read_change_rows(context: Context, changes: ChangeTableState, after: int, k
 
 
 def _find_version(changes: ChangeTableState, sequence: int) -> Version:
-    """Returns the version with a sequence number; without a snapshot if that has expired."""
+    """Returns the version with a sequence number; its snapshot id is -1 if its commit has expired."""
     versions = (commit.version for commit in changes.commits if commit.version.sequence == sequence)
     return next(versions, Version(changes.uuid, -1, sequence))
 
 
 def _relate_change_row(has_order: bool) -> Expression:
-    """Returns the order of a change row and a dead letter: `older`, `later`, the `same` event, or `unknown`."""
+    """Builds the expression for a change row's order relative to a dead letter: `older`, `later`, `same` or `unknown`.
+
+    `same` means that the change row is the result of this dead letter.
+    """
     commit, kind, end, is_own = (F.col(column) for column in (_COMMIT, _KIND, _END, _IS_OWN))
     place, number = place_in(F.col(_SEQUENCE)), F.col("number")
     among_dead = (

@@ -1,7 +1,7 @@
-"""Dead letters are decoded again; those that fit now are applied, unless their row is newer already.
+"""Replays dead letters: decodes them again, and applies each that fits now, unless its row has a newer change.
 
-To apply them and to remove them from the dead letter table are two commits. Each change row that is applied has the
-number of its dead letter, so that one which is still there although it was applied is recognised.
+They are applied in one commit and removed from the dead letter table in another. Each change row that is applied has
+the number of its dead letter. By this number, a dead letter that was applied but not removed is recognised.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRUNCATES = "it empties the table, which can't be put in order: resync the tabl
 
 @dataclass
 class Replayed:
-    """Result of a replay for one table: number of change rows by action, and of rows of dead letters by fate.
+    """Result of a replay for one table: number of change rows by action, and of dead letters' rows by fate.
 
     An event without rows counts as applied.
     """
@@ -59,10 +59,10 @@ class Replayed:
 def replay_dead_letters(
     source: IngestSource, form: Format, reader: CatalogReader, session: Callable[[], SparkSession]
 ) -> Iterator[Replayed]:
-    """Applies the dead letters of a source to its tables, one after the other; yields the result for each.
+    """Applies the dead letters of a source to its tables, one table after the other; yields the result for each table.
 
-    Tables without dead letters are left out. Raises ConfigError if another process ingests the source, or has taken
-    over meanwhile.
+    Tables without dead letters are left out. Raises ConfigError if another process ingests the source, or takes its
+    lease meanwhile.
     """
     spark = functools.cache(session)
     dead_letters = DeadLetterTable(source.dead_letter_table, reader, spark)
@@ -94,7 +94,7 @@ class TableReplay:
         self._schemas = TableSchemas(target)
 
     def replay(self) -> Replayed:
-        """Applies the dead letters that can be applied and keeps the rest, with the reason of each.
+        """Applies the dead letters that can be applied and keeps the others, with the reason of each.
 
         Raises ConfigError if the table can't take the columns, and CommitConflict if others always win.
         """
@@ -115,7 +115,7 @@ class TableReplay:
         return done
 
     def _split_by_schema(self, letters: DataFrame) -> Iterator[TableEvents]:
-        """Yields dead letters by the schema that each describes or keeps, or that the user declares."""
+        """Splits dead letters by schema: the one that an event describes, the one kept with it, or the declared one."""
         written = F.col(DEAD_LETTER)["schema"]
         for (text,) in letters.select(written).distinct().collect():
             own = letters.where(written.eqNullSafe(F.lit(text))).select(PAYLOAD, ORIGIN, ARRIVAL)
@@ -127,7 +127,7 @@ class TableReplay:
                 yield replace(part, schema=self._complete_schema(best, schema))
 
     def _complete_schema(self, schema: SourceSchema | None, written: SourceSchema | None) -> SourceSchema | None:
-        """Returns a schema with the key that the table is kept by: the one of an event may have none."""
+        """Sets the key of `schema` to the table's key, since the schema of an event may have none; None for None."""
         if schema is None:
             return None
         source_key = schema.key or (written.key if written else ())
@@ -135,7 +135,7 @@ class TableReplay:
         return replace(schema, key=key, is_key_chosen=set(key) != set(source_key))
 
     def _apply_part(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
-        """Applies the dead letters of a schema; returns those that stay, as the dead letter table has them."""
+        """Applies the dead letters of one schema; returns the remaining ones as rows of the dead letter table."""
         events = to_dataframe(self._target.spark(), part).dropDuplicates([ARRIVAL])
         own = letters.join(events.select(ARRIVAL), ARRIVAL, "left_semi").select(ARRIVAL, DEAD_LETTER)
         if part.schema is None:
@@ -161,7 +161,7 @@ class TableReplay:
         return fates.where(F.col(_FATE) == "dead").select(*_to_stored(changed))
 
     def _open_storage(self, schema: SourceSchema) -> TableStorage:
-        """Returns the table as it is written here: dead letters may have fewer columns than it has, and drop none."""
+        """Opens the table for writing, without dropping columns: dead letters may have fewer columns than the table."""
         model = self._target.table.to_model(schema.key)
         if model.config.on_schema_change == "sync_all_columns":
             model = replace(model, config=replace(model.config, on_schema_change="append_new_columns"))
@@ -169,14 +169,14 @@ class TableReplay:
 
 
 def _to_stored(changed: Mapping[str, Expression]) -> list[Expression]:
-    """Returns the columns of the dead letter table, of which some have other values."""
+    """Returns the columns of the dead letter table, some with other values as in `changed` (by column name)."""
     return [changed.get(own.name, F.col(DEAD_LETTER)[own.name]).cast(own.type).alias(own.name) for own in COLUMNS]
 
 
 def _number_dead_letters(stored: DataFrame) -> DataFrame:
-    """Returns dead letters as events, and whole as DEAD_LETTER.
+    """Converts stored dead letters to the columns of events, and adds each whole row as the column DEAD_LETTER.
 
-    Those without a number get a negative one, the older the lower.
+    Dead letters without a number get a negative one: the older, the lower.
     """
     letter = F.struct(*[F.col(own.name) for own in COLUMNS]).alias(DEAD_LETTER)
     rows = stored.select("payload", "origin", "at", "number", letter)
@@ -188,7 +188,7 @@ def _number_dead_letters(stored: DataFrame) -> DataFrame:
 
 
 def _find_fates(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Returns rows of dead letters with the fate of each: `applied`, `superseded`, or `dead` and why."""
+    """Finds the fate of each dead letter's row: `applied`, `superseded`, or `dead` with a reason."""
     why = F.max(F.when(F.col(OUTCOME).isin(*REASONS), F.col(OUTCOME)))
     was_applied = F.max(F.col(OUTCOME).isin(APPLY, APPLIED))
     sound = known.groupBy(ARRIVAL, PART).agg(why.alias(_WHY), was_applied.alias(_IS_APPLIED))

@@ -1,4 +1,4 @@
-"""The dead letter table of a source: events that could not be applied, and how far all of its tables are."""
+"""The dead letter table of a source: it keeps events that could not be applied, and the progress of the source."""
 
 from __future__ import annotations
 
@@ -50,18 +50,21 @@ COLUMNS = (
     Column("since", "string"),
     Column("schema", "string"),
 )
-"""Columns of a dead letter table: the source's table, why the event could not be applied, its bytes, where
-the source has them, and when they were read. The others say where it is among events, and are null if a table was
-made without them: a number that is higher for later ones, which row of an event of several is meant, the position of
-its batch and its place there, the table's version before it (`encode_version`), and its schema if its transport knew it
-(`encode_schema`)."""
+"""Columns of a dead letter table. The first are the source's table, the reason why the event could not be applied, its
+bytes, its place in the source for people, and the time when it was read. The others say where the event is among
+others, and are null if the table was created without them: a number that is higher for later events, the row that is
+meant of an event with several, the position of its batch, its place in the batch, the table's version before it
+(`encode_version`), and its schema if the transport knew it (`encode_schema`)."""
 
 _SAME = ("table", "payload", "origin")
-"""Columns that identify an event, with `part`."""
+"""Columns that identify an event, together with `part`."""
 
 
 class DeadLetterTable:
-    """The dead letter table of a source. Its properties hold the progress, which is written after every table's."""
+    """The dead letter table of a source; its properties hold the source's progress.
+
+    The progress is written after the commits to the source's tables.
+    """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self.table = table
@@ -69,23 +72,23 @@ class DeadLetterTable:
         self._spark = spark
 
     def read_progress(self) -> Progress:
-        """Returns the progress of the source; none before the first batch. Needs no Spark."""
+        """Reads the progress of the source; it is empty before the first batch. Needs no Spark."""
         return self._observe_source().progress
 
     def count_dead_letters(self) -> int:
-        """Returns the number of dead letters that are kept. Needs no Spark."""
+        """Number of dead letters in the table. Needs no Spark."""
         return self._observe_source().dead_letters
 
     def list_reasons(self, most: int) -> list[str]:
-        """Returns the most frequent reasons of dead letters, as `TABLE: REASON (COUNT)`."""
+        """The `most` most frequent reasons of dead letters, as texts `TABLE: REASON (COUNT)`."""
         _, dead_letters = self.read_dead_letters()
         counts = dead_letters.groupBy("table", "reason").count().orderBy(F.desc("count"), "table", "reason").limit(most)
         return [f"{table}: {reason} ({count:,})" for table, reason, count in counts.collect()]
 
     def check_limit(self, source: str, most: int | None, shown: int) -> None:
-        """Raises DataError if more dead letters are kept than `most`, None for any number; `shown` reasons are named.
+        """Raises DataError if the table has more than `most` dead letters; None allows any number.
 
-        Sound events are applied then.
+        The error names the `shown` most frequent reasons. It says that sound events are applied.
         """
         count = 0 if most is None else self.count_dead_letters()
         if most is not None and count > most:
@@ -101,11 +104,11 @@ class DeadLetterTable:
             )
 
     def find_newest_number(self) -> int:
-        """Returns an upper bound of the numbers of dead letters; 0 for none. Needs no Spark."""
+        """Returns an upper bound of the numbers of dead letters; 0 if there are none. Needs no Spark."""
         return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load_table() is not None else 0
 
     def create_or_widen(self) -> None:
-        """Creates the table, without rows, if it does not exist; adds columns that it was made without."""
+        """Creates the table without rows if it does not exist; otherwise adds the columns of COLUMNS that it lacks."""
         table = self._load_table()
         if table is None:
             empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
@@ -121,17 +124,17 @@ class DeadLetterTable:
                 perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
     def list_requested_tables(self) -> frozenset[str]:
-        """Returns the tables that somebody asked to load again, by their names in the source. Needs no Spark."""
+        """The tables, by their names in the source, for which a user has requested another load. Needs no Spark."""
         return self._observe_source().requested
 
     def save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
-        """Keeps the progress of all tables, of which some are about to be `loaded` again."""
+        """Saves the progress of the source, and removes the requests to load the tables `loaded` again."""
         answered = self.list_requested_tables() & loaded if loaded else frozenset()
         texts = {**progress.encode(), **{f"{RESYNC_PREFIX}{table}": "" for table in answered}}
         set_properties("ingest.advance", self._spark(), self.table, texts)
 
     def save_failure(self, message: str) -> Failure:
-        """Keeps why ingestion fails, until `save_progress` clears it; returns that with the time since when it does."""
+        """Saves why ingestion fails, until `save_progress` clears it; returns it with the time since when it fails."""
         known = self.read_progress().failure
         since = known.since if known is not None else datetime.datetime.now(datetime.timezone.utc)
         failure = Failure(message, since)
@@ -140,10 +143,11 @@ class DeadLetterTable:
         return failure
 
     def add_dead_letters(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
-        """Keeps the dead letters among decoded events, read up to a position.
+        """Adds the dead letters among decoded events of a batch; `position` is the end of the batch.
 
-        A process that died after it had kept them reads them once more, perhaps in another batch: they replace
-        those that are there. If an event truncates the table, those before it are dropped.
+        If a process dies after this, another one reads the events again, perhaps in another batch. Its dead letters
+        then replace the same ones in the table. If an event truncates the source's table, the dead letters before it
+        are dropped.
         """
         retry_on_conflict(
             lambda: self._add_once(letters, source_table, position, now), self._reader.thresholds.commits.attempts
@@ -180,7 +184,7 @@ class DeadLetterTable:
             perform_effect("ingest.append_dead_letters", writer.append, f"append dead letters to {self.table}", SPARK)
 
     def read_dead_letters(self) -> tuple[int, DataFrame]:
-        """Returns the newest snapshot of the table and all its rows there, with all COLUMNS."""
+        """Returns the id of the table's newest snapshot, and all rows of that snapshot, with all COLUMNS."""
         table = self._load_table()
         snapshot = table.current_snapshot() if table is not None else None
         assert snapshot is not None
@@ -188,15 +192,15 @@ class DeadLetterTable:
         return snapshot.snapshot_id, conform_frame(rows, COLUMNS)
 
     def replace_dead_letters(self, source_table: str, rows: DataFrame, snapshot: int) -> None:
-        """Replaces the dead letters that a table has at a snapshot by `rows`, which have all COLUMNS.
+        """Replaces the dead letters of one source table by `rows`, which have all COLUMNS.
 
-        Raises CommitConflict if dead letters were added or removed since.
+        Raises CommitConflict if dead letters were added or removed since `snapshot`.
         """
         stored = conform_frame(read_table(self._spark(), self.table, snapshot), COLUMNS)
         self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
 
     def drop_dead_letters(self, source_tables: Collection[str], until: int | None = None) -> None:
-        """Drops the dead letters of tables that get the rows of a snapshot; with `until` those up to a number."""
+        """Drops the dead letters of tables that are loaded by a snapshot; with `until` only those up to this number."""
         is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
         is_dropped = F.col("table").isin(*source_tables) & is_old
 

@@ -1,4 +1,4 @@
-"""Commits of a table before a dead letter, in its batch, and after it."""
+"""Finds which commits of a table were made before a dead letter's batch, by it, and after it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ CommitKind = Literal["events", "replay", "snapshot"]
 _KINDS: Mapping[str, CommitKind] = MappingProxyType(
     {"FIRST_RUN": "events", "CHANGES": "events", "REPLAYED": "replay", "RESYNCED": "snapshot"}
 )
-"""Reason of a commit → its kind. Commits for other reasons, such as a restore, have no order among events."""
+"""The kind of a commit by its reason. Commits for other reasons, such as a restore, have no order among events."""
 
 
 @dataclass(frozen=True)
 class CommitWindow:
-    """The commits of a table around a dead letter, by sequence number.
+    """The commits of a table around the batch of a dead letter, by sequence number.
 
-    Those up to `after` came before its batch. `end` is the first kept one after that which completes a batch, the
-    letter's (`is_own`) or a later one; None if there is none. `is_known` is False if it is not known which ones
-    came before: the table was created again since, or the dead letter does not say.
+    Commits up to `after` were made before the batch. `end` is the first later commit that still exists and completes a
+    batch, None if there is none. `is_own` says whether that is the dead letter's batch. `is_known` is False if it is
+    not known which commits were made before: the table was created again since, or the dead letter does not say.
     """
 
     after: int
@@ -36,7 +36,7 @@ class CommitWindow:
 
 
 def find_commit_window(changes: ChangeTableState | None, since: str | None, position: str | None) -> CommitWindow:
-    """Finds the window of a dead letter by its `since` and the position of its batch."""
+    """Finds the commits around a dead letter by its columns `since` and `position`."""
     if changes is None:
         return CommitWindow(-1, None, is_own=False, is_known=True)
     table, after = (None, -1) if since is None else decode_version(since) or (changes.uuid, -1)
@@ -50,7 +50,7 @@ def find_commit_window(changes: ChangeTableState | None, since: str | None, posi
 
 
 def list_commit_kinds(changes: ChangeTableState) -> dict[int, CommitKind]:
-    """Returns the kinds of the commits that are kept and have one, by sequence number."""
+    """The kinds of the existing commits by sequence number; commits without a kind are left out."""
     kinds = {commit.version.sequence: _find_commit_kind(commit) for commit in changes.commits}
     return {sequence: kind for sequence, kind in kinds.items() if kind is not None}
 
