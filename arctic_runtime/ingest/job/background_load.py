@@ -1,4 +1,4 @@
-"""Tables are loaded alongside the stream of their source, and kept up until the stream takes them on."""
+"""Loads tables in the background and keeps them up to date, until the source's stream includes them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 class LoadListeners:
     """Functions that a load calls.
 
-    `begin` is for a batch before it is written, with the number of tables of the load; `report` for one that was
-    written, with the results and the seconds that it took; and `due` for the time when the stream takes the tables on,
-    or the load failed.
+    `begin` is called with a batch before it is written, and with the number of tables of the load. `report` is called
+    after it is written, with the results and the seconds that it took. `due` is called when the stream should take over
+    the tables, or the load failed.
     """
 
     begin: Callable[[Batch, int], None]
@@ -32,10 +32,11 @@ class LoadListeners:
 class BackgroundLoad:
     """One load of some tables, in a thread.
 
-    The rows of a snapshot are collected, and published when all are there; then changes are, as they come. The stream
-    takes the tables on from a position at which its own and that of the load are known to have no gap: it is closed,
-    and the load continues until it is past that. Until this is kept the tables do not belong to the stream, so the next
-    process after one that dies loads them again. `near` is the age in seconds at which a load is near the source's end.
+    The rows of a snapshot are collected, and published when all are there. Then the changes are published as they
+    arrive. When the stream takes over the tables, there must be no gap between its position and that of the load: the
+    stream is closed, and the load continues until it is past the stream's position. The tables belong to the stream
+    only when this is saved, so a process that starts after one has died loads them again. `near` is the age in seconds
+    at which a load is near the source's end.
     """
 
     def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
@@ -54,9 +55,9 @@ class BackgroundLoad:
         self._work = pool.submit(self._run_load)
 
     def finish_load(self) -> Batch | None:
-        """Waits until the tables have all that was committed at their source before this; returns the last batch.
+        """Waits until the tables have all that was committed at the source before this call; returns the last batch.
 
-        None if it was stopped. Raises the error of the load.
+        None if the load was stopped. Raises the error of the load.
         """
         assert self._work is not None
         self._finishing.set()
@@ -64,7 +65,7 @@ class BackgroundLoad:
         return self._work.result()
 
     def stop_load(self) -> None:
-        """Ends the load after the batch under way."""
+        """Stops the load after the current batch."""
         self._stopping.set()
         self._load.close_source()
 
@@ -97,7 +98,7 @@ class BackgroundLoad:
         return last
 
     def _begin_snapshot(self) -> int:
-        """Begins the load; returns the number of the newest dead letter, up to which the snapshot replaces them."""
+        """Begins a snapshot; returns the number of the newest dead letter, up to which the snapshot replaces them."""
         self._writer.begin_snapshot()
         self._age = None
         return self._writer.dead_letters.find_newest_number()
@@ -112,9 +113,9 @@ class BackgroundLoad:
         return results
 
     def _check_due(self, batch: Batch) -> None:
-        """Has the stream take the tables on when the load is near the source's end, or comes no nearer any more.
+        """Asks the stream to take over the tables if the load is near the source's end or no longer gets much nearer.
 
-        The stream has to wait for the events that the load still lacks then.
+        The stream then has to wait for the events that the load still lacks.
         """
         if batch.caught_up is None or self._finishing.is_set():
             return

@@ -1,4 +1,4 @@
-"""Work on batches as it is shown to people: the batch under way, and the progress of the load that it belongs to."""
+"""Describes for people which batch is being written, and how far the load is that it belongs to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class LoadPiece:
-    """A piece of a load: its number from 1, the rows of the load up to its end, and the number of its tables so far."""
+    """A piece of a load: its number from 1, and the rows and tables of the load up to its end."""
 
     number: int
     rows: int
@@ -19,15 +19,16 @@ class LoadPiece:
     all_tables: int
 
     def describe_piece(self) -> str:
-        """Returns a text for people."""
+        """Describes the piece for people."""
         return f"load, piece {self.number}: table {self.tables} of {self.all_tables}, {self.rows:,} rows so far"
 
 
 @dataclass(frozen=True)
 class BatchWork:
-    """A batch that is about to be published: its tables, number of events, and piece of a load, None for a stream.
+    """A batch that is about to be published: its tables, its number of events, and its piece of a load.
 
-    A load alongside the stream `is_background`; it may have a batch under way while the stream has one.
+    `piece` is None for a batch of a stream. `is_background` is True for a load alongside the stream; a batch of such a
+    load may be written at the same time as one of the stream.
     """
 
     tables: tuple[TableName, ...]
@@ -36,20 +37,20 @@ class BatchWork:
     is_background: bool = False
 
     def describe_work(self) -> str:
-        """Returns a text for people, such as `1,234 events`."""
+        """Describes the batch for people, such as `1,234 events`."""
         events = "1 event" if self.count == 1 else f"{self.count:,} events"
         return events if self.piece is None else f"{events} of a {self.piece.describe_piece()}"
 
 
 class LoadPieces:
-    """Counts the pieces of one load after the other. The piece that ends a load is the first that is no snapshot."""
+    """Counts the pieces of each load; a load ends with its first batch that is no snapshot."""
 
     def __init__(self) -> None:
         self._piece: LoadPiece | None = None
         self._seen: set[str] = set()
 
     def count_batch(self, batch: Batch, all_tables: int) -> LoadPiece | None:
-        """Returns the piece of a load that a batch is; None for a batch of a stream."""
+        """Counts a batch; returns the piece of a load that it is, or None if it belongs to a stream."""
         if batch.comes_again:
             self._reset_count()
         if not batch.is_snapshot and self._piece is None:
@@ -70,6 +71,6 @@ class LoadPieces:
 def to_batch_work(
     batch: Batch, names: Mapping[str, TableName], piece: LoadPiece | None, is_background: bool
 ) -> BatchWork:
-    """Returns the work of a batch; `names` are tables by their names in the source."""
+    """Builds the BatchWork of a batch; `names` has the arctic tables by their names in the source."""
     written = {names[events.table]: None for events in batch.tables if events.table in names}
     return BatchWork(tuple(written), batch.count, piece, is_background)

@@ -1,4 +1,4 @@
-"""A batch of change events is written to its tables side by side."""
+"""Writes a batch of change events to its tables in parallel."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Tasks = Iterable[Callable[[], list[TableResult]]]
 
 @dataclass(frozen=True)
 class BatchWriter:
-    """Writes batches of the source `name` to some of its tables, given as their writers by names in the source.
+    """Writes batches of the source `name` to some of its tables; `tables` has their writers by names in the source.
 
-    Work is done in `pool`. Events of `ignored` tables are left out. If it `can_wait`, a table whose columns can't be
-    followed fails nothing: its result says that it waits.
+    The tables are written in the threads of `pool`. Events of `ignored` tables are left out. With `can_wait`, a table
+    whose columns can't be followed causes no error: its result says that it waits.
     """
 
     name: str
@@ -43,26 +43,26 @@ class BatchWriter:
         return self._run_all(partial(self._write_table, name, events, batch, mode) for name, events in parts.items())
 
     def collect_batch(self, batch: Batch) -> tuple[TableResult, ...]:
-        """Collects the rows of a snapshot among the events of a batch."""
+        """Collects the rows of a snapshot that are in a batch, to be published by `end_snapshot`."""
         parts = self._group_by_table(batch)
         return self._run_all(partial(self._collect_table, name, events, batch) for name, events in parts.items())
 
     def begin_snapshot(self) -> None:
-        """Drops the rows that were collected."""
+        """Drops the rows that were collected for an earlier snapshot."""
         for writer in self.tables.values():
             writer.snapshot.begin_snapshot()
 
     def end_snapshot(self, position: str) -> tuple[TableResult, ...]:
-        """Publishes the rows that were collected, as of a position."""
+        """Publishes the collected rows as of `position`."""
         return self._run_all(partial(_end_snapshot, writer, position) for writer in self.tables.values())
 
     def invalidate_positions(self) -> None:
-        """Drops the cached positions of all tables: events come again."""
+        """Drops the cached positions of all tables, since events will be read again."""
         for writer in self.tables.values():
             writer.invalidate_position()
 
     def _run_all(self, tasks: Tasks) -> tuple[TableResult, ...]:
-        """Runs tasks side by side; raises the error of the first that failed, when all have ended."""
+        """Runs tasks in parallel and waits for all; returns their results, or raises the first task's error."""
         futures = [self.pool.submit(task) for task in tasks]
         wait(futures)
         return tuple(result for future in futures for result in future.result())
@@ -82,7 +82,10 @@ class BatchWriter:
         return groups
 
     def _write_table(self, name: str, events: list[TableEvents], batch: Batch, mode: WriteMode) -> list[TableResult]:
-        """Publishes a batch's events of a table. Only the last of several parts has all events up to the position."""
+        """Publishes the events of a batch for one table, in parts of one schema each.
+
+        Only the last part is written with the batch's position, since the table has all events up to it only then.
+        """
         writer, keep = self.tables[name], partial(self._keep_dead_letters, name, batch.position)
         results: list[TableResult] = []
         parts = [part for own in events for part in writer.schemas.split_by_schema(own)]

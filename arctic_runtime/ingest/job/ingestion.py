@@ -1,4 +1,4 @@
-"""A source is ingested: batches of its transport are published to its tables until it is drained or stopped."""
+"""Ingests a source: publishes the batches of its transport to its tables until none is left or it is stopped."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class _WrongUse(ConfigError):
 
 
 class Ingestion:
-    """Brings the events of one source into its tables, exactly once, whenever the process may die.
+    """Writes the events of one source to its tables, each exactly once, even if the process dies at any time.
 
-    A batch is published to each of its tables, then the source's progress is kept, and then the source gets its
-    acknowledgement. Events that come again because the process died in between are left out by each table's own
-    position. `session` gives a Spark session of its own to each thread that calls it.
+    A batch is published to each of its tables, then the source's progress is saved, and then the batch is acknowledged
+    to the source. If the process dies in between, events are read again; each table leaves out those up to its own
+    position. `session` returns a separate Spark session for each thread that calls it.
     """
 
     def __init__(
@@ -81,14 +81,12 @@ class Ingestion:
         self._stopping = threading.Event()
 
     def run(self, once: bool, resync: bool = False, tables: Collection[str] = ()) -> None:
-        """Ingests until the source is drained (`once`), or until `stop` is called.
+        """Ingests until all events of the source are read (`once`), or until `stop` is called.
 
-        With `resync` it begins with another snapshot, of which the tables get the difference, and with names of
-        `tables` with one of just these.
-
-        While another process ingests the source, this one waits, and with `once` raises ConfigError. Raises
-        SourceError if the source fails, DataError for more dead letters than are allowed, and the errors of writing;
-        everything up to the batch before is kept then.
+        With `resync` it begins with another snapshot of all tables, and writes the differences to them. With names of
+        `tables` it takes a snapshot of just these. If another process ingests the source, it waits, or with `once`
+        raises ConfigError. Raises SourceError if the source fails, DataError for more dead letters than are allowed,
+        and the errors of writing. After an error, the batches before the failed one stay published.
         """
         self._reader.create_namespace(self.source.dead_letter_table.schema)
         self._dead_letters.create_or_widen()
@@ -108,7 +106,7 @@ class Ingestion:
             self._check_waits()
 
     def stop(self) -> None:
-        """Ends `run` after the batch under way; can be called from another thread or from a signal's handler."""
+        """Stops `run` after the current batch; can be called from another thread or from a signal's handler."""
         self._stopping.set()
         load = self._load
         if load is not None:
@@ -116,20 +114,23 @@ class Ingestion:
         self._transport.close_source()
 
     def _check_waits(self) -> None:
-        """Raises TablesWait if tables wait to be loaded again; all others have the events of the source."""
+        """Raises TablesWait if tables wait to be loaded again; all other tables have the events of the source."""
         waits = self._dead_letters.read_progress().waits
         if names := sorted(name for name in waits if name in self._tables.writers):
             raise TablesWait(f"source {self.source.name}: {describe_waits(waits, names)}")
 
     def _save_failure(self, message: str) -> Failure | None:
-        """Keeps the reason why the source is not ingested, for every process to see, if that is possible now."""
+        """Saves the reason why the source is not ingested; returns None if that is not possible now."""
         with suppress(Exception):
             if self._lease.is_own():
                 return self._dead_letters.save_failure(mask_text(message))
         return None
 
     def _wait_for_lease(self, once: bool) -> bool:
-        """Waits for the lease on the source; False if it is stopped meanwhile. `once` does not wait."""
+        """Waits for the lease on the source; returns False if `stop` is called meanwhile.
+
+        With `once` it does not wait, but raises ConfigError if another process has the lease.
+        """
         while (other := self._lease.take_lease()) is not None:
             if once:
                 raise lease_taken_error(self.source.dead_letter_table, other)
@@ -154,7 +155,7 @@ class Ingestion:
 
     @contextmanager
     def _stop_load_at_end(self) -> Iterator[None]:
-        """Stops a load that is under way when ingestion ends."""
+        """Stops a load that is still running when the context ends."""
         try:
             yield
         finally:
@@ -162,9 +163,9 @@ class Ingestion:
                 self._load.stop_load()
 
     def _begin(self, resync: bool, tables: Collection[str]) -> Progress:
-        """Returns the progress from which to open the transport; a snapshot of tables that have rows is collected.
+        """Returns the progress at which the transport is to be opened, and chooses how the first batches are written.
 
-        Starts the load of tables that the stream does not have yet, and of `tables`.
+        Starts to load the tables that the stream does not have yet, and those in `tables`.
         """
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
@@ -206,7 +207,7 @@ class Ingestion:
         return progress
 
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
-        """Writes batches to the end, or until tables that were loaded are to join; returns the progress after them."""
+        """Writes batches until the source's end, or until loaded tables are to join; returns the progress then."""
         self._stream.invalidate_positions()
         begun = _current_time()
         self._transport.open_at(str(progress.position))
@@ -254,9 +255,9 @@ class Ingestion:
         return now
 
     def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
-        """Returns the progress of a stream without the tables that can't be followed, if any; the others go on.
+        """Removes the tables that can't be followed from the progress of a stream; the others continue.
 
-        Raises SourceError if none is left.
+        Raises SourceError if no table is left.
         """
         names = {writer.table.name: name for name, writer in self._tables.writers.items()}
         since = _current_time()
@@ -272,9 +273,9 @@ class Ingestion:
     def _follow_tables(
         self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
     ) -> Progress:
-        """Has the stream read just these tables, once this is kept: the others miss the events from then on.
+        """Sets the tables that the stream reads, and saves this; other tables miss the events from then on.
 
-        Those that are `loaded` alongside it no longer wait for that.
+        The `loaded` tables no longer wait to be loaded, since they are loaded alongside the stream.
         """
         now = progress.set_stream(tables, loaded)
         if now != progress or loaded:
@@ -288,17 +289,17 @@ class Ingestion:
         return progress
 
     def _load_more(self, progress: Progress) -> None:
-        """Starts to load tables that the source has more by now, if it is time to look and no load is under way."""
+        """Starts to load tables that are new at the source or requested, if a look is due and no load is running."""
         if self._load is not None or not self._tables.is_look_due():
             return
-        with suppress(ConnectionLost):  # The reader of the stream notices it by itself.
+        with suppress(ConnectionLost):  # The reader of the stream notices a lost connection by itself.
             self._tables.discover_tables(progress)
             requested = self._tables.list_requested(self._dead_letters)
             if new := self._tables.list_unstreamed(progress) | requested:
                 self._start_load(new, progress)
 
     def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
-        """Starts to load tables, if there are any, which the stream does not have meanwhile.
+        """Starts to load `tables`, if there are any; the stream does not read them meanwhile.
 
         Their commits have the position of their rows, so that earlier events are left out.
         """
@@ -337,7 +338,7 @@ class Ingestion:
         self._reporter.report_batch(report)
 
     def _join_loaded(self, progress: Progress) -> Progress:
-        """Waits for a load; returns the progress from which the stream continues with its tables."""
+        """Waits for the end of a load; returns the progress at which the stream continues, with the loaded tables."""
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
         self._lease.renew_lease()
@@ -368,7 +369,7 @@ class Ingestion:
 
 
 def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -> Progress:
-    """Returns the progress after a batch that was published."""
+    """Computes the progress after a batch that was published."""
     now = replace(progress, position=batch.progress or batch.position)
     if not batch.is_snapshot:
         now = now.advance_to([result.newest for result in results], batch.caught_up)
@@ -378,7 +379,7 @@ def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -
 
 
 def describe_waits(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
-    """Returns the reasons why some tables wait, for people."""
+    """Describes for people why some tables wait, one line for each of `names`."""
     return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
 
 

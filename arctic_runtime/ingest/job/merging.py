@@ -1,4 +1,4 @@
-"""The bases of tables that are merged on read are merged while batches go on."""
+"""Merges the bases of tables that are merged on read, while batches are written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class BaseMerges:
         self._merging: Future[None] | None = None
 
     def add_tables(self, names: Iterable[str]) -> None:
-        """Adds tables that were written, whose bases are looked at next."""
+        """Adds tables that were written; the next merge looks at their bases."""
         self._unmerged |= {*names}
 
     def start_merge(self, writers: Collection[TableWriter]) -> None:
-        """Starts the next merge if none is under way; raises the error of an earlier one.
+        """Starts the next merge if none is running; raises the error of an earlier one.
 
-        Looks at tables that were written since the last look, and from time to time at all: changes by other processes
-        may call for a merge too.
+        It looks at the tables that were written since the last look. From time to time it looks at all tables, since
+        changes by other processes may make a merge due too.
         """
         if self._merging is not None and self._merging.done():
             self.wait_for_merge()
@@ -41,7 +41,7 @@ class BaseMerges:
             self._merging = self.pool.submit(_merge_all, [writer for writer in writers if writer.table.name in due])
 
     def wait_for_merge(self) -> None:
-        """Waits for a merge under way; raises its error."""
+        """Waits for the running merge, if any; raises its error."""
         merging, self._merging = self._merging, None
         if merging is not None:
             merging.result()

@@ -16,11 +16,12 @@ from arctic_runtime.model.sources.positions import ParsedPosition
 
 @dataclass(frozen=True)
 class BatchReport:
-    """A batch after all its tables were published, with the result of each, and the seconds that it took.
+    """A batch that was published to all its tables, with the result of each, and the seconds that it took.
 
-    `progress` is the progress of all tables of the source now, `behind` the number of events that the source had after
-    that, None if it is not known. While the source can't be read there is a report without events, whose progress has
-    the failure. `position` is that of the progress, as its transport reads it. `is_background` as of `BatchWork`.
+    `progress` is the progress of the source after the batch. `behind` is the number of events that the source then
+    still had, None if unknown. If the source can't be read, there is a report without events whose progress has the
+    failure. `position` is the position of the progress, as parsed by its transport. `is_background` is as in
+    `BatchWork`.
     """
 
     tables: tuple[TableResult, ...]
@@ -41,7 +42,7 @@ class Listeners:
 
 
 class Reporter:
-    """Calls the listeners of a job, one call at a time, whichever thread reports."""
+    """Calls the listeners of a job, one call at a time, from any thread."""
 
     def __init__(self, listeners: Listeners) -> None:
         self._listeners = listeners
@@ -51,13 +52,17 @@ class Reporter:
     def announce_batch(
         self, batch: Batch, names: Mapping[str, TableName], count: int, is_background: bool = False
     ) -> None:
-        """Announces a batch, if it has events; `names` are tables by names in the source, `count` those of its load."""
+        """Calls `begin` for a batch that has events.
+
+        `names` has the arctic tables by their names in the source, and `count` is the number of tables of the batch's
+        load.
+        """
         piece = self._pieces[is_background].count_batch(batch, count)
         if batch.count:
             with self._lock:
                 self._listeners.begin(to_batch_work(batch, names, piece, is_background))
 
     def report_batch(self, report: BatchReport) -> None:
-        """Reports a batch that was published."""
+        """Calls `report` for a batch that was published."""
         with self._lock:
             self._listeners.report(report)

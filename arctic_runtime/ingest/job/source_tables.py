@@ -1,4 +1,4 @@
-"""The tables of a source: those that are declared, and those that it includes and its database has by now."""
+"""The tables of a source: the declared tables, and the tables of its database that its config includes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SourceTables:
-    """The tables of a source that are known, each with its writer. `writers` are by names in the source."""
+    """The known tables of a source; `writers` has the writer of each by the table's name in the source."""
 
     def __init__(
         self, source: IngestSource, connection: Connection, reader: CatalogReader, spark: Callable[[], SparkSession]
@@ -36,19 +36,19 @@ class SourceTables:
 
     @property
     def names(self) -> dict[str, TableName]:
-        """The arctic tables by names in the source."""
+        """The name of each arctic table, by the name of the table in the source."""
         return {name: writer.table.table for name, writer in self.writers.items()}
 
     def find_by_model(self, names: Collection[str]) -> set[str]:
-        """Returns the names in the source of tables, given by their names in the project."""
+        """The names in the source of the tables whose names in the project are `names`."""
         return {name for name, writer in self.writers.items() if writer.table.name in names}
 
     def is_look_due(self) -> bool:
-        """Whether it is time to look for tables that the source has more by now."""
+        """Whether it is time to look for new tables at the source."""
         return time.monotonic() > self._look_at
 
     def discover_tables(self, progress: Progress) -> None:
-        """Adds the tables of the source's database that it includes and that are not known yet."""
+        """Adds the tables of the source's database that its config includes and that are not known yet."""
         transport = self._connection.transport
         if not isinstance(transport, LoadsTables):
             return
@@ -63,7 +63,7 @@ class SourceTables:
         self._add_tables([table for table in included if table.source_name not in self.writers])
 
     def list_unstreamed(self, progress: Progress) -> set[str]:
-        """Returns the tables that the source's stream does not have yet, of which it has snapshots."""
+        """The tables that the source's stream does not read yet; empty if the transport can't load single tables."""
         if not isinstance(self._connection.transport, LoadsTables):
             return set()
         if progress.tables is None:  # an earlier version kept no list
@@ -71,7 +71,7 @@ class SourceTables:
         return {*self.writers} - progress.tables - {*progress.waits}
 
     def list_requested(self, dead_letters: DeadLetterTable) -> set[str]:
-        """Returns the tables that somebody asked to load again."""
+        """The tables for which a user has requested another load; empty if the transport can't load single tables."""
         can_load = isinstance(self._connection.transport, LoadsTables)
         return {*self.writers} & dead_letters.list_requested_tables() if can_load else set()
 
