@@ -1,1 +1,1 @@
-"""One module for each format of change events. They are data: Spark decodes whole batches by what they say."""
+"""The formats of change events, one module each; a format is data by which Spark decodes whole batches."""

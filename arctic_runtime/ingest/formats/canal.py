@@ -64,7 +64,7 @@ RENDERING = Rendering(tool="Canal", bytes="latin1", enum="enum_index", set="set_
 
 
 def build_canal_format(zone: str | None = None) -> Format:
-    """Canal's format; `zone` is the time zone of the Canal server, without which timestamps are refused."""
+    """Builds Canal's format; `zone` is the time zone of the Canal server. Without it, timestamps are refused."""
     rendering = get_rendering(zone)
     return Format(
         events=CANAL if zone is None else replace(CANAL, zone=zone),
@@ -78,12 +78,12 @@ def get_rendering(zone: str | None) -> Rendering:
 
 
 def declare_schema(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
-    """The schema of columns that are declared by their MySQL types."""
+    """Builds the schema of columns that are declared by their MySQL types."""
     return build_source_schema((build_mysql_column(name, text, rendering) for name, text in columns.items()), key)
 
 
 def read_schema(rendering: Rendering, event: str, key: str | None, declared: Declared) -> SourceSchema | None:
-    """The schema that an event of rows has; None for any other."""
+    """Reads the schema that an event with rows describes; None for any other event."""
     message = json.loads(event)
     types = message.get("mysqlType")
     if not isinstance(types, Mapping) or not types:

@@ -1,4 +1,4 @@
-"""Columns of a table from the Kafka Connect schema of its change events, as Debezium's connectors write them.
+"""Builds the columns of a table from the Kafka Connect schema of its change events, as Debezium writes it.
 
 Source: the documentation of Debezium's connectors, "data type mappings", version 3.6; JsonConverter of Kafka Connect.
 """
@@ -13,20 +13,19 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, SourceSchema
 
 ConnectSchema = Mapping[str, Any]
-"""A schema as JsonConverter writes it: `type`, and where they apply `name`, `field`, `parameters`, `fields`, `items`.
-"""
+"""A schema as JsonConverter writes it: `type`, and if they apply `name`, `field`, `parameters`, `fields`, `items`."""
 
 Shape = tuple[str, Encoding]
-"""A Spark type and how its values stand in JSON."""
+"""A Spark type, and how its values are written in JSON."""
 
 MOST_DIGITS = 38
 """Digits of the longest decimal that Spark and Iceberg have."""
 
 SOURCE_TYPE = "__debezium.source.column.type"
-"""The parameter with the column's type in the database, where `column.propagate.source.type` asks for it."""
+"""The parameter with the column's type in the database, if `column.propagate.source.type` asks for it."""
 
 SOURCE_LENGTH, SOURCE_SCALE = "__debezium.source.column.length", "__debezium.source.column.scale"
-"""The same for its length, or its number of digits, and for the digits after the point."""
+"""The parameters with the length or the number of digits of the column's type, and with the digits after the point."""
 
 _PRECISION = "connect.decimal.precision"
 
@@ -38,11 +37,11 @@ def build_source_schema(
     decimals: Encoding = "plain",
     chosen: Mapping[str, SourceColumn] = MappingProxyType({}),
 ) -> SourceSchema:
-    """The columns and primary key of a table, from the schemas of an envelope and of its key (None without a key).
+    """Builds a table's columns and primary key from the schemas of its events (`value`) and of their keys (`key`).
 
     `decimals` is how the events write decimals: `plain` for numbers, `base64_decimal` for Connect's default. `chosen`
-    are columns by name that the user declares. Raises ConfigError that names every other column whose values can't be
-    kept exactly.
+    has the columns that the user declares, by name. Raises ConfigError that names every other column whose values can't
+    be kept exactly.
     """
     wrong: list[str] = []
     fields = _get_row_schema(table, value)["fields"]
@@ -56,7 +55,7 @@ def build_source_schema(
 
 
 def _get_row_schema(table: str, value: ConnectSchema) -> ConnectSchema:
-    """The schema of a row inside the schema of an envelope."""
+    """Returns the schema of a row from the schema of an event (`value`); raises ConfigError if it has none."""
     for field in value.get("fields", ()):
         if field.get("field") in ("after", "before") and field.get("type") == "struct":
             row: ConnectSchema = field
@@ -81,7 +80,7 @@ def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) ->
 
 
 def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
-    """The schema of a list's elements, with what the list tells of the column in the database (`_numeric` there)."""
+    """Returns the schema of a list's elements, with the list's database type as parameter, without its prefix `_`."""
     items = field["items"]
     parameters = dict(field.get("parameters", {}))
     if SOURCE_TYPE in parameters:
@@ -90,13 +89,16 @@ def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
 
 
 def _get_width(field: ConnectSchema) -> int | None:
-    """The bytes of a column of bits, whose values come without zero bytes at their end."""
+    """Returns the width in bytes to which values of a bit column are padded; None for others or without a length.
+
+    Debezium leaves out the zero bytes at the end of such values.
+    """
     length = field.get("parameters", {}).get("length") if field.get("name") == _BITS else None
     return None if length is None else (int(length) + 7) // 8
 
 
 class _Refused(Exception):
-    """A type without an exact counterpart; the text names the type and why it can't be kept."""
+    """Raised for a type without an exact counterpart; the text names the type and says why its values can't be kept."""
 
 
 def _build_shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
@@ -126,7 +128,7 @@ def _shape_decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
 
 
 def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | None:
-    """The type of decimals with so many digits, and so many after the point; None if no type holds them."""
+    """Returns the Spark type of decimals with `digits` digits, `scale` of them after the point; None if none fits."""
     if digits is None or scale is None:
         return None
     # PostgreSQL has numeric(2, 5), for numbers below 0.001.
@@ -135,7 +137,10 @@ def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | N
 
 
 def _shape_text(schema: ConnectSchema) -> Shape:
-    """Texts; decimals come as such too (`decimal.handling.mode: string`), which has NaN and all digits."""
+    """Returns the Spark type and encoding of texts; decimals may also be written as text.
+
+    Debezium does so with `decimal.handling.mode: string`, which keeps NaN and all digits.
+    """
     source = _get_source_type(schema)
     if source.split(" ")[0] not in _DECIMALS:
         return "string", "plain"
@@ -154,7 +159,10 @@ def _shape_bits(schema: ConnectSchema) -> Shape:
 
 
 def _shape_bytes(schema: ConnectSchema) -> Shape:
-    """Binary columns; Debezium sends values of types that it does not know as bytes too, in no defined format."""
+    """Returns the Spark type and encoding of binary columns; raises _Refused for a type that Debezium does not know.
+
+    Debezium sends the values of such a type as bytes too, but in no defined format.
+    """
     source = _get_source_type(schema)
     if source and source.partition("(")[0] not in _BINARY:
         raise _Refused(f"the database type {source.lower()} is not known to Debezium")
@@ -166,7 +174,7 @@ def _refuse_nested_array(schema: ConnectSchema) -> Shape:
 
 
 def _get_source_type(schema: ConnectSchema) -> str:
-    """The type in the database in upper case; empty if the schema does not tell."""
+    """Returns the type in the database in upper case; empty if the schema does not contain it."""
     return str(schema.get("parameters", {}).get(SOURCE_TYPE, "")).upper()
 
 
@@ -178,10 +186,10 @@ def _describe_schema(schema: ConnectSchema) -> str:
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DIGITS: Mapping[str, int] = {"MONEY": 19, "BIGINT UNSIGNED": 20, "BIGINT UNSIGNED ZEROFILL": 20}
-"""Digits of database types whose schema does not tell them."""
+"""Digits of database types whose schema does not contain them."""
 
 _DECIMALS = frozenset(("NUMERIC", "DECIMAL", "DEC", "FIXED", "MONEY"))
-"""First words of the types of decimals in databases."""
+"""The first words of the names of decimal types in databases."""
 
 _BINARY = frozenset(
     ("BYTEA", "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "LONG VARBINARY", "IMAGE", "RAW")
@@ -205,7 +213,7 @@ _PLAIN: Mapping[str, _Rule] = {
     "map": ("string", "json"),
     "struct": ("string", "json"),
 }
-"""By the type that values have in JSON, where it has no name or an unknown one."""
+"""Spark type and encoding by the type of values in JSON, for a schema without a name or with an unknown one."""
 
 _DEBEZIUM, _CONNECT = "io.debezium", "org.apache.kafka.connect.data"
 _BITS = f"{_DEBEZIUM}.data.Bits"
@@ -244,4 +252,5 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.geometry.Geography": ("string", "json"),
     f"{_DEBEZIUM}.data.SparseDoubleVector": ("string", "json"),
 }
-"""By the name of a logical type. Durations are what Debezium makes of an interval: months count 30.4375 days."""
+"""Spark type and encoding by the name of a logical type. Debezium's durations of intervals count months as 30.4375
+days."""

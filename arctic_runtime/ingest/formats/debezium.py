@@ -16,7 +16,8 @@ from arctic_runtime.ingest.formats.event_format import Declared, EventFormat, Fo
 from arctic_runtime.model.sources.unavailable import list_marker_texts
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium writes for a value out of line (TOAST) that an update did not touch, in a form for each type."""
+"""The mark that Debezium writes, in a form for each type, for a value out of line (TOAST) that an update did not
+change."""
 
 
 DEBEZIUM = EventFormat(
@@ -51,7 +52,7 @@ precision, so it has to be declared."""
 
 
 def build_debezium_format(with_schema: bool = False) -> Format:
-    """Debezium's format; `with_schema` where each event is an object of `schema` and `payload`."""
+    """Builds Debezium's format; with `with_schema` each event is an object of `schema` and `payload`."""
     declare = partial(build_declared_schema, encodings=ENCODINGS)
     if not with_schema:
         return Format(events=DEBEZIUM, declare=declare)
@@ -61,7 +62,7 @@ def build_debezium_format(with_schema: bool = False) -> Format:
 
 
 def read_schema(event: str, key: str | None, declared: Declared) -> SourceSchema | None:
-    """The schema that Kafka Connect's JSON converter wrote beside an event and its key; None without any."""
+    """Reads the schema that Kafka Connect's JSON converter wrote into an event and its key; None if there is none."""
     message = json.loads(event)
     schema = message.get("schema")
     if not isinstance(schema, Mapping):

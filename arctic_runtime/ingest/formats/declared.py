@@ -1,4 +1,4 @@
-"""Schemas that users declare, by Spark's types: `bigint`, `decimal(10,2)`, `timestamp as epoch_millis`."""
+"""Parses column types that users declare as in Spark: `bigint`, `decimal(10,2)`, `timestamp as epoch_millis`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAMILIES: Mapping[str, re.Pattern[str]] = {
     "decimal": re.compile(r"decimal\(([1-9]|[12]\d|3[0-8]),(\d{1,2})\)"),
     "array": re.compile(rf"array<({'|'.join(name for name in _PLAIN if name != 'decimal')}|decimal\(\d+,\d+\))>"),
 }
-"""Types that can be declared: the name of a family, and what a type of it looks like without spaces."""
+"""Types that can be declared: the name of a family, and the pattern of its types without spaces."""
 
 FITTING: Mapping[Encoding, tuple[str, ...]] = {
     "plain": _PLAIN,
@@ -45,7 +45,7 @@ FITTING: Mapping[Encoding, tuple[str, ...]] = {
     "zero_one": ("boolean",),
     "set_array": ("string",),
 }
-"""The families of types that an encoding can be declared for; those that need labels can't be declared."""
+"""The families of types for which an encoding can be declared; encodings that need labels can't be declared."""
 
 AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
     {
@@ -57,15 +57,16 @@ AS_TEXT: Mapping[str, Encoding] = MappingProxyType(
         "array": "array",
     }
 )
-"""The encoding of each family where none is declared, in JSON that people and most programs write."""
+"""The encoding of each family if none is declared, as people and most programs write JSON."""
 
 
 def build_declared_schema(
     columns: Declared, key: Sequence[str], encodings: Mapping[str, Encoding] = AS_TEXT
 ) -> SourceSchema:
-    """The schema of declared columns, each a Spark type and, after `as`, an encoding; else that of `encodings`.
+    """Builds the schema of declared columns, each a Spark type with an optional encoding after `as`.
 
-    Raises ConfigError if a type or an encoding is unknown, they don't fit, or the key names no column.
+    Without `as`, `encodings` has the encoding of the type's family. Raises ConfigError if a type or an encoding is
+    unknown, if they don't fit each other, or if the key names no column.
     """
     return build_source_schema((build_declared_column(name, text, encodings) for name, text in columns.items()), key)
 
@@ -85,7 +86,7 @@ def build_declared_column(name: str, text: str, encodings: Mapping[str, Encoding
 
 
 def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
-    """A schema whose names are unique and whose key is there; raises ConfigError if they are not."""
+    """Builds a schema; raises ConfigError unless its column names are unique and it has all columns of the key."""
     schema = SourceSchema(tuple(columns), tuple(key))
     names = [column.name for column in schema.columns]
     lower = [name.lower() for name in names]

@@ -1,4 +1,4 @@
-"""The parts of a format: how the JSON of a change event says what happened to which row, and how it writes values."""
+"""Describes formats of change events: how JSON says which row was changed and how, and how it writes values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ kept as their labels with commas between, as MySQL shows them.
 """
 
 Change = Literal["insert", "read", "update", "delete", "truncate", "ignored"]
-"""What an event says: `read` is a row of a snapshot, an `ignored` event (a message, a marker) says nothing of rows."""
+"""The kind of an event: `read` is a row of a snapshot; an `ignored` event (a message, a marker) concerns no rows."""
 
 TimeUnit = Literal["seconds", "millis", "micros", "text"]
 """How a format writes the time of a change: as a count since 1970-01-01, UTC, or as ISO 8601 text with a zone."""
@@ -60,10 +60,10 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class OlderRows:
-    """Value of rows that are older than a column, of which a source sends no events when it adds a column.
+    """The value of a new column in rows from before it was added; the source sends no events for these rows.
 
-    `value` is a text that Spark casts to the column's type, None for null. Unless it `is_known`, the source has to be
-    read again.
+    `value` is a text that Spark casts to the column's type, None for null. If it is not known (`is_known`), the source
+    has to be read again.
     """
 
     is_known: bool
@@ -79,8 +79,8 @@ class SourceColumn:
 
     `labels` are those of `enum_index` and `set_bits`. Bytes shorter than `padded_to` get zero bytes at their end:
     MySQL's binlog cuts them off the values of a column of that width. `element` is how an `array` writes its elements.
-    `number` is the column's in the source, which stays where it is renamed; None if the source has none, or it is
-    not known. `older_rows` is None for sources that can't be asked.
+    `number` is the number of the column in the source, which a rename does not change; None if the source has none, or
+    it is not known. `older_rows` is None for sources that can't be asked.
     """
 
     name: str
@@ -95,9 +95,9 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class SourceSchema:
-    """The columns of a table in a source, and the names of those in its primary key; none for a table without one.
+    """The columns of a table in a source, and the names of its primary key's columns; none for a table without one.
 
-    Where `is_key_chosen`, the key is not the source's own, so that it does not say by itself that an update changed it.
+    If `is_key_chosen`, the key is not the source's own, so the source does not mark updates that change it.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -109,21 +109,24 @@ class SourceSchema:
 class EventFormat:
     """Description of an event format's JSON; paths lead from the top of an event's JSON.
 
-    `row` leads to the row after the change, and for a delete to the deleted row where `before` is None or
-    `is_row_of_delete`; `before` to the row before, which has only the columns that changed where `is_before_partial`
-    (a column that is absent there has not changed, one that is null there was null). Where `rows_are_lists`, both paths
-    lead to lists of rows, one for each row that the event changed, in the order of the changes. An insert, update or
-    delete without a row is a dead letter. `changes` maps the text at `operation` to what it means; any other text makes
-    an event a dead letter. Where `operation` is None, every event is an update. A null or absent row before means that
-    the source does not send it. `time` leads to when the change happened, in `time_unit`. `order` are paths whose
-    values, left to right, order the events of a table; numbers are compared as numbers. Where there are none, the
-    order is that of arrival. `table` leads to the name of the table, `namespace` to that of its database or schema.
-    `transaction` leads to the id of the source's transaction, and `log_place` to the place of the change in its log,
-    which both events of a row that got another primary key have. `unavailable` is the text or JSON in the place of
-    a value that the source did not send, since the change did not touch it. `schema` leads to the parts of an event
-    that tell the table's schema: events whose parts are equal have one schema, and those without any tell none. `zone`
-    is that of each `zoneless_timestamp`. Where it `has_tombstones`, a message without a value repeats that a row was
-    deleted, for brokers that keep the newest message of a key alone.
+    `row` leads to the row after the change. For a delete it leads to the deleted row if `before` is None or if
+    `is_row_of_delete`. `before` leads to the row before the change. If `is_before_partial`, that row has only the
+    columns that changed: a column that is absent has not changed, and one that is null was null. If `rows_are_lists`,
+    both paths lead to lists of rows, one for each row that the event changed, in the order of the changes. An insert,
+    update or delete without a row is a dead letter.
+
+    `operation` leads to a text that `changes` maps to a `Change`; any other text makes an event a dead letter. If
+    `operation` is None, every event is an update. A null or absent row before means that the source does not send it.
+    `time` leads to the time of the change, in `time_unit`. `order` are paths whose values, left to right, order the
+    events of a table; numbers are compared as numbers. Without such paths, events are ordered by arrival. `table` leads
+    to the name of the table, `namespace` to that of its database or schema.
+
+    `transaction` leads to the id of the source's transaction, and `log_place` to the position of the change in the
+    source's log. Both are the same in the two events of a row that got another primary key. `unavailable` are the texts
+    or JSON in place of a value that the source did not send, since the change did not touch it. `schema` leads to the
+    parts of an event that describe the table's schema: events with equal parts have the same schema, and those without
+    any describe none. `zone` is the zone of each `zoneless_timestamp`. If `has_tombstones`, a message without a value
+    repeats that a row was deleted, for brokers that keep only the newest message of a key.
     """
 
     name: str
@@ -148,16 +151,16 @@ class EventFormat:
 
 
 Declared = Mapping[str, str]
-"""What a user says of a table's columns: name to type, in the words of the format."""
+"""The columns of a table as a user declares them: name to type, in the words of the format."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format with its options applied: how its events are read, and the source of their tables' schemas.
+    """A format with its options applied: how its events are read, and how the schemas of their tables are determined.
 
-    `declare` makes a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
-    event and of its key; it returns None if that event doesn't tell, and if a column is declared too, its
-    declaration counts. `tell` is None for a format whose events never tell. Both raise ConfigError that names the
+    `declare` builds a schema from the columns and the key that a user declares. `tell` reads it from the JSON of one
+    event and of its key. It returns None if that event does not contain a schema; the declaration of a column has
+    precedence. `tell` is None for a format whose events never contain a schema. Both raise ConfigError that names the
     column if its values can't be read exactly.
     """
 
@@ -167,9 +170,9 @@ class Format:
 
 
 def nest_in_envelope(events: EventFormat, envelope: str) -> EventFormat:
-    """The same events in a field of a larger object, as `payload` of messages that carry their schema.
+    """Returns the format of the same events in the field `envelope` of a larger object, such as `payload`.
 
-    `schema` stays as it is, since such messages tell it beside that field.
+    `schema` stays as it is, since such messages have their schema beside that field.
     """
 
     def prefix_path(path: Path | None) -> Path | None:

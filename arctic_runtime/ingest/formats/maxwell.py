@@ -11,7 +11,7 @@ Source: Maxwell's pages on its data format, its RowMap and its classes for colum
   their reference system.
 - With `output_nulls` set to false, a column that was null before an update looks like one that didn't change.
 - TRUNCATE TABLE has no event: the table has to be bootstrapped, or truncated here too.
-- Columns are declared: events of rows tell nothing of types, and `def` in those of DDL leaves out the digits of
+- Columns are declared: events of rows have no types, and `def` in events of DDL leaves out the digits of
   decimals, the width of bits and the length of binaries.
 """
 
@@ -77,5 +77,5 @@ def build_maxwell_format() -> Format:
 
 
 def declare_schema(columns: Declared, key: Sequence[str]) -> SourceSchema:
-    """The schema of columns that are declared by their MySQL types."""
+    """Builds the schema of columns that are declared by their MySQL types."""
     return build_source_schema((build_mysql_column(name, text, RENDERING) for name, text in columns.items()), key)

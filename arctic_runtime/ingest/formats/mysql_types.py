@@ -1,4 +1,4 @@
-"""Types of MySQL and MariaDB, from their texts to the types and encodings of columns.
+"""Converts types of MySQL and MariaDB, given as texts, to the types and encodings of columns.
 
 The same column of a source has the same type in every format; only how its values are written depends on the tool that
 reads the binlog.
@@ -14,7 +14,7 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn
 
 AS_TEXT = "string"
-"""In the place of a MySQL type: the column keeps the text of the events, uninterpreted."""
+"""Written instead of a MySQL type: the column has the text of the events, uninterpreted."""
 
 WIDEST_DECIMAL = 38
 """Digits of the widest decimal of Spark and Iceberg; MySQL's have up to 65."""
@@ -56,7 +56,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class MysqlType:
-    """A type of MySQL: `name` in lower case and without aliases, what is in its parentheses, and its sign."""
+    """A type of MySQL: its `name` in lower case and without aliases, the text in its parentheses, and its sign."""
 
     name: str
     arguments: str = ""
@@ -64,7 +64,7 @@ class MysqlType:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments as numbers; empty if there are none or they are something else."""
+        """The arguments as numbers; empty if there are none or if they are no numbers."""
         parts = [part.strip() for part in self.arguments.split(",")]
         return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
@@ -83,10 +83,10 @@ class MysqlType:
 
 @dataclass(frozen=True)
 class Rendering:
-    """Rules by which a tool writes the values of MySQL's types into JSON.
+    """Rules by which `tool` writes the values of MySQL's types into JSON.
 
-    `timestamp` is None if the zone of the tool's timestamps isn't known. `refused` maps types to the reason why
-    their values can't be read exactly. `widest_bit` is the largest bit column whose values are right.
+    `timestamp` is None if the zone of the tool's timestamps isn't known. `refused` maps types to the reason why their
+    values can't be read exactly. `widest_bit` is the width of the largest bit column whose values are right.
     """
 
     tool: str
@@ -100,7 +100,7 @@ class Rendering:
 
 
 def read_mysql_type(text: str) -> MysqlType | None:
-    """A type from its text, such as `int(10) unsigned` or `enum('a','b')`; None if it is not one."""
+    """Parses the text of a type, such as `int(10) unsigned` or `enum('a','b')`; None if it is no type."""
     read = _TYPE.fullmatch(text)
     if read is None:
         return None
@@ -117,9 +117,9 @@ def read_mysql_type(text: str) -> MysqlType | None:
 
 
 def build_mysql_column(name: str, text: str, rendering: Rendering) -> SourceColumn:
-    """A column from the text of its MySQL type, or from `string`.
+    """Builds a column from the text of its MySQL type, or from `string`.
 
-    Raises ConfigError if the type is unknown, or its values can't be read exactly from what the tool writes.
+    Raises ConfigError if the type is unknown, or if its values can't be read exactly from what the tool writes.
     """
     if text.strip().lower() == AS_TEXT:
         return SourceColumn(name, "string")
@@ -152,7 +152,7 @@ class _Inexact(Exception):
 
 
 _Column = Callable[[MysqlType, Rendering], SourceColumn]
-"""Makes a column, without its name yet; raises _Inexact."""
+"""Builds a column without its name; raises _Inexact."""
 
 
 def _build_column(
@@ -247,11 +247,11 @@ _COLUMNS: Mapping[str, _Column] = {
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon", "geometrycollection"), _build_bytes),
 }
 MYSQL_TYPES = tuple(_COLUMNS)
-"""The types that are read, without aliases."""
+"""The types that can be read, without aliases."""
 
 
 def _find_charset(words: list[str]) -> int:
-    """Index at which `character set …`, `charset …` or `collate …` begins after the name of a type."""
+    """Returns the index at which `character set …`, `charset …` or `collate …` begins after the name of a type."""
     starts = (
         at
         for at, word in enumerate(words)

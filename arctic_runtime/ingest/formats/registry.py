@@ -1,4 +1,4 @@
-"""The formats by name, each with the options that it takes."""
+"""The registry of formats by name, each with the options that it takes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from arctic_runtime.plan.config.config_readers import get_reader, read_names, re
 from arctic_runtime.suggestions import find_nearest
 
 Reader = Callable[[str, Any], Any]
-"""Makes the value of an option from what a user wrote, or raises ConfigError that names the option."""
+"""Converts what a user wrote to the value of an option, or raises ConfigError that names the option."""
 
 _ZONE = re.compile(r"UTC|[+-](?:0\d|1[0-8]):[0-5]\d|[A-Za-z]+(?:/[A-Za-z0-9_+-]+)+")
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a format: what it means, in a line for the documentation, and its reader."""
+    """An option of a format: its meaning, as a line for the documentation, and the function that reads its value."""
 
     meaning: str
     read: Reader
@@ -33,7 +33,7 @@ class Option:
 
 @dataclass(frozen=True)
 class FormatEntry:
-    """A format as users choose it: a line about it, its options, and the function that takes them by name."""
+    """A format that users can choose: a line about it, its options, and the function that builds it from them."""
 
     description: str
     make: Callable[..., Format]
@@ -49,7 +49,7 @@ def _read_zone(key: str, value: Any) -> str:
 
 
 def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
-    """The texts of each change, as `{delete: [D, d]}`, turned to the change of each text."""
+    """Inverts the texts of each change, as `{delete: [D, d]}`, to the change of each text."""
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"`{key}` must map changes to their texts, such as {{delete: [D]}}; found {value!r}")
     read_change = get_reader(Change)
@@ -89,7 +89,7 @@ FORMATS: Mapping[str, FormatEntry] = {
 
 
 def make_format(name: str, options: Mapping[str, Any]) -> Format:
-    """The format of a name with a user's options; raises ConfigError if either can't be used."""
+    """Builds the format `name` with a user's options; raises ConfigError if the name or an option can't be used."""
     entry = FORMATS.get(name)
     if entry is None:
         raise _build_unknown_error("format", name, FORMATS)

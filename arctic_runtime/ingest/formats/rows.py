@@ -1,4 +1,4 @@
-"""Plain rows: each event is a JSON object with the table's columns, and may have a column that tells the operation."""
+"""The format of plain rows: each event is a JSON object with the table's columns, and optionally an operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATIONS: Mapping[str, Change] = MappingProxyType(
         "read": "read",
     }
 )
-"""What the texts in the column of the operation mean where nothing else is configured."""
+"""What the texts in the column `operation` mean if nothing else is configured."""
 
 
 def build_rows_format(
@@ -29,11 +29,12 @@ def build_rows_format(
     time_unit: TimeUnit = "text",
     order: Sequence[str] = (),
 ) -> Format:
-    """Rows whose columns are declared by Spark's types; columns that are not declared are left out.
+    """Builds the format of rows whose columns have declared Spark types; ignores other columns.
 
-    `operation` is the column that tells it, by the texts in `operations`; any other text makes a row a dead letter.
-    Without it every row is an upsert. A deleted row needs its key alone. `time` is the column with the time of the
-    change, `order` are the columns that order the changes of a key; without them the later row wins.
+    `operation` is the column that names the operation of a row; `operations` maps its texts to operations. Any other
+    text makes a row a dead letter. Without `operation` every row is an upsert. A deleted row needs only its key. `time`
+    is the column with the time of the change. `order` are the columns that order the changes of a key; without them the
+    later row wins.
     """
     if operation is None and operations is not OPERATIONS:
         raise ConfigError("`operations` say what the values of a column mean: set `operation` to its name")
