@@ -1,1 +1,1 @@
-"""The pipeline of events to one table: deduplicate, decode, count, follow the schema, fold and publish."""
+"""Writes events to one table: deduplicates, decodes and counts them, follows the schema, folds and publishes."""

@@ -1,4 +1,4 @@
-"""Decoded events of a table become one net row per primary key, and change rows against the table as it is."""
+"""Folds decoded events of a table into one net row per primary key, and computes its change rows from them."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ IS_DELETE = fill_statement("{change} = 'delete'", change=quote_name(CHANGE))
 _LACKS, _STEP = f"{OWN_PREFIX}lacks", f"{OWN_PREFIX}step"
 
 _FIRST_PLACE = 2
-"""What `_seq` adds to a place, so that it differs from 0 and -1."""
+"""The number that is added to a place in `_seq`, so that it differs from 0 and -1."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The events of a batch for one table, counted in one job.
+    """Counts of a batch's events for one table, all computed by one job.
 
-    `rows` are sound events that say something of a row, `dead` dead letters, `key_changes` updates that change the
-    primary key, `partial` events that lack a value, and `lacking` those of them that begin a row under its key.
-    `truncated_at` is the place of the last event that empties the table, None if there is none. `newest` is the time of
-    the newest change at the source, in UTC and not in the future, None if no event tells.
+    `rows` are sound events that concern a row, and `dead` are dead letters. `key_changes` are updates that change the
+    primary key. `partial` are events that lack a value, and `lacking` those of them that are the first event of a row
+    under its key. `truncated_at` is the place of the last event that empties the table, None if there is none. `newest`
+    is the time of the newest change at the source, in UTC and not in the future; None if no event has a time.
     """
 
     rows: int
@@ -98,13 +98,11 @@ def tally(decoded: DataFrame) -> Tally:
 def change_rows(
     context: Context, decoded: DataFrame, counted: Tally, shape: Shape, has_places: bool = False
 ) -> DataFrame:
-    """The change rows that bring a table from its state in `context` to what the events say, all of them at once.
+    """Computes the change rows that bring a table from its state in `context` to the state after all `decoded` events.
 
-    Where it `has_places`, `_seq` of each row tells by which event it came, as `place_in` reads it, so that a dead
-    letter can be put in order with it; else it is 0, or -1 where that event lacks a value.
-
-    Rows that break the key or the contract, or that lack a value which the table does not have, come out under an
-    action of `FLAWS`.
+    If `has_places`, `_seq` of each change row contains the place of its event, which `place_in` reads. By this place,
+    dead letters are put in order with change rows. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that
+    break the key or the contract, or that lack a value which the table does not have either, get an action of `FLAWS`.
     """
     emptied_at = counted.truncated_at
     model, is_partial = _model(context.model), counted.partial > 0 or has_places
@@ -131,20 +129,20 @@ def change_rows(
 
 
 def _model(model: Model) -> Model:
-    """The model with the configuration by which decoded events are folded."""
+    """Returns the model with the configuration by which decoded events are folded."""
     plain = replace(model.config, sequence_by=None, on_match="replace", merge_columns={})
     return replace(model, config=replace(plain, input="changes", delete_when=IS_DELETE))
 
 
 def select_row_events(decoded: DataFrame) -> DataFrame:
-    """Events that say something of a row, without dead letters."""
+    """Selects the sound events that concern a row, without dead letters and truncates."""
     return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
 
 
 def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
-    """Sound events with their order as POSITION.
+    """Returns the sound events that concern a row, with their order as POSITION.
 
-    An update that changes the primary key is a delete of the old one and an insert of the new one.
+    An update that changes the primary key becomes a delete of the old key and an insert of the new one.
     """
     sound = select_row_events(decoded)
     lacks = ~F.expr(IS_DELETE) & _lacks_origin()
@@ -158,7 +156,7 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
 
 
 def _lacks_origin() -> Expression:
-    """Whether an event that is no delete begins a row under a key without all its values."""
+    """Builds the condition that an event is the first of a row under its key, but lacks some of its values."""
     return F.col(ABSENT).isNotNull() & ((F.col(CHANGE) == "insert") | F.col(OLD_KEY).isNotNull())
 
 
@@ -167,7 +165,7 @@ def _order(step: int) -> Expression:
 
 
 def place_in(sequence: Expression) -> Expression:
-    """The place of the event by which a change row came, from its `_seq`; null where that does not tell."""
+    """Reads the place of a change row's event from `_seq`; null if `_seq` does not contain it."""
     return F.when(F.abs(sequence) >= _FIRST_PLACE, F.abs(sequence) - _FIRST_PLACE)
 
 
@@ -180,7 +178,7 @@ def _sequence(has_places: bool) -> Expression:
 
 
 def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
-    """Net events of marked ones; rows that got other keys have the values that they had under their first one."""
+    """Folds marked events to net events; if a row's key changed, unsent values are those of the row's first key."""
     shape = rules.shape
     chains = find_chains(context.spark, marked, shape)
     net = fold_chains(chains.events, rules)
@@ -197,7 +195,7 @@ def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions
 
 
 def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
-    """Marked events as `EventRules` describes them, with the columns that `find_chains` reads."""
+    """Converts events to the columns that `EventRules` describes and that `find_chains` reads."""
     shape = rules.shape
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}
     return events.select(
@@ -215,6 +213,6 @@ def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFra
 
 
 def _keys(context: Context, events: DataFrame, count: int) -> Keys:
-    """The primary keys of about `count` events, by which their old rows are looked up."""
+    """Returns the primary keys of about `count` events, by which their old rows are looked up."""
     base, keys = context.state.base, events.select(*[to_column(part) for part in context.model.config.primary_key])
     return lookup_keys(keys, count, base.rows if base else 0, context.thresholds.pruning)

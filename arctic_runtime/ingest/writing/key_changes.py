@@ -1,10 +1,11 @@
-"""Changes of the primary keys of rows within a batch, without all values of the rows being sent.
+"""Follows changes of primary keys within a batch, for rows whose values were not all sent.
 
 PostgreSQL sends such an update as a delete and an insert at one place of its log, and leaves out long values that the
-update did not touch. They are those of the row under its old key, which may have got that from yet another one.
+update did not touch. These values are those of the row under its old key, which may itself have had another key before.
 
-A life is the events of one key up to a delete. Lives that key changes join are one chain, the life of one row: each
-column has the newest value that any event of the chain sent, or that of the table's row under its first key.
+A life is the sequence of events of one key up to a delete. Lives that are joined by key changes form a chain, the life
+of one row. Each column has the newest value that any event of the chain sent, or else that of the table's row under the
+chain's first key.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from arctic_runtime.spark.events.merge_functions import MergeFunctions
 from arctic_runtime.spark.tables.rows.frames import combine_all
 
 ID, PLACE, LACKS_ORIGIN = "id", "place", "lacks_origin"
-"""Columns of events: a number that is higher for later ones, the place of the change in the source's log, and whether
-the event begins a row without all its values."""
+"""Columns of events: a number that is higher for later events, the place of the change in the source's log, and whether
+the event is the first of a row but lacks some of its values."""
 
 HAS_KEY_CHANGES, FIRST = "has_key_changes", "first"
-"""Columns of folded chains: whether the row had another key before, and the first one."""
+"""Columns of folded chains: whether the row had another key before, and its first key."""
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Events with the `chain` that each belongs to; `key_changes` is about the number of key changes among them.
+    """Events with the `chain` that each belongs to; `key_changes` is the approximate number of key changes among them.
 
-    An event that deletes a key for good is there once more as `is_gone`, in a chain of its own.
+    An event that finally deletes a key is contained a second time with `is_gone`, in a chain of its own.
     """
 
     events: DataFrame
@@ -42,11 +43,12 @@ class Chains:
 
 
 def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
-    """Chains of events that have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE, LACKS_ORIGIN.
+    """Finds the chain of each event: the life of one row, even if its key changes.
 
-    They get `is_newest` and `reset`, whether the event is the newest of its key, and some event deletes that;
-    `is_rooted`, whether the event's life may begin with the table's row; and a `seq` below 0 if the row of the key got
-    another key. One job runs.
+    `events` have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE and LACKS_ORIGIN. Adds
+    `is_newest`, whether the event is the newest of its key, and `reset`, whether some event deletes its key. Adds
+    `is_rooted`, whether the event's life may begin with the table's row. Sets `seq` below 0 if the row of the key got
+    another key. Runs one job.
     """
     lives = _with_lives(_with_origins(events), shape)
     parents = _find_parents(lives)
@@ -64,7 +66,7 @@ def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
 
 
 def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
-    """The first life of the chain of each life that has a parent; a parent has a lower number."""
+    """Finds the first life of the chain of each life that has a parent; a parent has a lower number than its child."""
     roots: dict[int, int] = {}
     for life in sorted(parents):
         roots[life] = roots.get(parents[life], parents[life])
@@ -72,7 +74,10 @@ def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
 
 
 def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
-    """One net event per key of the events of `Chains`: columns follow its chain by the rules, and its newest event."""
+    """Folds the events of `Chains` to one net event per key.
+
+    The columns are folded over the events of the chain by `rules`; the key and the time are those of the newest event.
+    """
     key = [f"a{i}" for i in rules.shape.key_positions]
     columns = [alias_as(value, f"a{i}") for i, value in rules.fold_columns().items()]
     newest = F.struct(*key, "deleted", "reset", "ts", "seq")
@@ -88,7 +93,7 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
 
 
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
-    """Net rows in which values that were not sent are those of the table's row under the first key of their chain."""
+    """Fills in the values that were not sent from the table's row under the first key of their chain."""
     shape, flags = rules.shape, {i: F.col(build_provided_flag(i)) for i in rules.partial}
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
@@ -108,7 +113,7 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
 
 
 def _with_origins(events: DataFrame) -> DataFrame:
-    """Events with `origin`, the ID of the delete that each is the other half of; and `passes`, whether it is one."""
+    """Adds `origin`, the ID of the delete that an insert belongs to, and `passes`, whether it is such a delete."""
     of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
     until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
@@ -134,7 +139,10 @@ def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _find_parents(lives: DataFrame) -> dict[int, int]:
-    """The life under the key before, of each life that a key change began; none if its key has a row already."""
+    """Maps each life that a key change began to the life under the key before.
+
+    A key change to a key that already has a row begins no life, so it has no entry.
+    """
     begun = lives.where(F.col("origin").isNotNull() & (F.col(ID) == F.col("life"))).select("life", "origin")
     ended = lives.where("passes").select(F.col(ID).alias("origin"), F.col("life").alias("parent"))
     pairs = begun.join(ended, "origin").select("life", "parent").toArrow()

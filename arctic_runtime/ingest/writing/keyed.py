@@ -1,4 +1,4 @@
-"""Tables with a primary key: events are folded to change rows, and each commit keeps a position in the source."""
+"""Tables with a primary key: events are folded to change rows, and each commit saves a position in the source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Change rows of a table; `is_gathered` as of `ChangeSet`."""
+    """Change rows of a table; `is_gathered` is as in `ChangeSet`."""
 
     rows: DataFrame
     shape: Shape
@@ -50,12 +50,15 @@ class ChangeRows:
 
 @dataclass(frozen=True)
 class KeyedTable:
-    """An ingested table that is kept by a primary key."""
+    """An ingested table with a primary key."""
 
     session: TableSession
 
     def observe(self) -> TableState:
-        """Returns the state of the table after a catch-up; raises ConfigError if its key is another one."""
+        """Finishes what earlier commits left undone, and returns the table's state.
+
+        Raises ConfigError if the table has another primary key than the model.
+        """
         session = self.session
         state = session.reconcile_until_done(session.observe_state(), defer=True)
         if state.conflicting is not None and observe_key(session.reader, session.model.table) == ():
@@ -65,11 +68,11 @@ class KeyedTable:
         return state
 
     def reject_events(self, decoded: DataFrame, _: EventFormat) -> DataFrame:
-        """Returns decoded events as they are: all kinds of events can be applied."""
+        """Returns `decoded` unchanged: events of all kinds can be applied."""
         return decoded
 
     def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
-        """Publishes sound events in one commit; returns the number of change rows by action.
+        """Publishes the sound events of a batch in one commit; returns the number of change rows by action.
 
         Raises CommitConflict if another writer commits in between.
         """
@@ -77,14 +80,14 @@ class KeyedTable:
         context, shape = self.prepare_commit(batch.state, to_stored_columns(batch.schema))
         save_columns(self.session, context.state, batch.schema)
         rows = change_rows(context, batch.events, batch.counts, shape, batch.keeps_order)
-        # Events were just brought together by key, in as many partitions as their size needs.
+        # Events were just partitioned by key, into as many partitions as their size needs.
         changes = ChangeRows(rows, shape, is_gathered=batch.counts.truncated_at is None)
         return self.publish_changes(context, changes, CommitNote(batch.end, times=batch.times))[0]
 
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Publishes the difference between a table and the rows of a snapshot, None for no rows."""
+        """Publishes the differences between a table and the rows of a snapshot; None for a snapshot without rows."""
         note = CommitNote(position, "RESYNCED")
         if rows is None:
             clear_columns(self.session, state)
@@ -101,7 +104,7 @@ class KeyedTable:
     def fill_columns(
         self, state: TableState, stored: tuple[Column, ...], values: Mapping[str, Expression]
     ) -> TableState:
-        """Evolves the table's columns to `stored`, and gives all of its rows some values in one commit."""
+        """Changes the table's columns to `stored`, and sets `values` by column in all of its rows, in one commit."""
         context, _ = self.prepare_commit(state, stored)
         changes, pruning = context.state.changes, context.thresholds.pruning
         rows = read_current_rows(context.spark, self.session.model, context.state, pruning) if values else None
@@ -114,7 +117,7 @@ class KeyedTable:
         return self.publish_changes(context, ChangeRows(diff_states(new, old, shape, keyed=True), shape), note)[1]
 
     def prepare_commit(self, state: TableState, stored: tuple[Column, ...]) -> tuple[Context, Shape]:
-        """Returns context and shape of a commit of rows with these columns, once the table is ready for them."""
+        """Prepares the table for a commit of rows with the columns `stored`; returns the commit's context and shape."""
         check_query(self.session.model, stored, stored)
         return prepare_tables(self.session, self.session.build_context(state), stored, "bigint")
 
@@ -146,7 +149,7 @@ class KeyedTable:
         return self.publish_changes(context, ChangeRows(rows, shape), note)[0]
 
     def _check_position(self, state: TableState, expected: SourcePosition) -> None:
-        """Raises CommitConflict if another writer has moved the table's position since this one's last commit."""
+        """Raises CommitConflict if the table's position differs from `expected`, since another writer committed."""
         position = read_position(state)
         if position != expected:
             raise CommitConflict(
@@ -157,7 +160,7 @@ class KeyedTable:
 
 
 def _check_key(model: Model, state: TableState) -> None:
-    """Raises UnfollowedKey if a table is kept by another primary key than the source or the configuration has now."""
+    """Raises UnfollowedKey if the table's primary key differs from that of the source or of the configuration."""
     key = format_key(model.config.primary_key)
     stored_key = key if state.changes is None else state.changes.properties.get(PRIMARY_KEY)
     if stored_key != key:

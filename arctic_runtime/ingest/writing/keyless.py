@@ -1,4 +1,4 @@
-"""Tables of a source without a primary key: every sound event is one row, and no later event can change it."""
+"""Tables of a source without a primary key: each sound event is one row, which no later event can change."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _REASONS: Mapping[Change, str] = {
     "delete": f"a delete takes a row away, {_NO_KEY_TEXT}",
     "truncate": "a truncate takes away rows that were appended before: `arctic ingest --resync` reads the table again",
 }
-"""Reasons why events of a kind can't be applied."""
+"""The reasons why events of a kind can't be applied."""
 
 
 def _check_keyless(model: Model, state: TableState) -> None:
-    """Raises if the table can't be appended to: another relation has its name, or its progress is lost."""
+    """Raises an error if rows can't be appended: another relation has the table's name, or its progress is lost."""
     relation, table = state.conflicting, state.appended
     if relation is not None and relation.name == model.table.changes:
         raise ConfigError(
@@ -69,7 +69,7 @@ def _check_keyless(model: Model, state: TableState) -> None:
 
 
 def build_unfollowed_key_error(model: Model) -> UnfollowedKey:
-    """Returns the error for a table whose source got a primary key when rows were appended already."""
+    """Builds the error for a table whose source got a primary key after rows had been appended."""
     key = ", ".join(model.config.primary_key)
     return UnfollowedKey(
         f"{model.table}: events are appended to it, since {model.ingested_from} had no primary key; now it has {key}.",
@@ -93,9 +93,9 @@ class KeylessTable:
         return state
 
     def reject_events(self, decoded: DataFrame, form: EventFormat) -> DataFrame:
-        """Returns decoded events of which all that do not insert a whole row are dead letters.
+        """Sets a REASON, by which they are dead letters, for all decoded events that do not insert a whole row.
 
-        Events of a format without operations are rows.
+        In a format without operations, every event counts as an insert.
         """
         absent = F.concat(F.lit("no value was sent of "), F.array_join(ABSENT, ", "))
         reason = F.when(F.col(ABSENT).isNotNull(), absent)
@@ -115,7 +115,7 @@ class KeylessTable:
     def append_dead_letters(
         self, state: TableState, rows: DataFrame, stored: tuple[Column, ...], dead_letters: str
     ) -> TableState:
-        """Appends the rows of dead letters, which the commit names; returns the state after it."""
+        """Appends the rows of dead letters in a commit with their ids, `dead_letters`; returns the state after it."""
         context = self._prepare_commit(state, stored)
         note = CommitNote(read_position(state), "REPLAYED", dead_letters=dead_letters)
         self._append_rows(context, rows, note)
@@ -124,9 +124,9 @@ class KeylessTable:
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Replaces all rows of the table by those of a snapshot, None for no rows, in one commit.
+        """Replaces all rows of the table by those of a snapshot in one commit; None for a snapshot without rows.
 
-        `schema` is that of the newest of them, None without any. No rows are counted.
+        `schema` is that of the newest of its events, None if there is none. Counts no rows: returns an empty dict.
         """
         if rows is None and state.appended is None:
             return {}
@@ -142,7 +142,7 @@ class KeylessTable:
     def fill_columns(
         self, state: TableState, stored: tuple[Column, ...], values: Mapping[str, Expression]
     ) -> TableState:
-        """Evolves the table's columns to `stored`, and gives all of its rows some values in one commit."""
+        """Changes the table's columns to `stored`, and sets `values` by column in all of its rows, in one commit."""
         context = self._prepare_commit(state, stored)
         if values:
             rows = replace_values(context.spark.table(quote_name(*self.session.model.table.parts)), values)
@@ -151,7 +151,7 @@ class KeylessTable:
         return self.session.observe_state()
 
     def _prepare_commit(self, state: TableState, stored: tuple[Column, ...]) -> Context:
-        """Returns the context of a commit of rows with these columns, once the table is ready for them."""
+        """Prepares the table for a commit of rows with the columns `stored`; returns the context of the commit."""
         check_query(self.session.model, stored, stored)
         return prepare_to_append(self.session, state, stored)
 
@@ -161,5 +161,5 @@ class KeylessTable:
 
 
 def replace_values(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
-    """Returns rows with other values of some columns."""
+    """Replaces the values of the columns in `values`; returns the rows with the same columns."""
     return rows.select(*[values.get(own, to_column(own)).alias(own) for own in rows.columns])

@@ -1,7 +1,8 @@
 """The pipeline of events to one table: deduplicate → decode → count → follow the schema → fold → publish.
 
-The events of a batch were split by their schemas before (`TableSchemas.split_by_schema`). What the table takes is
-published in one commit, which keeps the table's position; whatever the process does not get to comes again.
+The events of a batch are split by schema before (`TableSchemas.split_by_schema`). The events that the table takes are
+published in one commit, which saves the table's position. Events that are not committed before the process ends are
+read again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from arctic_runtime.model.state import TableState
 
 @dataclass(frozen=True)
 class EventPipeline:
-    """The pipeline of one part of a batch. `known` is the position up to which this process wrote the table, if any."""
+    """The pipeline of one part of a batch; `known` is the position up to which this process wrote the table, if any."""
 
     target: TableTarget
     part: EventPart
@@ -46,7 +47,10 @@ class EventPipeline:
     known: SourcePosition | None
 
     def run(self, keep: KeepDeadLetters) -> tuple[TableResult, SourcePosition | None]:
-        """Publishes the events that the table does not have yet; returns its new position, None without a commit."""
+        """Publishes the events that the table does not have yet; returns the result, and its new position.
+
+        The position is None if nothing was committed.
+        """
         storage = self.target.open_by_key(self.schema.key)
         state = storage.observe()
         new = self._deduplicate(storage, read_position(state))
@@ -61,7 +65,10 @@ class EventPipeline:
         return result, batch.end if is_committed else None
 
     def _deduplicate(self, storage: TableStorage, start: SourcePosition) -> NewEvents:
-        """Raises CommitConflict if another process has loaded a table whose rows no key distinguishes."""
+        """Returns the events that the table does not have yet; `start` is the position of the table.
+
+        Raises CommitConflict if another process has loaded a table without a primary key.
+        """
         spark = storage.session.spark()
         if storage.session.model.is_appended and self.mode.is_load and start != (self.known or SourcePosition()):
             raise CommitConflict(
@@ -91,7 +98,7 @@ class EventPipeline:
             keep(to_dead_letters(batch.events, batch.state, self.part.events.schema, truncated_at))
 
     def _is_due(self, batch: DecodedBatch, new: NewEvents) -> bool:
-        """Whether a commit is to be made: without rows it is for a position, or to create the table."""
+        """Whether a commit is needed: for rows or a truncate, for a position alone, or to create the table."""
         counts = batch.counts
         is_behind = self.part.position is not None and new.ahead > 0
         is_created = batch.state.log is None and not (counts.rows or counts.dead or new.replayed)
@@ -101,7 +108,7 @@ class EventPipeline:
 def to_dead_letters(
     decoded: DataFrame, state: TableState, schema: SourceSchema | None, truncated_at: int | None = None
 ) -> DeadLetters:
-    """Returns the dead letters among decoded events that follow a state of the table."""
+    """Builds the DeadLetters of decoded events; `state` is the state of the table before them."""
     return DeadLetters(decoded, state.log.head if state.log else None, schema, truncated_at)
 
 
@@ -111,5 +118,5 @@ def _publish(storage: TableStorage, batch: DecodedBatch) -> dict[str, int]:
 
 
 def _drop_payloads(decoded: DataFrame) -> DataFrame:
-    """Keeps payload and origin of dead letters only: those of other events are not read."""
+    """Sets payload and origin to null except for dead letters, since they are not read for other events."""
     return decoded.withColumns({own: F.when(F.col(REASON).isNotNull(), F.col(own)) for own in (PAYLOAD, ORIGIN)})

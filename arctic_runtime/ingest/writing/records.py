@@ -1,4 +1,4 @@
-"""Records that flow through the pipeline from a batch of change events to one table."""
+"""The records that are passed through the pipeline from a batch of change events to one table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EventsAfter = Callable[[TableEvents, str], TableEvents]
-"""Leaves out the events up to a position of their source: `Transport.select_after`."""
+"""Returns the events after a position of their source: `Transport.select_after`."""
 
 
 @dataclass(frozen=True)
 class TableResult:
-    """Result of a batch for one table: number of change rows by action, and of events by fate.
+    """Result of a batch for one table: number of change rows by action, and number of events by outcome.
 
-    read = applied + replayed + dead; `folded` of the applied events left no row of their own, since a later event of
-    the batch replaced theirs. `newest` is the time of the newest change, None if no event has one. `wait` is the reason
-    why the table took no more events of the batch, and takes none from now on; empty if it takes them.
+    `read` = `applied` + `replayed` + `dead`. `folded` is the number of applied events without a change row of their
+    own, since a later event of the batch replaced theirs. `newest` is the time of the newest change, None if no event
+    has one. `wait` is the reason why the table takes no more events of this batch and of later ones; empty if it takes
+    them.
     """
 
     table: str
@@ -46,10 +47,10 @@ class TableResult:
 
 @dataclass(frozen=True)
 class WriteMode:
-    """Mode in which the events of a batch are written.
+    """Options for writing the events of a batch.
 
-    `after` leaves out events that a table has. Without `reads`, rows of a snapshot are left out, since they were
-    collected. If it `is_load`, rows of a snapshot are inserted as they come. `shown` is the time as of which the tables
+    `after` leaves out events that a table has. Unless `reads`, rows of a snapshot are left out, since they were
+    collected. If `is_load`, rows of a snapshot are inserted as they arrive. `shown` is the time as of which the tables
     have shown their source until now, None if it is not known.
     """
 
@@ -61,7 +62,7 @@ class WriteMode:
 
 @dataclass(frozen=True)
 class EventPart:
-    """Events of one table and one schema in a batch, after those of `before`.
+    """Events of one table and one schema in a batch; those in `before` precede them in the batch.
 
     `position` is that of the batch; None if more events of the table follow in the batch.
     """
@@ -75,9 +76,9 @@ class EventPart:
 class NewEvents:
     """Events of a part that a table does not have yet.
 
-    `start` is the position of the table. `preceding` is the number of events of the table after that and before these,
-    and `ahead` the number of events after the part that the table has already. `replayed` is the number of events of
-    the part that the table has.
+    `start` is the position of the table. `preceding` is the number of events of the table after `start` and before
+    these events. `ahead` is the number of events after the part that the table already has, and `replayed` the number
+    of events of the part that it has.
     """
 
     events: DataFrame
@@ -87,7 +88,10 @@ class NewEvents:
     replayed: int = 0
 
     def find_end(self, position: str | None) -> SourcePosition:
-        """Returns the table's position after these events, which end a batch at `position` unless that is None."""
+        """Returns the table's position after these events.
+
+        `position` is that of the batch, which ends with these events; None if more events of the table follow in it.
+        """
         if position is not None:
             return SourcePosition(position, self.ahead)
         return SourcePosition(self.start.position, self.preceding + self.events.count())
@@ -95,10 +99,10 @@ class NewEvents:
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """Events that a table does not have yet, decoded and counted, and the state of the table that they follow.
+    """Events that a table does not have yet, decoded and counted, with the table's state before them.
 
-    The table is at the position `start` before and at `end` after them. If it `keeps_order`, `_seq` of change rows
-    keeps the order of events, by which dead letters are put in order with them.
+    The table is at the position `start` before and at `end` after them. If `keeps_order`, `_seq` of change rows
+    contains the order of their events, by which dead letters are put in order with them.
     """
 
     state: TableState
@@ -117,11 +121,11 @@ class DecodedBatch:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """Decoded events of a table, dead letters among them.
+    """Decoded events of a table, with the dead letters among them.
 
-    `version_before` is the version of the table's change table just before the events, None if there was none. `schema`
-    is that of the events if their transport knew it. `truncated_at` is the arrival of the last event that truncates the
-    table, after which those before it mean nothing; None if there is none.
+    `version_before` is the version of the change table just before the events, None if there was none. `schema` is that
+    of the events if their transport knew it. `truncated_at` is the arrival of the last event that truncates the table,
+    None if there is none; dead letters before it are no longer needed.
     """
 
     decoded: DataFrame
@@ -131,4 +135,4 @@ class DeadLetters:
 
 
 KeepDeadLetters = Callable[[DeadLetters], None]
-"""Keeps dead letters before the commit of the sound events of their batch, and drops those that mean nothing."""
+"""Saves dead letters before the commit of their batch's sound events, and drops those from before a truncate."""

@@ -1,4 +1,4 @@
-"""The rows of a snapshot of one table are collected, and published when all are there."""
+"""Collects the rows of a snapshot of one table, and publishes them when all are there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class SnapshotWriter:
-    """Collects the rows of snapshots of a table that keeps its own until all rows of the snapshot are there."""
+    """Collects the rows of a snapshot for a table, whose own rows stay until all rows of the snapshot are collected."""
 
     def __init__(self, target: TableTarget, schemas: TableSchemas) -> None:
         self._target = target
@@ -42,7 +42,7 @@ class SnapshotWriter:
         self._stage.drop_rows()
 
     def collect_rows(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Collects the rows of a snapshot among events."""
+        """Collects the rows of a snapshot that are among `events`; `keep` gets the dead letters."""
         schema, form = self._schemas.find_schema(events), self._target.form.events
         decoding = decode_events(to_dataframe(self._target.spark(), events), form, schema)
         with cache_rows(decoding, is_read()) as decoded:
@@ -58,7 +58,7 @@ class SnapshotWriter:
         return TableResult(self._target.table.name, {}, read, counts.rows, 0, counts.dead, counts.newest)
 
     def end_snapshot(self, position: str) -> TableResult:
-        """Publishes the difference between the table and the snapshot's rows, as of a position; deletes other rows."""
+        """Publishes the differences between the table and the collected rows at `position`, and deletes these rows."""
         rows = retry_on_conflict(lambda: self._publish_rows(position), self._target.attempts)
         self._stage.drop_rows()
         return TableResult(self._target.table.name, rows, 0, 0, 0, 0, None)
@@ -73,7 +73,7 @@ class SnapshotWriter:
 
 
 def _create_empty(spark: SparkSession, schema: SourceSchema) -> DataFrame:
-    """Returns no rows, with the columns of a schema."""
+    """Creates a DataFrame without rows, with the columns of a schema."""
     nulls = [
         alias_as(fill_statement("CAST(NULL AS {kind})", kind=type_name(column.type)), column.name)
         for column in schema.columns
@@ -87,7 +87,7 @@ _RUN = f"{OWN_PREFIX}run"
 class SnapshotStage:
     """The table in which the rows of a snapshot of one table are collected.
 
-    A process that continues although another has taken over may add rows as well: each reads its own only.
+    If another process has taken over, both may add rows for a while; each reads only its own.
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
@@ -101,7 +101,7 @@ class SnapshotStage:
         return self.table.name in self._reader.list_relations(self.table.schema)
 
     def append_rows(self, rows: DataFrame) -> None:
-        """Collects rows; columns that earlier ones did not have are added."""
+        """Adds rows to the table; creates it if needed, and adds columns that earlier rows did not have."""
         writer = rows.withColumn(_RUN, F.lit(self._token)).writeTo(quote_name(*self.table.parts))
         if self._exists:
             merged = writer.option("mergeSchema", "true")
@@ -111,7 +111,7 @@ class SnapshotStage:
         perform_effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
 
     def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
-        """Returns all rows that this process collected, one per key if there is one; None without any."""
+        """Returns all rows that this process collected, one for each key if `key` is not empty; None without table."""
         if not self._exists:
             return None
         own = self._spark().table(quote_name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)

@@ -1,4 +1,4 @@
-"""The position of a table in its source, and the record of it that each commit keeps."""
+"""The position of a table in its source, and the notes about it that each commit stores."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from arctic_runtime.model.step import Mode, Reason
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """The events of its source that a table has: all up to a position, and a number of its events after that."""
+    """Which events of its source a table has: all up to `position`, and `events` of its events after that."""
 
     position: str | None = None
     events: int = 0
 
 
 def read_position(state: TableState) -> SourcePosition:
-    """Returns the position that a table's newest commit keeps."""
+    """Reads the position that is stored in a table's newest commit."""
     last = find_last_run(state.log)
     return SourcePosition(last.position, int(last.position_events or 0)) if last else SourcePosition()
 
 
 @dataclass(frozen=True)
 class SourceTimes:
-    """Times of a commit at its source: its newest change, and the time as of which the table showed the source before.
+    """Times at the source for a commit, None if they are not known.
 
-    Both are None if they are not known.
+    `newest` is the time of its newest change. `shown_before` is the time as of which the table showed the source
+    before.
     """
 
     newest: datetime | None = None
@@ -40,7 +41,7 @@ class SourceTimes:
 class CommitNote:
     """Notes of a commit to an ingested table: its position in the source, its reason, and times at the source.
 
-    `dead_letters` names those that the commit applies; None for other commits.
+    `dead_letters` are the ids of the dead letters that the commit applies; None for other commits.
     """
 
     position: SourcePosition
@@ -50,12 +51,12 @@ class CommitNote:
     dead_letters: str | None = None
 
     def complete(self, is_first: bool) -> CommitNote:
-        """Returns the notes with mode and reason as those of a table's first commit, or of a later one."""
+        """Returns the notes with the mode and reason of a first commit, if it is the table's first (`is_first`)."""
         mode: Mode = "create" if is_first and self.mode == "incremental" else self.mode
         return replace(self, mode=mode, reason="FIRST_RUN" if is_first and self.reason == "CHANGES" else self.reason)
 
     def to_run_summary(self, run: str) -> RunSummary:
-        """Returns the notes as the record of a run."""
+        """Converts the notes to the summary of a run, which the commit stores."""
         newest, before = (None if at is None else to_millis(at) for at in (self.times.newest, self.times.shown_before))
         return RunSummary(
             run=run,

@@ -1,4 +1,4 @@
-"""The table that events are written to: with a primary key or without."""
+"""The table that events are written to, with a primary key or without."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TableStorage = KeyedTable | KeylessTable
 
 @dataclass(frozen=True)
 class TableTarget:
-    """An ingested table with its catalog, a Spark session, and the format of its events."""
+    """An ingested table with its catalog, its Spark session, and the format of its events."""
 
     table: IngestedTable
     reader: CatalogReader
@@ -36,14 +36,14 @@ class TableTarget:
         return self.reader.thresholds.commits.attempts
 
     def find_stored_key(self) -> tuple[str, ...] | None:
-        """Returns the key that the table is kept by, () for none; None without a table. Needs no Spark."""
+        """Returns the primary key of the stored table, () if it has none; None if there is no table. Needs no Spark."""
         return observe_key(self.reader, self.table.table)
 
     def open_storage(self, model: Model) -> TableStorage:
-        """Returns the table as it is written, with a primary key or without."""
+        """Opens the table for writing, with a primary key or without, according to `model`."""
         session = TableSession(model, self.reader, self.spark)
         return KeylessTable(session) if model.is_appended else KeyedTable(session)
 
     def open_by_key(self, key: tuple[str, ...]) -> TableStorage:
-        """Returns the table as it is written by a primary key, () for none."""
+        """Opens the table for writing with the primary key `key`; () for none."""
         return self.open_storage(self.table.to_model(key))

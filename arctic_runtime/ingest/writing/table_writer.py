@@ -1,4 +1,4 @@
-"""A batch of change events is published to one arctic table, exactly once, in one commit."""
+"""Publishes batches of change events to one arctic table, each exactly once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from arctic_runtime.model.state import TableState
 
 
 class TableWriter:
-    """Writes batches of one table. The state of the table says which events it has, so nothing has to be remembered.
+    """Writes batches to one table; the state of the table says which events it already has.
 
-    `snapshot` collects rows of snapshots, `schemas` finds the schemas of events.
+    `snapshot` collects rows of snapshots, and `schemas` finds the schemas of events.
     """
 
     def __init__(self, target: TableTarget) -> None:
@@ -39,7 +39,7 @@ class TableWriter:
         return self._target.find_stored_key() is not None
 
     def write_events(self, part: EventPart, mode: WriteMode, keep: KeepDeadLetters) -> TableResult:
-        """Publishes events, without those that the table has already, and keeps the position up to which it has all.
+        """Publishes the events that the table does not have yet, and stores the position up to which it has all events.
 
         `keep` gets the decoded events that can't be applied, before the table's commit. Raises ConfigError if the
         source's columns can't be followed, and CommitConflict if other writers always win.
@@ -56,14 +56,14 @@ class TableWriter:
         return retry_on_conflict(write_once, self._target.attempts)
 
     def invalidate_position(self) -> None:
-        """Drops the cached position: events come again, and the next batch reads it from the table."""
+        """Drops the cached position, since events will be read again; the next batch reads it from the table."""
         self._position = None
 
     def merge_base(self) -> None:
         """Merges unmerged changes into the base of a table merged on read, if that is worth its cost.
 
-        Runs alongside `write_events`, which leaves it out: a merge may take as long as many batches. Other writers go
-        first.
+        Runs alongside `write_events`, which does not merge: a merge may take as long as many batches. If another writer
+        commits first, the merge is left out.
         """
         if not self.is_loaded:
             return
@@ -72,7 +72,7 @@ class TableWriter:
             session.reconcile_until_done(session.observe_state())
 
     def _keep_without_schema(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Keeps the dead letters among events of a table that does not exist yet, none of which has its columns."""
+        """Saves the dead letters among events without a schema; their table does not exist yet."""
         rows = to_dataframe(self._target.spark(), events)
         with cache_rows(decode_events(rows, self._target.form.events, SourceSchema(())), is_change()) as decoded:
             counts = tally(decoded)

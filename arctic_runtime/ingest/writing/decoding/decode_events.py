@@ -1,7 +1,7 @@
-"""Decoding of change events from JSON to typed rows, by Spark, as a format and a table's schema say.
+"""Decodes change events from JSON to typed rows, by Spark, according to a format and a table's schema.
 
-Every value is taken from the JSON as text and cast on its own, so a value that does not fit its type is noticed: the
-event becomes a dead letter, and no value turns into null.
+Every value is taken from the JSON as text and cast on its own. So a value that does not fit its type is noticed: the
+event becomes a dead letter, and no value silently turns into null.
 """
 
 from __future__ import annotations
@@ -31,41 +31,41 @@ from arctic_runtime.spark.engine.statement import (
 CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION = (
     f"{OWN_PREFIX}{own}" for own in ("change", "time", "reason", "absent", "part", "old_key", "order", "log_place")
 )
-"""Columns of decoded events beside those of the table: what happened (a `Change`, null in dead letters), when
-(timestamp), why an event is a dead letter (null for others), the names of columns whose value the source did not send
-(null where it sent all), and the place of a row in its event. OLD_KEY is a
-struct of the primary key before the change, null where the source does not send it or it is the same. ORDER is a struct
-that orders events of a key before their arrival does, null where arrival is the order. LOG_PLACE is where the source's
-log has the change, null where an event does not tell."""
+"""Columns of decoded events in addition to those of the table. CHANGE is a `Change`, null in dead letters. TIME is a
+timestamp. REASON says why an event is a dead letter, null for others. ABSENT has the names of columns whose value the
+source did not send, null if it sent all. PART is the place of a row in its event. OLD_KEY is a struct of the primary
+key before the change, null if the source does not send it or it is unchanged. ORDER is a struct that orders the events
+of a key, before their arrival does; null if arrival is the order. LOG_POSITION is the place of the change in the
+source's log, null if an event does not contain it."""
 
 _EVENT, _CORRUPT, _ROW, _WAS, _PAIR = (f"{OWN_PREFIX}{own}" for own in ("event", "corrupt", "row", "was", "pair"))
 
 
 def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decodes events of one table: its columns, typed, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, LOG_PLACE.
+    """Decodes events of a table to typed columns, and CHANGE, TIME, REASON, ABSENT, PART, OLD_KEY, ORDER, LOG_POSITION.
 
-    PAYLOAD, ORIGIN and ARRIVAL stay. A row is the one after the change, or for a delete the deleted one, of which the
-    primary key is certain. Dead letters have a REASON, and nulls in place of what could not be read; events that say
-    nothing of rows are left out. Raises ConfigError if two columns differ in nothing but case.
+    PAYLOAD, ORIGIN and ARRIVAL are kept. The row of an event is the row after the change, or for a delete the deleted
+    row, of which only the primary key is certain. Dead letters have a REASON, and nulls in place of what could not be
+    read. Events that concern no rows are left out. Raises ConfigError if two columns differ only in case.
     """
     return decode_events(events, form, schema).where(is_change())
 
 
 def is_change() -> Expression:
-    """Whether a decoded event says something of rows, or is a dead letter."""
+    """Builds the condition that a decoded event concerns rows or is a dead letter."""
     return ~F.col(CHANGE).eqNullSafe("ignored")
 
 
 def is_read() -> Expression:
-    """Whether a decoded event is a row of a snapshot."""
+    """Builds the condition that a decoded event is a row of a snapshot."""
     return F.col(CHANGE).eqNullSafe("read")
 
 
 def decode_events(events: DataFrame, form: EventFormat, schema: SourceSchema) -> DataFrame:
-    """Decodes events as `decode_changes`, and keeps those that say nothing of rows.
+    """Decodes events like `decode_changes`, but does not leave out events that concern no rows.
 
-    To be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would read the JSON
-    of each event twice.
+    The result is to be computed once and then filtered: Spark evaluates a filter before the columns of a row, and would
+    read the JSON of each event twice.
     """
     _check_names(schema)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -101,7 +101,7 @@ def _check_names(schema: SourceSchema) -> None:
 
 
 def _as_text(events: DataFrame) -> Expression:
-    """The payload as text; null if its bytes are no UTF-8, which makes the event a dead letter."""
+    """Returns the payload as text; null if its bytes are no UTF-8, which makes the event a dead letter."""
     is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
     if not is_binary:
         return F.col(PAYLOAD)
@@ -110,7 +110,7 @@ def _as_text(events: DataFrame) -> Expression:
 
 
 def _build_json_schema(form: EventFormat, schema: SourceSchema) -> StructType:
-    """The type of an event with all its values as text."""
+    """Builds the Spark type of an event's JSON, in which all values are text."""
     row = StructType([StructField(column.name, StringType()) for column in schema.columns])
     image: DataType = ArrayType(row) if form.rows_are_lists else row
     leaves: dict[Path, DataType] = {path: StringType() for path in _list_value_paths(form)}
@@ -125,7 +125,7 @@ def _list_value_paths(form: EventFormat) -> list[Path]:
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
-    """A struct with these fields at their paths. The path of no names stands for the fields of the top level."""
+    """Builds a struct with fields at the paths of `leaves`; the empty path has the fields of the top level."""
     fields: dict[str, DataType] = {}
     top = leaves.get(())
     if isinstance(top, StructType):
@@ -137,7 +137,7 @@ def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
 
 
 def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
-    """One row per row that an event changed, as _ROW and _WAS; events without any stay, with nulls."""
+    """Splits events into one row per table row that they changed, as _ROW and _WAS; nulls for events without rows."""
     row, was = (
         _read_field(form.row),
         _read_field(form.before) if form.before is not None else Sql("NULL"),
@@ -156,7 +156,7 @@ def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
 
 
 def _read_field(path: Path) -> Sql:
-    """The field of an event at a path; the event itself at the path of no names."""
+    """Returns the field of an event at a path; the event itself for the empty path."""
     return quote_name(_EVENT, *path)
 
 
@@ -165,7 +165,7 @@ def _image_field(image: str, own: str) -> Sql:
 
 
 def _change_expression(form: EventFormat) -> Sql:
-    """Returns the kind of an event as a `Change`; null for an operation that the format does not have."""
+    """Builds the expression for an event's `Change`; null for an operation that the format does not have."""
     if form.operation is None:
         return quote_text("update")
     operation = _read_field(form.operation)
@@ -192,7 +192,7 @@ def _time_expression(form: EventFormat) -> Sql:
 
 
 def _select_image_text(column: SourceColumn, form: EventFormat, change: Sql) -> Sql:
-    """The JSON text of a column in the row after a change, or in the deleted row."""
+    """Builds the expression for the JSON text of a column in the row after a change, or in the deleted row."""
     after, was = _image_field(_ROW, column.name), _image_field(_WAS, column.name)
     if form.before is None or form.is_row_of_delete:
         return after
@@ -206,12 +206,12 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
 
 
 def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
-    """Whether a source may leave out a value: those that are kept out of line are texts, bytes, lists and decimals."""
+    """Whether a source may leave out values of a column, as for texts, bytes, lists and decimals out of line."""
     return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
 
 
 def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
-    """A value in the column's type; null if it is absent or does not fit."""
+    """Builds the expression for a value in the column's type; null if it is absent or does not fit."""
     column, shown = value.column, _select_image_text(value.column, form, _change_expression(form))
     decoded = decode_value(EncodedValue(shown, column, form.zone or "UTC"))
     if not can_be_absent(column, form):
@@ -222,7 +222,7 @@ def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
 
 
 def _order_expression(form: EventFormat) -> Sql:
-    """Returns the order of events that comes before the order of arrival; numbers are compared as numbers."""
+    """Builds the expression that orders events, before their arrival does; numbers are compared as numbers."""
     if not form.order:
         return Sql("CAST(NULL AS int)")
     parts = [
@@ -238,7 +238,7 @@ def _order_expression(form: EventFormat) -> Sql:
 
 
 def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
-    """Returns the first reason why an event can't be applied; null for sound events."""
+    """Builds the expression for the first reason why an event can't be applied; null for sound events."""
     cases = [
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
         fill_statement(
@@ -278,7 +278,10 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
 
 
 def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
-    """Finds updates that may have changed a key that is not the source's own without saying so."""
+    """Builds the cases for updates whose old primary key is unknown, if the key is not the source's own.
+
+    Such an update may have changed the key.
+    """
     key = next(
         (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
     )
@@ -313,7 +316,7 @@ def _always_fits(column: SourceColumn) -> bool:
 
 
 def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) -> Sql:
-    """The names of columns whose value was not sent; null if all were."""
+    """Builds the expression for the names of columns whose value was not sent; null if all were sent."""
     change = _change_expression(form)
     marks = [
         fill_statement(
@@ -331,7 +334,7 @@ def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) 
 
 
 def _select_old_key(form: EventFormat, schema: SourceSchema) -> Sql:
-    """The primary key before an update, if the source sends it and it is another one."""
+    """Builds the expression for the primary key before an update; null if it was not sent or is unchanged."""
     key = [column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)]
     if form.before is None or not key:
         return Sql("NULL")

@@ -1,4 +1,4 @@
-"""Decoding of single values of change events: from the JSON's text to the type of their column, by Spark.
+"""Decodes single values of change events, by Spark: from their text in JSON to the type of their column.
 
 A value that does not fit its type becomes null.
 """
@@ -17,7 +17,7 @@ _DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True)
 class EncodedValue:
-    """The JSON text of a value as an expression, the column that it is of, and the zone of times that leave it out."""
+    """The JSON text of a value as an expression, the column that it belongs to, and the zone of times without one."""
 
     text: Sql
     column: SourceColumn
@@ -25,7 +25,7 @@ class EncodedValue:
 
 
 def decode_value(value: EncodedValue) -> Sql:
-    """Expression of a value in its column's type; null if it does not fit."""
+    """Builds the expression that converts a value to its column's type; null if it does not fit."""
     decoded = _DECODERS[value.column.encoding](value)
     width = value.column.padded_to
     if width is None:
@@ -42,7 +42,7 @@ def _decode_by_cast(value: EncodedValue) -> Sql:
 
 
 def _decode_plain(value: EncodedValue) -> Sql:
-    """A cast, which rounds decimals: one with more digits after the point than the type has does not fit."""
+    """Decodes by a cast. A cast rounds decimals, so one with more digits after the point than its type gives null."""
     kind = value.column.type
     if kind == "string":
         return value.text
@@ -67,7 +67,7 @@ def _cast_count(value: EncodedValue) -> Sql:
 
 
 def _decode_epoch(value: EncodedValue, micros: int) -> Sql:
-    """A timestamp from a count of units of so many microseconds since 1970."""
+    """Decodes a count since 1970 to a timestamp; its unit is `micros` microseconds."""
     count, most = _cast_count(value), quote_number(_MOST_MICROS // micros)
     made = _build_timestamp(
         fill_statement("{count} * {micros}", count=count, micros=quote_number(micros)), value.column.type
@@ -78,14 +78,14 @@ def _decode_epoch(value: EncodedValue, micros: int) -> Sql:
 
 
 def _decode_epoch_nanos(value: EncodedValue) -> Sql:
-    """A timestamp to the microsecond; a count with more digits than that does not fit."""
+    """Decodes a count of nanoseconds since 1970 to a timestamp; null unless it is a whole number of microseconds."""
     count = _cast_count(value)
     made = _build_timestamp(fill_statement("{count} DIV 1000", count=count), value.column.type)
     return fill_statement("CASE WHEN {count} % 1000 = 0 THEN {made} END", count=count, made=made)
 
 
 def _build_timestamp(micros: Sql, kind: str) -> Sql:
-    """A timestamp of a type from microseconds since 1970; the session's time zone has no part in it."""
+    """Builds a timestamp of the type `kind` from microseconds since 1970, independently of the session's time zone."""
     if kind == "timestamp":
         return fill_statement("timestamp_micros({micros})", micros=micros)
     return fill_statement("timestampadd(MICROSECOND, {micros}, {epoch})", micros=micros, epoch=_EPOCH)
@@ -96,7 +96,10 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def _decode_epoch_days(value: EncodedValue) -> Sql:
-    """A date of the years 1 to 9999. Debezium writes other counts for older and infinite ones than it should."""
+    """Decodes a count of days since 1970 to a date of the years 1 to 9999; null for other years.
+
+    For older and infinite dates, Debezium writes other counts than it should.
+    """
     return fill_statement(
         "CASE WHEN {days} BETWEEN {first} AND {last} THEN date_from_unix_date(CAST({days} AS int)) END",
         days=_cast_count(value),
@@ -106,7 +109,10 @@ def _decode_epoch_days(value: EncodedValue) -> Sql:
 
 
 def _decode_time_of_day(value: EncodedValue, in_second: int) -> Sql:
-    """`HH:MM:SS.ffffff`, with a sign in front of negative ones; a part of a microsecond does not fit."""
+    """Decodes a count since midnight to `HH:MM:SS.ffffff`; `in_second` is the number of its units in a second.
+
+    Negative times have a sign in front. A count that is no whole number of microseconds gives null.
+    """
     count = _cast_count(value)
     scale = 1_000_000 // in_second if in_second <= 1_000_000 else 1
     micros = (
@@ -134,7 +140,7 @@ def _decode_base64(value: EncodedValue) -> Sql:
 
 
 def _decode_base64_decimal(value: EncodedValue) -> Sql:
-    """A decimal from its unscaled two's complement, of up to sixteen bytes, in two halves of 64 bits."""
+    """Decodes a decimal from the base64 text of its unscaled two's complement, of up to sixteen bytes."""
     kind = value.column.type
     scale = int(kind[len("decimal(") : -1].split(",")[1])
     return fill_statement(
@@ -151,7 +157,7 @@ def _format_power_of_ten(exponent: int) -> str:
 
 
 def _decode_unscaled(base64: Sql) -> Sql:
-    """A decimal(38,0) from the base64 text of a big-endian two's complement; null if it has more than 38 digits."""
+    """Decodes the base64 text of a big-endian two's complement to decimal(38,0); null if it has more than 38 digits."""
     digits = fill_statement("hex(try_to_binary({base64}, 'base64'))", base64=base64)
     sign = fill_statement("CASE WHEN substr({digits}, 1, 1) >= '8' THEN 'F' ELSE '0' END", digits=digits)
     whole = fill_statement("lpad({digits}, 32, {sign})", digits=digits, sign=sign)
@@ -167,7 +173,7 @@ def _decode_unscaled(base64: Sql) -> Sql:
 
 
 def _decode_variable_decimal(value: EncodedValue) -> Sql:
-    """The digits of a decimal that brings its own scale, as text."""
+    """Decodes a decimal with a scale of its own to the text of its digits."""
     scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
     unscaled = _decode_unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
     digits = fill_statement(
@@ -189,11 +195,11 @@ def _decode_variable_decimal(value: EncodedValue) -> Sql:
 
 
 _JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
-"""Java's name of an object, which Debezium writes for a list inside of a list of texts."""
+"""Java's default text of an object, which Debezium writes for a list inside of a list of texts."""
 
 
 def _decode_array(value: EncodedValue) -> Sql:
-    """A list whose elements are decoded one by one; null if one does not fit."""
+    """Decodes a list, element by element; null if an element does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
@@ -221,7 +227,7 @@ def _decode_date_text(value: EncodedValue) -> Sql:
 
 
 def _decode_latin1(value: EncodedValue) -> Sql:
-    """Bytes from characters of their numbers; a character that is no byte does not fit."""
+    """Decodes a text to bytes, each from the character with its number; null if a character is no byte."""
     return fill_statement(
         "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
         text=value.text,
@@ -239,7 +245,7 @@ def _decode_enum_index(value: EncodedValue) -> Sql:
 
 
 def _decode_set_bits(value: EncodedValue) -> Sql:
-    """Labels with commas between; null if a bit has no label."""
+    """Decodes the bits of a set to its labels with commas between them; null if a bit has no label."""
     count, labels = _cast_count(value), value.column.labels
     shown = [
         fill_statement(

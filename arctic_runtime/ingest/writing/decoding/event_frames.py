@@ -1,4 +1,4 @@
-"""Events as DataFrames: sent to Spark as Arrow, and computed once for the jobs of a batch."""
+"""Converts events to DataFrames: sends them to Spark as Arrow, and caches rows for the jobs of a batch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from arctic_runtime.ingest.transports.transport import TableEvents
 from arctic_runtime.spark.engine.settings import override_settings
 
 _SENT_TO_TASKS = {"spark.sql.execution.arrow.localRelationThreshold": "0"}
-"""By itself Spark keeps up to 48 MB of Arrow as rows of its driver, where it evaluates expressions as it optimizes a
-query: one thread would decode all events, without compiled code."""
+"""By default Spark keeps up to 48 MB of Arrow as rows in its driver, and evaluates expressions on them while it
+optimizes a query: one thread would decode all events, without compiled code."""
 
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
 _EVALUATION_BY_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
-"""The rule that does this, which also applies to what a client of Spark Connect sends."""
+"""The optimizer rule of this evaluation, which also applies to data from a client of Spark Connect."""
 
 
 def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
-    """Events as a DataFrame of a session; those that this process holds are sent to Spark as Arrow."""
+    """Converts events to a DataFrame of the session `spark`; events in this process's memory are sent as Arrow."""
     if callable(events.events):
         return events.events(spark)
     # A session of Spark Connect infers no schema from a table without rows.
@@ -34,9 +34,9 @@ def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
 
 @contextmanager
 def cache_rows(rows: DataFrame, only: Expression | None = None) -> Iterator[DataFrame]:
-    """While this lasts, rows are computed once; gives them, or those for which `only` is true.
+    """Caches `rows` in Spark until the context ends; yields them, or only those for which `only` is true.
 
-    They are gone soon, so to compress them is not worth its time.
+    They are not compressed, since they are used only for a short time.
     """
     excluded = [*filter(None, [rows.sparkSession.conf.get(_EXCLUDED_RULES, None)]), _EVALUATION_BY_DRIVER]
     wanted = {"spark.sql.inMemoryColumnarStorage.compressed": "false", _EXCLUDED_RULES: ",".join(excluded)}

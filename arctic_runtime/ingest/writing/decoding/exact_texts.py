@@ -1,4 +1,4 @@
-"""Texts of values that Debezium writes in another way than the database shows them, as Spark expressions."""
+"""Converts Debezium's texts of values to the texts that the database shows, as Spark expressions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_parts, quote_text
 
 _SPECIAL_DECIMALS: Mapping[str, str] = {"NAN": "NaN", "POSITIVE_INFINITY": "Infinity", "NEGATIVE_INFINITY": "-Infinity"}
-"""Decimals that are no numbers: how Debezium writes them, and how PostgreSQL does."""
+"""Decimals that are no numbers: Debezium's text, and PostgreSQL's."""
 
 
 def format_decimal(value: Sql) -> Sql:
-    """The digits of a decimal, or the name of one that is no number, from Debezium's text."""
+    """Converts Debezium's text of a decimal to PostgreSQL's: the digits, or `NaN`, `Infinity` or `-Infinity`."""
     cases = [
         fill_statement("WHEN {own} THEN {shown} ", own=quote_text(own), shown=quote_text(shown))
         for own, shown in _SPECIAL_DECIMALS.items()
@@ -20,7 +20,7 @@ def format_decimal(value: Sql) -> Sql:
 
 
 def format_interval(value: Sql) -> Sql:
-    """An interval in ISO 8601 to the microsecond, as PostgreSQL keeps it; null for a text that is none.
+    """Rounds an interval in ISO 8601 to microseconds, as PostgreSQL keeps it; null for a text that is none.
 
     Debezium writes the seconds from a binary fraction, cut off after nine digits.
     """

@@ -1,1 +1,1 @@
-"""Schemas of a source's tables, and how a table follows them."""
+"""Schemas of a source's tables: finds them, and changes the columns of the arctic tables accordingly."""

@@ -1,7 +1,8 @@
-"""A table does what its source did to columns, before events with the new ones are applied to it.
+"""Changes a table's columns as its source did, before events with the new columns are applied to it.
 
-Sources send no events of rows for that. Where the table follows renames, its column is renamed; if it only adds
-columns, the new one gets the values of the old one. A column that was added with a default has it in all older rows.
+Sources send no events of rows for changes of columns. If the table follows renames, its column is renamed; if it only
+adds columns, the new column gets the values of the old one. A column that was added with a default gets it in all older
+rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def evolve_schema(storage: TableStorage, state: TableState, schema: SourceSchema) -> TableState:
-    """Brings a table to the columns of events that are about to be applied; returns the state after that.
+    """Changes a table's columns to those of the events that are to be applied next; returns the state after that.
 
     If the process ends before all is done, the next one does the rest. Raises SourceError if the source's change can't
     be followed exactly, and CommitConflict if another writer commits first.
@@ -56,7 +57,10 @@ def _with_renames(session: TableSession, renamed: Mapping[str, str]) -> TableSes
 
 
 def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: str) -> None:
-    """Raises SourceError if a new name is that of another column. Without the old one, it was renamed already."""
+    """Raises SourceError if the new name of a renamed column is that of another column of the table.
+
+    If the table no longer has the old name, the column was renamed by an earlier run.
+    """
     for new, old in change.renamed.items():
         if find_column(columns, new) is not None and find_column(columns, old) is not None:
             raise build_unfollowed_columns_error(where, f"{old} was renamed to {new}, which the table has already")
@@ -65,7 +69,7 @@ def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: s
 def _find_backfill_values(
     change: ColumnChange, table: tuple[Column, ...], stored: tuple[Column, ...], where: str
 ) -> dict[str, Expression]:
-    """The values that columns get in all rows of the table; a new column is null in them anyway."""
+    """Finds the values that columns get in all rows of the table; new columns that stay null are left out."""
     values: dict[str, Expression] = {}
     for name, older in change.added.items():
         existing = find_column(table, name)

@@ -1,4 +1,4 @@
-"""Events are divided by the schemas that they tell, and stay in their order."""
+"""Splits events into runs of equal schemas, in their order, by the schemas that they contain."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SCHEMA, _BEFORE = f"{OWN_PREFIX}schema", f"{OWN_PREFIX}before"
 
 @dataclass(frozen=True)
 class SchemaRun:
-    """Events of one schema in a row, from the arrival `start` on, and the JSON of one that has the schema.
+    """A run of events with one schema, from the arrival `start` on.
 
-    `schema` is the part of the JSON that has it.
+    `schema` is the part of the JSON that describes the schema, and `example` the whole JSON of one event that has it.
     """
 
     start: int
@@ -30,9 +30,9 @@ class SchemaRun:
 
 
 def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun]:
-    """The runs of schemas in events, in their order; none if no event has one.
+    """Finds the runs of equal schemas in events, in their order; none if no event has a schema.
 
-    Events without one belong to the run that they come in: a truncation lies between the rows before and after it.
+    Events without a schema belong to the run in which they arrive: a truncate is between the rows before and after it.
     """
     payload = F.col(PAYLOAD).cast("string")
     with_schema = events.withColumn(_SCHEMA, extract_schema_parts(paths)).where(F.col(_SCHEMA).isNotNull())
@@ -40,7 +40,7 @@ def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun
     rows_by_start = sorted(grouped.collect(), key=lambda row: row[1])
     if all(before[2] < after[1] for before, after in pairwise(rows_by_start)):
         return [SchemaRun(row[1], row[0], row[3]) for row in rows_by_start]
-    # Schemas take turns: events that come before and after a change are mixed, as those of two partitions are.
+    # Schemas alternate: events from before and after a change are mixed, such as those of two partitions.
     before = F.lag(_SCHEMA).over(Window.orderBy(ARRIVAL))
     starts = with_schema.withColumn(_BEFORE, before).where(~F.col(_SCHEMA).eqNullSafe(F.col(_BEFORE)))
     rows = starts.select(ARRIVAL, _SCHEMA, payload).orderBy(ARRIVAL).collect()
@@ -48,7 +48,7 @@ def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun
 
 
 def split_by_runs(events: DataFrame, runs: Sequence[SchemaRun]) -> list[Callable[[SparkSession], DataFrame]]:
-    """The events of each run; those before the first belong to it."""
+    """Splits events by `runs`; events before the first run belong to it. Each part is a function of a Spark session."""
     arrival = F.col(ARRIVAL)
     ends = [run.start for run in runs[1:]]
     parts = []

@@ -1,8 +1,8 @@
-"""Identity of the columns of a source's table after its definition changed.
+"""Identifies the columns of a source's table after its definition changed.
 
-Events tell names. A column that is renamed, or added with a default, changes the rows that are there without an event
-for any of them. So a table keeps which columns its newest events had, with the numbers by which the source knows them,
-and a change of them is followed exactly or ends ingestion.
+Events contain only names. A column that is renamed, or added with a default, changes the existing rows without an event
+for any of them. So a table stores which columns its newest events had, with the numbers that they have in the source. A
+change of columns is either followed exactly or ends ingestion.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 class UnfollowedKey(ConfigError):
-    """The primary key of a source's table is another one than that of the table, or there is none."""
+    """Raised if the primary key in the source differs from that of the table, or if it was removed."""
 
 
 class UnfollowedColumns(SourceError):
-    """A source changed the columns of a table that can't be followed; a resync of the table repairs it."""
+    """Raised if a source changed a table's columns so that they can't be followed; a resync of the table repairs it."""
 
 
 Numbers = Mapping[str, int | None]
-"""The columns of a source's table by name, with their numbers there; None where it has none."""
+"""The numbers of columns in the source by the columns' names; None for a column without a number."""
 
 _RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what differs"
 
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """Changes of columns without an event for rows: new names with the old ones, and added columns."""
+    """Changes of a table's columns without events for its rows: new names by the old ones, and added columns."""
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, OlderRows] = field(default_factory=dict)
@@ -48,19 +48,23 @@ class ColumnChange:
 
 
 def number_columns(schema: SourceSchema) -> Numbers | None:
-    """The columns of a schema; None if the source can't be asked about them."""
+    """Maps the columns of a schema to their numbers in the source; None if the source can't be asked about them."""
     if any(column.older_rows is None for column in schema.columns):
         return None
     return {column.name: column.number for column in schema.columns}
 
 
 def to_stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
-    """Returns the columns of a source's table as the arctic table keeps them."""
+    """The columns of a source's table, with the types that the arctic table has for them."""
     return tuple(Column(column.name, to_stored_type(column.type)) for column in schema.columns)
 
 
 def merge_numbers(known: Numbers | None, schema: SourceSchema) -> Numbers | None:
-    """Returns the columns of events that a table keeps from now on; None if the source can't be asked about them."""
+    """Returns the columns, with their numbers in the source, that are stored for a table from now on.
+
+    They are `known` if the events are older than the source's current definition, and None if the source can't be
+    asked.
+    """
     numbers = number_columns(schema)
     if known is None or numbers is None:
         return numbers
@@ -77,7 +81,7 @@ def decode_numbers(text: str | None) -> Numbers | None:
 
 
 def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
-    """Keeps which columns of the source a table has, before rows with them are committed."""
+    """Stores which columns of the source a table has, before rows with these columns are committed."""
     known = read_numbers(state)
     numbers = merge_numbers(known, schema)
     if numbers is not None and numbers != known:
@@ -85,7 +89,7 @@ def save_columns(session: TableSession, state: TableState, schema: SourceSchema)
 
 
 def clear_columns(session: TableSession, state: TableState) -> None:
-    """Notes that no events tell which columns the source has now, of which the table has no row."""
+    """Clears the stored columns of a table that has no rows, since no events say which columns the source has now."""
     if read_numbers(state) is not None:
         _save_numbers(session, {})
 
@@ -99,9 +103,9 @@ def read_numbers(state: TableState) -> Numbers | None:
 
 
 def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds the changes by the source since its table had the columns `known`; `where` names both tables in errors.
+    """Finds how the source has changed its columns since they were `known`; errors name both tables by `where`.
 
-    Raises SourceError if that can't be known, or what older rows have in a column can't.
+    Raises SourceError if the change can't be determined, or the values of an added column in older rows are not known.
     """
     if number_columns(schema) is None:
         return ColumnChange()
@@ -119,7 +123,7 @@ def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> Colu
 
 
 def was_renamed(known: Numbers | None, schema: SourceSchema) -> bool:
-    """Whether columns of older events have other names in the table now, or their names are those of others."""
+    """Whether columns of older events have other names in the table now, or other columns have their names."""
     numbers = number_columns(schema)
     if known is None or numbers is None:
         return False
@@ -135,7 +139,10 @@ def _has_numbers(known: Numbers) -> bool:
 
 
 def _compare_by_numbers(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """By the numbers of columns, which are never used again."""
+    """Finds renamed and added columns by the numbers of columns, which a source never uses again.
+
+    Raises UnfollowedColumns if a column can't be distinguished from another one.
+    """
     if {column.name for column in schema.columns} == set(known) and _lacks_numbers(schema):
         return ColumnChange()  # These events are older than the definition that the source has now.
     names = {number: name for name, number in known.items()}
@@ -160,7 +167,10 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
 
 
 def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """By names alone: a column that is renamed looks like one that is dropped and one that is added."""
+    """Finds added columns by their names, if columns have no numbers.
+
+    Raises UnfollowedColumns if columns are missing as well, since they may have been renamed.
+    """
     new = [column for column in schema.columns if not _has_name(column.name, known)]
     names = {column.name: None for column in schema.columns}
     gone = [name for name in known if not _has_name(name, names)]

@@ -1,4 +1,4 @@
-"""The schemas of a table's events: from their transport, from the events, as declared, or as the table is kept."""
+"""Finds the schemas of a table's events: from the transport, the events, the declaration, or the stored table."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from arctic_runtime.model.columns import strip_change_columns
 
 
 class TableSchemas:
-    """Finds the schema of events of one table. `newest` is the one of the newest events, None before the first."""
+    """Finds the schemas of one table's events; `newest` is that of the newest events, None before the first."""
 
     def __init__(self, target: TableTarget) -> None:
         self.newest: SourceSchema | None = None
         self._target = target
 
     def find_key(self) -> tuple[str, ...]:
-        """Returns the key of the table, () for none: the source's by its newest events, or the one it is kept by."""
+        """Returns the table's primary key, () for none: that of its newest events, else that of the stored table.
+
+        If there is no stored key either, it is the key of the configuration.
+        """
         if self.newest is not None:
             return self.newest.key
         return self._target.find_stored_key() or self._target.table.key
 
     def find_schema(self, events: TableEvents) -> SourceSchema:
-        """Returns the schema of events with the key that the table is kept by; raises SourceError if it is unknown."""
+        """Returns the schema of events, with the table's primary key as key; raises SourceError if it is unknown."""
         table, schema = self._target.table, events.schema or self.read_declared()
         if schema is None:
             raise SourceError(
@@ -44,7 +47,7 @@ class TableSchemas:
         return self._target.form.declare(table.columns, table.key) if table.columns else None
 
     def split_by_schema(self, events: TableEvents) -> list[TableEvents]:
-        """Splits events by the schemas that they describe, in their order; returns them whole if none does."""
+        """Splits events by the schemas that they contain, in their order; returns one part if none contains one."""
         form = self._target.form
         if events.schema is not None or form.tell is None:
             return [events]
@@ -57,12 +60,12 @@ class TableSchemas:
         return [replace(events, schema=schema, events=part) for schema, part in parts]
 
     def _order_key(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns a key in the order of the table's: truncations and other events may have it in different orders."""
+        """Returns `key` in the order of the table's key: events such as truncates may have it in another order."""
         known = self.newest.key if self.newest is not None else self._target.find_stored_key()
         return known if known is not None and set(known) == set(key) else key
 
     def _read_stored(self) -> SourceSchema | None:
-        """Returns the columns that the table has, for events without rows; None without a table."""
+        """Returns the schema of the stored table, for events that have no schema; None if there is no table."""
         key = self._target.find_stored_key()
         if key is None:
             return None
