@@ -1,4 +1,4 @@
-"""The order of events in the binary log of MySQL and MariaDB: file, place in the file, row of the event there."""
+"""The order of events in the binary log of MySQL and MariaDB: by file, position in the file, and row of the event."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from arctic_runtime.ingest.transports.debezium.position import Newest, Position, Source
 
 _BEGIN = ("file", "pos", "gtids")
-"""Keys of an offset that lead to the begin of a transaction; others lead into it."""
+"""Keys of an offset for the begin of a transaction; with other keys, reading continues inside the transaction."""
 
 
 class BinlogOrder:
-    """Goes on at the begin of a transaction, or after the last one."""
+    """Compares positions in the binary log; reading continues at the begin of a transaction, or after the last one."""
 
     def build_position(
         self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
@@ -45,7 +45,7 @@ class BinlogOrder:
         return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
 
     def get_log_place(self, position: Position) -> tuple[int, int, int]:
-        """The last event that was read, or the place before the first row of a transaction that is yet to be read."""
+        """Returns the position of the last event that was read, or that before the next transaction's first row."""
         number, place, _ = get_log_position(position.offset)
         begin = number, place, -1
         return begin if position.seen is None else max(begin, get_log_position(position.seen))
@@ -56,15 +56,15 @@ class BinlogOrder:
 
 
 def begin_of(offset: Source) -> Source:
-    """The part of an offset that leads to the begin of its transaction."""
+    """Returns the part of an offset by which reading continues at the begin of its transaction."""
     return {key: offset[key] for key in _BEGIN if key in offset}
 
 
 def get_log_position(source: Source) -> tuple[int, int, int]:
-    """The number of the log's file, the place of the event in it, and the row of the event."""
+    """Returns the position of an event: the number of the log's file, its position in the file, and its row."""
     return parse_file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
 
 
 def parse_file_number(file: str) -> int:
-    """The number at the end of the name of a log's file, which grows from file to file."""
+    """Parses the number at the end of the name of a log's file, which grows from file to file."""
     return int(file.rpartition(".")[2])

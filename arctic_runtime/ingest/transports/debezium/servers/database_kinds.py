@@ -1,4 +1,4 @@
-"""The kinds of databases by the name of their connector."""
+"""The kinds of databases that can be ingested, by the names of their connectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceS
 
 
 def connect_server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
-    """The server of a connection; raises ConfigError for an unknown connector."""
+    """Creates the server of a connection; raises ConfigError for an unknown connector."""
     make = SERVERS.get(connection.connector)
     if make is None:
         raise ConfigError(

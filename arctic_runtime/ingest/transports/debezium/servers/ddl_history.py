@@ -1,6 +1,7 @@
-"""The columns of a table of MySQL or MariaDB over time, as the statements in Debezium's history tell.
+"""Finds the columns of a table of MySQL or MariaDB over time, by the statements in Debezium's schema history.
 
-These servers number no columns. Here each gets a number where a statement adds it, and keeps it through renames.
+These servers do not number columns. Here each column gets a number from the statement that adds it, and keeps it when
+it is renamed.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ _LITERALS: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(("CHAR", "VARCHAR", "TEXT", "ENUM"), re.compile(r"([^\\']*[^\\' ])?")),
     "DATE": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-"""Types whose defaults Spark casts to the same value, where they look like this."""
+"""Types whose defaults Spark casts to the same value, if they match the pattern."""
 
 
 @dataclass(frozen=True)
 class Defined:
-    """A column at some time: its number, and what rows have in it that are older than the column."""
+    """A column at some time: its number, and its value in rows that are older than the column."""
 
     number: int
     older_rows: OlderRows
 
 
 Definition = Mapping[str, Defined]
-"""The columns of a table at some time by name, in their order."""
+"""The columns of a table at some time by their names, in their order."""
 
 
 def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
-    """The columns of a table after each statement that defined it, oldest first."""
+    """Lists the columns of a table after each statement that defined it, oldest first."""
     defined_columns: list[Definition] = []
     numbers = 0
     for ddl, change in _list_changes(history, schema, table):
@@ -67,7 +68,7 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
 
 
 def find_definition(known_definitions: Sequence[Definition], names: Sequence[str]) -> Definition:
-    """The newest definition that has columns of these names in their order; none if there is no such."""
+    """Finds the newest definition that has columns with these names in this order; empty if there is none."""
     for definition in reversed(known_definitions):
         left = iter(definition)
         if all(name in left for name in names):
@@ -76,7 +77,7 @@ def find_definition(known_definitions: Sequence[Definition], names: Sequence[str
 
 
 def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each statement about a table, with what Debezium made of it."""
+    """Yields each statement about a table, with the change of the table that Debezium parsed from it."""
     for line in history.splitlines():
         record = json.loads(line)
         for change in record.get("tableChanges") or ():
@@ -86,9 +87,10 @@ def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class _Statement:
-    """Parsed statement: new names by old ones; whether it `moves` columns, also in a way that is not understood.
+    """Parsed statement: `renamed` has the new names of columns by their old names.
 
-    It `is_plain` where it alters a table, makes up no values, and its defaults are constants.
+    `moves` says whether it may change or rename columns, even if the statement can't be parsed. `is_plain` says whether
+    it alters a table without generated columns, and all its defaults are constants.
     """
 
     renamed: Mapping[str, str]
@@ -110,7 +112,7 @@ def _parse_statement(ddl: str) -> _Statement:
 
 
 def _is_constant(tokens: Sequence[Token]) -> bool:
-    """Whether what follows on DEFAULT is a constant, or is dropped."""
+    """Whether the tokens after DEFAULT are a constant, or end there since the default is dropped."""
     signed = tokens[1:] if tokens and tokens[0].text in ("-", "+") else tokens
     if not signed:
         return True
@@ -119,7 +121,7 @@ def _is_constant(tokens: Sequence[Token]) -> bool:
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
-    """Old and new name where `change a b` or `rename column a to b` begins."""
+    """Returns the old and new name if `change a b` or `rename column a to b` begins here; else None."""
     words = [_get_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
@@ -136,7 +138,11 @@ def _get_word(token: Token) -> str:
 
 
 def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
-    """Value that existing rows get for an added column; one that is not null gets some value anyway."""
+    """Returns the value that existing rows get for an added column.
+
+    It is unknown for generated values, for defaults that Spark may cast differently, and for a column that is not null
+    and has no default.
+    """
     default = column.get("defaultValueExpression")
     if column.get("generated") or column.get("autoIncremented"):
         return UNKNOWN_IN_OLDER_ROWS

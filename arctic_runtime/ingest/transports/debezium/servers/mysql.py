@@ -1,4 +1,4 @@
-"""Requirements of MySQL and MariaDB beside Debezium: rights and settings, and the ends of their binary log."""
+"""Checks MySQL and MariaDB for what Debezium needs (rights and settings), and finds the end of their binary log."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 
 End = tuple[int, int]
-"""The number of a file of the log, and a place in it."""
+"""The end of the log: the number of a file, and a place in it."""
 
 _NEWEST_STATUS = (8, 4)
-"""The version of MySQL from which on the log's end has another statement."""
+"""The version of MySQL since which another statement shows the end of the log."""
 
 _SETTINGS: Mapping[str, tuple[str, str]] = {
     "log_bin": ("1", "`log_bin = binlog` in the server's configuration, then restart it"),
     "binlog_format": ("ROW", "`set global binlog_format = 'ROW'`"),
     "binlog_row_image": ("FULL", "`set global binlog_row_image = 'FULL'`"),
 }
-"""Variable → the value that is expected, and what to do otherwise."""
+"""Expected value of each variable, and advice if it has another value."""
 
 _NO_TABLES = (
     r"(SET STATEMENT .+ FOR )?(CREATE|ALTER|DROP)\s+(OR REPLACE\s+)?(TEMPORARY\s+)?(DEFINER\s*=\s*\S+\s+)?"
@@ -50,7 +50,7 @@ _OTHER_NAMES = {
     "REPLICATION SLAVE": ("REPLICATION REPLICA",),
     "RELOAD": ("FLUSH_TABLES",),
 }
-"""Rights that are as good, in MariaDB and newer versions of MySQL."""
+"""Other rights that are sufficient, in MariaDB and newer versions of MySQL."""
 _MARIADB_TYPES = """
 select concat(table_schema, '.', table_name), column_name, data_type from information_schema.columns
 where data_type in ('uuid', 'inet4', 'inet6')
@@ -60,7 +60,7 @@ select column_name from information_schema.key_column_usage
 where constraint_name = 'PRIMARY' and table_schema = ? and table_name = ? order by ordinal_position
 """
 _EXPECTED = re.compile(r" expecting \{[^}]*\}+")
-"""The words that Debezium's parser expected instead."""
+"""The part of a parser's error message that lists the expected words."""
 
 _CATALOG = """
 select t.table_schema, t.table_name, k.column_name from information_schema.tables t
@@ -78,7 +78,7 @@ _RESYNC = "`arctic ingest --resync` reads the tables again and writes what diffe
 
 
 class MySQL:
-    """The server side of an ingestion from MySQL or MariaDB."""
+    """The server of an ingestion from MySQL or MariaDB."""
 
     order = BinlogOrder()
     gives_signs_of_life = True
@@ -104,13 +104,13 @@ class MySQL:
         self.check_server(position)
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Nothing: the log has the changes of all tables."""
+        """Does nothing: the log has the changes of all tables."""
 
     def withdraw_tables(self) -> None:
-        """Nothing: the log has the changes of all tables."""
+        """Does nothing: the log has the changes of all tables."""
 
     def commit_marker(self) -> None:
-        """Nothing: each event tells its own place in the log."""
+        """Does nothing: each event contains its own position in the log."""
 
     def get_stream_start(self, first: Source) -> Source:
         return begin_of(first)
@@ -120,7 +120,7 @@ class MySQL:
         return parse_file_number(str(file)), int(place or 0)
 
     def push_log_end(self) -> None:
-        """Nothing: the server tells a reader that waits how far its log is, several times a second."""
+        """Does nothing: the server reports the end of its log to a waiting reader several times a second."""
 
     def has_reached(self, position: Position, end: End) -> bool:
         if position.is_snapshot or position.reached is None:
@@ -157,7 +157,10 @@ class MySQL:
         return self._database.to_source_error(error)
 
     def build_properties(self) -> Mapping[str, str]:
-        """The statements that Debezium passes over, those of MariaDB added that its parser for MySQL does not know."""
+        """Builds the property with the patterns of statements that Debezium skips.
+
+        It adds statements of MariaDB that Debezium's parser for MySQL does not know.
+        """
         known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
         return {_FILTER: f"{known},{_NO_TABLES}"}
 
@@ -165,7 +168,7 @@ class MySQL:
         self._database.close_connection()
 
     def _get_status_statement(self) -> str:
-        """The statement that tells where the log ends."""
+        """Returns the statement that shows the end of the log, which depends on the server's version."""
         version = str(self._database.fetch_one("select version()"))
         if "MariaDB" not in version and tuple(map(int, version.split(".")[:2])) >= _NEWEST_STATUS:
             return "show binary log status"
@@ -189,7 +192,10 @@ class MySQL:
             )
 
     def _check_columns(self) -> None:
-        """Debezium's parser for MySQL stops at definitions of tables with types that only MariaDB has."""
+        """Raises SourceError if tables have columns with types that only MariaDB has.
+
+        Debezium's parser for MySQL stops at the definitions of such tables.
+        """
         unknown = [
             f"{table}.{column} ({kind})"
             for table, column, kind in self._database.fetch_rows(_MARIADB_TYPES)
@@ -202,7 +208,7 @@ class MySQL:
             )
 
     def _check_log(self, position: Position) -> None:
-        """Raises SourceError if the server no longer has the log after a position, or it is another log."""
+        """Raises SourceError if the server no longer has the log from `position` on, or has another log."""
         if "gtids" in position.offset:
             known = (str(position.offset["gtids"]),)
             if self._database.fetch_one("select gtid_subset(@@global.gtid_purged, ?)", known) == "0":

@@ -1,4 +1,4 @@
-"""Tables of MySQL and MariaDB of which a snapshot and the binary log do not show the same, by the server's catalog."""
+"""Checks by the server's catalog that all changes of tables of MySQL and MariaDB are in the binary log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import Ri
 from arctic_runtime.suggestions import suggest_nearest
 
 CASCADES = "arctic.mysql.cascades"
-"""The property by which a user says, with `ignore`, that rows are never changed by foreign keys."""
+"""The property by which a user declares, with `ignore`, that foreign keys never change rows."""
 
 _KINDS = """
 select table_schema, table_name, table_type, engine from information_schema.tables
@@ -21,7 +21,7 @@ _ENGINES: Mapping[str, str] = {
     "MEMORY": "lose their rows when the server starts",
     **dict.fromkeys(("FEDERATED", "CONNECT", "SPIDER", "MRG_MYISAM", "BLACKHOLE"), "have their rows elsewhere"),
 }
-"""Storage engines whose tables change without a row in the log, in upper case, and why."""
+"""Storage engines, in upper case, whose tables change without rows in the log, and the reason."""
 
 _CASCADE = re.compile(
     r"CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY [^\n]* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)"
@@ -29,7 +29,7 @@ _CASCADE = re.compile(
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError if something is no table, may not be read, or changes without the log, with what to do."""
+    """Raises SourceError, with a fix, if a name is no table, or if a table can't be read or changes without the log."""
     tables = {
         (str(schema), str(table)): (str(kind), str(engine))
         for schema, table, kind, engine in database.fetch_rows(_KINDS)
@@ -49,7 +49,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
 
 
 def get_account(database: SourceDatabase) -> str:
-    """The account that a connection is logged in by, as statements name it."""
+    """Returns the account that a connection is logged in with, as it is written in statements."""
     user, _, host = str(database.fetch_one("select current_user()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
@@ -69,7 +69,7 @@ def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: st
 
 
 def _check_definition(connection: DebeziumConnection, database: SourceDatabase, schema: str, table: str) -> None:
-    """Raises SourceError if the user may not read a table, or foreign keys change its rows."""
+    """Raises SourceError if the user may not read a table, or if foreign keys change its rows."""
     name = f"{schema}.{table}"
     try:
         definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])

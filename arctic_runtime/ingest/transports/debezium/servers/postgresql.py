@@ -1,4 +1,4 @@
-"""Requirements of PostgreSQL beside Debezium: its rights and settings, its replication slot, and the end of its log."""
+"""Checks and prepares PostgreSQL for Debezium (rights, settings, replication slot), and finds the end of its log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 from arctic_runtime.thresholds import DebeziumThresholds
 
 MESSAGE = "arctic"
-"""The prefix of the messages by which the end of the log is noticed."""
+"""The prefix of the messages that are written to find the end of the log."""
 
 _END = """
 select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - '0/0'::pg_lsn
@@ -92,7 +92,7 @@ order by n.nspname, c.relname, array_position(i.indkey::int2[], a.attnum)
 
 
 class PostgreSQL:
-    """The server side of an ingestion."""
+    """The server of an ingestion from PostgreSQL."""
 
     order = WalOrder()
     gives_signs_of_life = False
@@ -104,7 +104,7 @@ class PostgreSQL:
         self._slot = ReplicationSlot(connection, self._database, thresholds)
 
     def check_server(self, position: Position | None) -> None:
-        """Checks all that Debezium would fail of, or worse, go on without; raises SourceError. Changes nothing."""
+        """Checks everything that would make Debezium fail or lose changes; raises SourceError. Changes nothing."""
         check_requirements(self._connection, self._database)
         is_snapshot = position is None or position.is_snapshot
         if is_snapshot:
@@ -116,10 +116,10 @@ class PostgreSQL:
         self._slot.check_slot(position)
 
     def prepare_server(self, position: Position) -> None:
-        """Checks, and makes the server ready to continue after a position.
+        """Checks the server, and prepares it for reading from `position` on.
 
-        The slot of a snapshot that did not finish is dropped: with an old slot Debezium loses what is committed between
-        the begin of the snapshot and the moment at which it looks where the log ends.
+        The slot of an unfinished snapshot is dropped. With an old slot, Debezium loses what is committed between the
+        begin of the snapshot and the moment at which it looks up the end of the log.
         """
         self.check_server(position)
         if position.is_snapshot:
@@ -129,10 +129,10 @@ class PostgreSQL:
             self._slot.wait_for_release()
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Adds tables to the publication, which has to be done before their snapshot begins.
+        """Adds tables to the publication; this has to be done before their snapshot begins.
 
-        What is written to a table before that is not in the stream. A slot that is made after it waits for all
-        transactions that ran then, so that a snapshot by it has what they wrote.
+        The stream does not have what is written to a table before it is added. A slot that is created afterwards waits
+        for all transactions that were running, so that its snapshot has what they wrote.
         """
         self._publication.complete_publication(tables)
 
@@ -144,18 +144,18 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
     def get_stream_start(self, _: Source) -> Source:
-        """Position at which the stream begins after a snapshot.
+        """Returns the position at which the stream begins after a snapshot.
 
-        It is where its slot was made, since nothing is acknowledged yet.
+        It is where the slot of the snapshot was created, since nothing has been acknowledged yet.
         """
         return {"lsn": self._slot.get_start()}
 
     def get_log_end(self) -> int:
-        """End of the log now, as a number of bytes."""
+        """Returns the current end of the log, as a number of bytes."""
         return int(self._database.fetch_one(_END) or 0)
 
     def push_log_end(self) -> None:
-        """Writes a message into the log, in no table, so that the stream reaches its end even if nothing else comes.
+        """Writes a message into the log, in no table, so that the stream reaches its end without other events.
 
         Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
         """
@@ -163,14 +163,14 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
     def has_reached(self, position: Position, end: int) -> bool:
-        """Whether a position is behind all that was committed before the log's end was `end`."""
+        """Returns whether a position is at or past the log end `end`, so that all that was committed before is read."""
         return not position.is_snapshot and position.reached is not None and position.reached >= end
 
     def list_catalog(self) -> list[CatalogTable]:
         return build_catalog_tables(self._database.fetch_rows(_CATALOG))
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; none if it has none."""
+        """The columns of a table's primary key, in order; empty if it has none."""
         return tuple(str(row[0]) for row in self._database.fetch_rows(_KEY, (schema, table)))
 
     def build_properties(self) -> Mapping[str, str]:
@@ -186,11 +186,11 @@ class PostgreSQL:
         columns: Sequence[SourceColumn],
         history: str | None,  # noqa: ARG002 - the interface
     ) -> tuple[SourceColumn, ...]:
-        """Events have columns in the order of their numbers.
+        """Adds the numbers of the table's columns to the columns of events, which are in the order of these numbers.
 
-        If all are sent and none was dropped they are identified by their positions, since the events may be older than
-        the definition. Otherwise they are identified by their names; one that the table does not have there stays
-        without a number.
+        If all columns are sent and none was dropped, they are identified by their positions, since the events may be
+        older than the definition. Otherwise they are identified by their names; a column whose name the table does not
+        have there gets no number.
         """
         rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
         self._check_generated(f"{schema}.{table}", rows)
@@ -198,13 +198,13 @@ class PostgreSQL:
         return match_columns(columns, rows, is_chosen=bool(chosen))
 
     def _check_generated(self, table: str, columns: Sequence[Row]) -> None:
-        """Raises SourceError if a column has become a generated one since ingestion began."""
+        """Raises SourceError if a column has become a generated column since ingestion began."""
         generated = [(table, row[1], None) for row in columns if row[8] == "t"]
         if rows := [row for row in generated if self._connection.is_column_read(table, str(row[1]))]:
             raise self._build_error(*describe_generated(rows))
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Why Debezium stopped, in plain words: a Java exception, and a text if there is none."""
+        """Explains why Debezium stopped: by the Java exception `error`, or by the text `reason` if there is none."""
         return self._database.to_source_error(error) if error is not None else self._database.build_lost_error(reason)
 
     def _check_primary(self) -> None:
@@ -221,9 +221,9 @@ class PostgreSQL:
 def match_columns(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_chosen: bool
 ) -> tuple[SourceColumn, ...]:
-    """Columns of events with the numbers of a table's columns, rows of `_COLUMNS`.
+    """Adds numbers to the columns of events, by the table's columns (`rows` of `_COLUMNS`).
 
-    Where it `is_chosen`, events lack some columns. See `PostgreSQL.list_columns`.
+    If `is_chosen`, events lack some columns. See `PostgreSQL.list_columns`.
     """
     if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
         return _match_by_name(columns, rows, is_whole=False)
@@ -236,9 +236,10 @@ def match_columns(
 def _match_by_name(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_whole: bool
 ) -> tuple[SourceColumn, ...]:
-    """Columns of events with the numbers of a table's columns, rows of `_COLUMNS`, that have their names in order.
+    """Adds numbers to columns of events, by the table's columns (`rows` of `_COLUMNS`) with the same names in order.
 
-    Events that are `is_whole` lack none of the columns before one that they have: else names were given to others.
+    Events that are `is_whole` lack none of the columns before one that they have. A column for which this is not so
+    gets no number, since names may have been given to other columns.
     """
     left = [row for row in rows if row[7] == "f"]
     matched = []
@@ -253,17 +254,20 @@ def _match_by_name(
 
 
 def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
-    """The column with what PostgreSQL knows of it. The schema of events does not tell a domain over decimals."""
+    """Adds the number and the value in older rows to a column, and corrects its encoding.
+
+    The schema of events does not show that a column has a domain over decimals.
+    """
     is_decimal = row[10] == "numeric" and column.type == "string"
     known = replace(column, encoding="decimal_text") if is_decimal else column
     return replace(known, number=int(row[0] or 0), older_rows=_get_older_rows_value(row))
 
 
 def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
-    """Value that existing rows have in a column, a row of `_COLUMNS`, which was added later.
+    """Returns the value of a later added column in older rows; `column` is a row of `_COLUMNS`.
 
-    PostgreSQL keeps one value for all of them, unless the default differs from row to row, or the table was rewritten
-    since.
+    PostgreSQL stores one value for all of these rows, unless the default differs from row to row, or the table was
+    rewritten since.
     """
     _, _, has_value, value, has_default, kind, kind_of_kind, is_dropped, *_ = column
     if is_dropped == "t":

@@ -1,7 +1,8 @@
-"""Query by which a snapshot of PostgreSQL reads dates: as days since 1970, which is exact for dates of all times.
+"""Builds the query by which a snapshot of PostgreSQL reads dates as days since 1970, which is exact for all dates.
 
-By itself Debezium reads them as `java.sql.Date`, which drops the era and follows another calendar before 1582, so that
-dates before Christ would become dates after. Debezium takes a number in the place of a date for days since 1970.
+By default Debezium reads them as `java.sql.Date`, which drops the era and follows another calendar before 1582. So
+dates before Christ would become dates after Christ. If Debezium gets a number for a date, it takes it as days since
+1970.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ where c.relkind in ('r', 'p') and a.attnum > 0 and not a.attisdropped
   )
 order by n.nspname, c.relname, a.attnum
 """
-"""The columns of tables that have dates, or domains over dates: names of the table and the column; then, quoted for a
-query, the table, the column, and for a date its days, null for others. Infinite ones have those of the stream.
-"""
+"""The query for the columns of tables that have dates, or domains over dates. Its rows are the names of the table and
+the column; then, quoted for a query, the table, the column, and for a date the expression of its days, else null.
+Infinite dates get the same days as in the stream."""
 
 
 def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumConnection) -> Mapping[str, str]:
-    """Properties of Debezium by which a snapshot reads dates as days; `rows` are those of DATE_COLUMNS.
+    """Builds the properties of Debezium by which a snapshot reads dates as days; `rows` are those of DATE_COLUMNS.
 
-    A table for which the user has set a query keeps that. Columns are named only where some are excluded: one that is
-    added in this moment ends the snapshot then, instead of being null.
+    A query for a table that the user has set has precedence. Columns are listed only if some are excluded. Otherwise
+    `t.*` is selected: a column that is added at this moment then ends the snapshot, instead of being null.
     """
     tables: dict[str, list[tuple[bool, str, str | None]]] = {}
     for table, column, of_table, of_column, days in rows:
@@ -48,7 +49,7 @@ def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumC
         read = [(column, days) for is_read, column, days in columns if is_read]
         dates = [days for _, days in read if days is not None]
         if dates:
-            # Of two columns of one name Debezium takes the later.
+            # If two columns have the same name, Debezium takes the later one.
             plain = ["t.*"] if len(read) == len(columns) else [column for column, days in read if days is None]
             selects[table] = " ".join(["select", ", ".join([*plain, *dates]), "from", table, "t"])
     own = {f"{SNAPSHOT_SELECTS}.{table}": select for table, select in selects.items()}

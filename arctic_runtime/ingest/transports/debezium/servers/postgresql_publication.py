@@ -1,7 +1,7 @@
-"""The publication of PostgreSQL by which the stream has the changes of the tables that are read.
+"""The publication of PostgreSQL, which selects the tables whose changes the stream has.
 
-Ingestion makes one where there is none, marks it by a comment, and alters only one with this mark. Any other belongs to
-whoever made it: it is read as it is, and refused if it leaves something out.
+Ingestion creates a publication if there is none, marks it by a comment, and alters only a publication with this mark.
+Any other publication belongs to whoever created it: it is read as it is, and refused if it leaves something out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arctic_runtime.ingest.transports.debezium.servers.source_database import Ro
 
 VIA_ROOT = "publish.via.partition.root"
 MARK = "kept by arctic ingest"
-"""The comment on a publication that ingestion made."""
+"""The comment on a publication that ingestion created."""
 
 _PUBLICATION = """
 select obj_description(oid, 'pg_publication'),
@@ -52,10 +52,10 @@ _QUOTED = "select quote_ident(?)"
 
 @dataclass(frozen=True)
 class _Table:
-    """A table that is read, as the publication has it. `quoted` is its name in SQL.
+    """A table that is read, and how the publication has it; `quoted` is its name in SQL.
 
-    `unsent` are the columns that a column list of the publication leaves out, and `root` is the published table under
-    whose name the changes of this one, a partition, come; None if they come under its own.
+    `unsent` are the columns that a column list of the publication leaves out. If the table is a partition, `root` is
+    the published table under whose name its changes are sent; None if they are sent under its own name.
     """
 
     name: str
@@ -68,16 +68,17 @@ class _Table:
 
 
 class Publication:
-    """The publication that a connection names."""
+    """The publication that a connection reads."""
 
     def __init__(self, connection: DebeziumConnection, database: SourceDatabase) -> None:
         self._connection = connection
         self._database = database
 
     def check_publication(self, is_snapshot: bool) -> None:
-        """Raises SourceError if changes of tables that are read would not come, with what to do. Changes nothing.
+        """Raises SourceError, with a fix, if the publication leaves out changes of tables that are read.
 
-        Before a snapshot, ingestion may add what the publication lacks; later, changes are lost already.
+        Changes nothing. Before a snapshot, ingestion may add what the publication lacks; later, changes are already
+        lost.
         """
         row, tables = self._read_row(), self._list_tables()
         missing = [table for table in tables if not table.is_published]
@@ -88,19 +89,22 @@ class Publication:
             raise self._build_lack_error(row, missing, after)
 
     def complete_publication(self, tables: Collection[str] | None = None) -> None:
-        """Makes the publication, or adds tables to it: those that are read, or `tables`."""
+        """Creates the publication, or adds missing tables to it: `tables`, or for None all tables of the connection.
+
+        Raises SourceError if ingestion may not do that.
+        """
         row = self._read_row()
         missing = [table for table in self._list_tables(tables) if not table.is_published]
         if row is not None and not missing:
             return
         if not self._can_add(row, missing):
             raise self._build_lack_error(row, missing)
-        # Both in one transaction, so that no publication of ingestion is without its mark.
+        # Both statements run in one transaction, so that no publication of ingestion is without its mark.
         mark = f"; comment on publication {self._name} is '{MARK}'" if row is None else ""
         self._database.fetch_rows(f"{self._write_addition(row, missing)}{mark}")
 
     def withdraw_tables(self) -> None:
-        """Takes tables that are not read any more out of a publication that ingestion made."""
+        """Removes tables that are no longer read from the publication, if ingestion created it."""
         if not self._is_kept(self._read_row()):
             return
         for table, quoted in self._database.fetch_rows(_PUBLISHED, (self._connection.publication,)):
@@ -136,9 +140,9 @@ class Publication:
                 raise self._build_error(*flaw, after)
 
     def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
-        """Part of a table that the publication leaves out, and the advice.
+        """Returns what the publication leaves out of a table, and advice.
 
-        None if it has all of it, or lacks the table.
+        None if it leaves out nothing, or does not have the table at all.
         """
         name = self._name
         if table.root is not None:
@@ -156,17 +160,20 @@ class Publication:
         return None
 
     def _is_kept(self, row: Row | None) -> bool:
-        """Whether ingestion makes and alters the publication: nobody else made it, and the user does not forbid it."""
+        """Whether ingestion creates and alters the publication.
+
+        That is so if nobody else created it, and if the user does not forbid it.
+        """
         is_left_alone = self._connection.properties.get(PUBLICATION_MODE) == "disabled"
         return not is_left_alone and (row is None or row[0] == MARK)
 
     def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
-        """Whether ingestion may bring the publication to have the tables, also by its rights in the database."""
+        """Whether ingestion may add the tables `missing` to the publication, also by its rights in the database."""
         is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
         return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
 
     def _write_addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
-        """The statement that makes the publication, or adds tables to it."""
+        """Builds the statement that creates the publication, or adds tables to it."""
         tables = ", ".join(table.quoted for table in missing)
         if row is not None:
             return f"alter publication {self._name} add table {tables}"

@@ -1,4 +1,4 @@
-"""Settings, rights, columns and kinds of tables of PostgreSQL with which its changes can't be read exactly."""
+"""Checks PostgreSQL for settings, rights, columns and tables with which changes can't be read exactly."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ where t.relkind = 'r' group by 1
 
 
 def check_requirements(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError for the first requirement of exact changes that is not met, with what to do."""
+    """Raises SourceError, with a fix, for the first requirement of exact changes that is not met."""
     for check in (_check_setup, _check_columns, _check_unsent_values, _check_partitions, _check_inheritance):
         check(connection, database)
 
@@ -83,7 +83,10 @@ def _check_setup(connection: DebeziumConnection, database: SourceDatabase) -> No
 
 
 def _check_columns(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Debezium makes nulls of lists inside of lists, and loses some lists and the lengths of varying bits."""
+    """Raises SourceError for columns whose values Debezium does not read exactly.
+
+    It turns lists inside of lists into nulls, and loses some lists and the lengths of varying bits.
+    """
     inexact = [column for _, column in _list_columns(connection, database, _INEXACT_COLUMNS)]
     if inexact:
         raise _build_error(
@@ -95,7 +98,10 @@ def _check_columns(connection: DebeziumConnection, database: SourceDatabase) -> 
 
 
 def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Changes come under the names of partitions, and would be left out, unless a publication says otherwise."""
+    """Raises SourceError if changes of partitioned tables are sent under the names of their partitions.
+
+    Such changes would be left out. A publication can be set to send them under the name of the partitioned table.
+    """
     publication = connection.publication
     is_there = database.fetch_one("select 1::text from pg_publication where pubname = ?", (publication,))
     if not is_there and connection.properties.get(VIA_ROOT) == "true":
@@ -113,7 +119,10 @@ def _check_partitions(connection: DebeziumConnection, database: SourceDatabase) 
 
 
 def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """A snapshot has the rows of tables that inherit from one, whose changes come under their own names alone."""
+    """Raises SourceError if other tables inherit from a table that is read.
+
+    A snapshot of the table has their rows, but their changes are sent only under their own names.
+    """
     own = connection.properties
     others = own.get(SNAPSHOT_SELECTS)
     for parent, children in database.fetch_rows(_INHERITED):
@@ -129,7 +138,10 @@ def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase)
 
 
 def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Of long values that an update leaves alone Debezium makes nulls, if a type has no mark for them."""
+    """Raises SourceError for columns of whose unsent values Debezium makes nulls.
+
+    These are long values that an update does not change, of types for which Debezium has no mark.
+    """
     columns = _list_columns(connection, database, _UNSENT_COLUMNS)
     if columns:
         tables = dict.fromkeys(f"alter table {table} replica identity full" for table, _ in columns)
@@ -142,7 +154,7 @@ def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabas
 
 
 def _list_columns(connection: DebeziumConnection, database: SourceDatabase, sql: str) -> list[tuple[str, str]]:
-    """The columns among those of a query that are read: the table of each, and its full name with its type."""
+    """Runs a query for columns; returns the table, and the full name with type, of each column that is read."""
     return [
         (str(table), f"{table}.{column} ({kind})")
         for table, column, kind in database.fetch_rows(sql)
@@ -151,7 +163,10 @@ def _list_columns(connection: DebeziumConnection, database: SourceDatabase, sql:
 
 
 def warn_of_refused_updates(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """A table that is published without what tells its rows apart takes no more updates from anybody."""
+    """Logs a warning for tables that have neither a primary key nor another replica identity.
+
+    While such a table is published, PostgreSQL refuses all updates and deletes of its rows.
+    """
     names = [str(row[0]) for row in database.fetch_rows(_NO_IDENTITY) if connection.is_read(str(row[0]))]
     if names:
         LOG.warning(

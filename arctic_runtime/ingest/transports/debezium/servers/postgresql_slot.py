@@ -1,4 +1,4 @@
-"""The replication slot of PostgreSQL, which keeps the log for one reader from its position on."""
+"""The replication slot of PostgreSQL, by which the server keeps the log for one reader from its position on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RESYNC = "`arctic ingest --resync` reads the tables again and writes what diffe
 
 
 class ReplicationSlot:
-    """The slot of a connection. Methods raise SourceError with what to do."""
+    """The replication slot of a connection; its methods raise SourceError with a fix."""
 
     def __init__(
         self, connection: DebeziumConnection, database: SourceDatabase, thresholds: DebeziumThresholds
@@ -28,7 +28,7 @@ class ReplicationSlot:
         self._thresholds = thresholds
 
     def check_slot(self, position: Position | None) -> None:
-        """Checks that the slot is that of a position; None, of a source that was never ingested, has none."""
+        """Checks that the slot fits `position`; if that is None, the source was never ingested and may have no slot."""
         slot = self._find_slot()
         if position is None:
             self._check_absent(slot)
@@ -36,21 +36,21 @@ class ReplicationSlot:
             self._check_position(slot, position)
 
     def get_start(self) -> int:
-        """The place of the log where the slot was made, as long as nothing is acknowledged."""
+        """Returns the position in the log at which the slot was created, as long as nothing was acknowledged."""
         slot = self._find_slot()
         if slot is None or slot[5] is None:
             raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")
         return int(slot[5])
 
     def drop_slot(self) -> None:
-        """Drops the slot if there is one and no reader uses it."""
+        """Drops the slot if there is one; raises SourceError if a reader does not release it in time."""
         if self.wait_for_release():
             self._database.fetch_one("select pg_drop_replication_slot(?)::text", (self._connection.slot,))
 
     def wait_for_release(self) -> bool:
-        """Waits until no reader uses the slot, since a server needs a moment to notice that one is gone.
+        """Waits until no reader uses the slot, since a server needs a moment to notice that a reader ended.
 
-        False if there is no slot.
+        Returns False if there is no slot.
         """
         until = time.monotonic() + self._thresholds.release_seconds
         while (slot := self._find_slot()) is not None:

@@ -1,6 +1,7 @@
-"""Tables and columns of PostgreSQL of which a snapshot and the stream do not show the same, by the server's catalog.
+"""Finds tables and columns of PostgreSQL that differ between a snapshot and the stream, by the server's catalog.
 
-Each rule is a query for all that it concerns, and says what is wrong with the tables that are read, and what to do.
+Each rule is a query for the tables or columns concerned. If one of them is read, the rule describes the fault and the
+fix.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 @dataclass(frozen=True)
 class _Rule:
-    """A query for tables or their columns, each with a text for the advice; their fault; and the advice."""
+    """A rule: a query for tables or columns, each with a text for the advice, and a function that describes the fault.
+
+    `describe` returns the fault of the query's rows, and the advice. A rule that `is_of_snapshot` is checked only
+    before a snapshot.
+    """
 
     sql: str
     describe: Callable[[Sequence[Row]], tuple[str, str]]
@@ -85,7 +90,7 @@ def _join_tables(rows: Sequence[Row]) -> str:
 
 
 def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
-    """What is wrong with generated columns, and what to do."""
+    """Describes the fault of generated columns, and the advice."""
     patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
         f"the log does not have generated columns, so that they would keep the values of the "
@@ -133,7 +138,7 @@ _RULES = (
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_snapshot: bool) -> None:
-    """Raises SourceError if a snapshot and the stream of what is read would not show the same, with what to do."""
+    """Raises SourceError, with a fix, if a snapshot and the stream of the tables that are read would differ."""
     for rule in _RULES:
         if rule.is_of_snapshot and not is_snapshot:
             continue
@@ -144,7 +149,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError if what is to be read is no table, or one whose changes are not logged."""
+    """Raises SourceError if something that is to be read is no table, or a table whose changes are not logged."""
     kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]

@@ -1,4 +1,4 @@
-"""Questions to a source database beside the stream, by the JDBC drivers that come with Debezium."""
+"""Queries a source database outside of the stream, by the JDBC drivers that come with Debezium."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _PLAIN_BY_CODE: Mapping[int, str] = {
     1227: "user {user} lacks a right",
     1236: "the server no longer has its binary log from the last commit on; `arctic ingest --resync` reads all again",
 }
-"""What codes of MySQL's errors mean, in plain words."""
+"""Texts for people by the codes of MySQL's errors."""
 
 _PLAIN: Mapping[str, str] = {
     "08S01": "the server can't be reached",
@@ -61,10 +61,10 @@ _PLAIN: Mapping[str, str] = {
     "42501": "user {user} lacks a right",
     "58P01": "the server no longer has its log from the last commit on; `arctic ingest --resync` reads all again",
 }
-"""What states of SQL errors mean, in plain words."""
+"""Texts for people by the states of SQL errors."""
 
 _LOST = frozenset(("08001", "08003", "08006", "08S01", "57P01", "57P02", "57P03", "53300"))
-"""States of SQL errors after which a server may come back."""
+"""States of SQL errors after which a server may become available again."""
 
 _MISSING_RIGHTS = frozenset((1142, 1227))
 """Codes of MySQL's errors that say that the user lacks a right."""
@@ -73,11 +73,11 @@ _LOST_CLASSES = ("java.io.EOFException", "java.net.SocketException", "java.net.S
 
 
 class RightMissing(SourceError):
-    """The user of a connection lacks a right."""
+    """Raised if the user of a connection lacks a right."""
 
 
 class SourceDatabase:
-    """A connection for questions, opened when first needed and again after it was lost. Not for several threads."""
+    """A connection for queries, opened when first needed and reopened after it was lost; not thread-safe."""
 
     def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
         start_jvm(heap_bytes)
@@ -85,9 +85,9 @@ class SourceDatabase:
         self._open: Any = None
 
     def fetch_rows(self, sql: str, values: Sequence[str] = ()) -> list[Row]:
-        """All rows of a query, every value as text; raises SourceError in plain words.
+        """Returns all rows of a query, every value as text; raises SourceError with a text for people.
 
-        A connection that was lost since the last query is recreated. A statement that is no query has no rows.
+        If the connection was lost since the last query, it is reopened. A statement that is no query returns no rows.
         """
         was_open = self._open is not None
         try:
@@ -100,7 +100,7 @@ class SourceDatabase:
         raise failure
 
     def fetch_one(self, sql: str, values: Sequence[str] = ()) -> str | None:
-        """The first value of the first row; None if there is no row."""
+        """Returns the first value of the first row of a query; None if there is no row."""
         rows = self.fetch_rows(sql, values)
         return rows[0][0] if rows else None
 
@@ -109,11 +109,11 @@ class SourceDatabase:
             opened, self._open = self._open, None
             try:
                 opened.close()
-            except jpype.JException:  # it is lost already
+            except jpype.JException:  # the connection was lost before
                 return
 
     def to_source_error(self, error: Any) -> SourceError:
-        """A Java exception as an error in plain words, by the first SQL state in its chain of causes."""
+        """Converts a Java exception to an error for people, by the first SQL state in its chain of causes."""
         for cause in list_causes(error):
             state = str(cause.getSQLState() or "") if hasattr(cause, "getSQLState") else ""
             code = int(cause.getErrorCode()) if hasattr(cause, "getErrorCode") else 0
@@ -132,7 +132,7 @@ class SourceDatabase:
         )
 
     def build_lost_error(self, reason: str) -> SourceError:
-        """A connection that was lost for a reason that is no Java exception."""
+        """Builds the error for a connection that was lost for a `reason` other than a Java exception."""
         return self._build_error("the connection was lost", reason, ConnectionLost)
 
     def _build_error(self, plain: str, detail: str, kind: type[SourceError] = SourceError) -> SourceError:
@@ -178,7 +178,7 @@ class SourceDatabase:
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
-    """Tables from rows of schema, table and column of the primary key; null where there is none."""
+    """Groups rows of schema, table and primary key column to tables; the column is null for a table without a key."""
     keys: dict[tuple[str, str], list[str]] = {}
     for schema, table, column in rows:
         key = keys.setdefault((str(schema), str(table)), [])
@@ -188,7 +188,7 @@ def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
 
 
 def list_causes(error: Any) -> list[Any]:
-    """A Java exception and its causes, outermost first."""
+    """Lists a Java exception and its causes, outermost first."""
     chain: list[Any] = []
     while error is not None and error not in chain:
         chain.append(error)

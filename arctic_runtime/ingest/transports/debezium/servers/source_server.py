@@ -1,4 +1,4 @@
-"""The interface of databases: what an ingestion asks of the server beside the stream of its changes."""
+"""The interface of source databases: what an ingestion needs of the server besides the stream of its changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from arctic_runtime.ingest.transports.transport import CatalogTable
 
 
 class ConnectionLost(SourceError):
-    """The server can't be reached, or ended the connection: it may come back."""
+    """Raised if the server can't be reached, or ended the connection; it may become available again."""
 
 
 class SourceServer(Protocol):
-    """A server of one kind. Methods raise SourceError in plain words, and ConnectionLost where it may come back."""
+    """A source database server of one kind.
+
+    Methods raise SourceError with a text for people, and ConnectionLost if the server may become available again.
+    """
 
     @property
     def order(self) -> LogOrder:
@@ -24,57 +27,60 @@ class SourceServer(Protocol):
 
     @property
     def gives_signs_of_life(self) -> bool:
-        """Whether it sends something to a reader that waits, so that a silent one has lost it."""
+        """Whether the server regularly sends something to a waiting reader, so that silence means a lost connection."""
 
     def check_server(self, position: Position | None) -> None:
-        """Checks all that Debezium would fail of, or worse, go on without. Changes nothing.
+        """Checks everything that would make Debezium fail or lose changes. Changes nothing.
 
-        None stands for a source that was never ingested.
+        `position` is None for a source that was never ingested.
         """
 
     def prepare_server(self, position: Position) -> None:
-        """Checks, and makes the server ready to continue after a position."""
+        """Checks the server, and prepares it for reading from `position` on."""
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Has the log of the stream bring all later changes of tables, besides those that it brings already."""
+        """Adds tables to the stream's log, so that it contains all later changes of them too."""
 
     def withdraw_tables(self) -> None:
-        """Has the log of the stream leave out tables that are not read any more, if that is up to ingestion."""
+        """Removes tables that are no longer read from the stream's log, if ingestion may do that."""
 
     def commit_marker(self) -> None:
-        """Commits a transaction that changes no table, so that the stream is known to be past all before it."""
+        """Commits a transaction that changes no table: when the stream reaches it, it has all earlier transactions."""
 
     def get_stream_start(self, first: Source) -> Source:
-        """Position at which the stream begins after a snapshot; `first` is the offset of a record of its end."""
+        """Returns the position at which the stream begins after a snapshot.
+
+        `first` is the offset of a record of the snapshot's end.
+        """
 
     def get_log_end(self) -> Any:
-        """End of the log now."""
+        """Returns the current end of the log."""
 
     def push_log_end(self) -> None:
-        """Makes the stream reach the end of the log if nothing else is written."""
+        """Makes the stream reach the end of the log, even if nothing else is written."""
 
     def has_reached(self, position: Position, end: Any) -> bool:
-        """Whether a position is behind all that was committed before the log ended at `end`."""
+        """Returns whether a position is at or past the log end `end`, so that all that was committed before is read."""
 
     def list_catalog(self) -> list[CatalogTable]:
-        """The tables of the database that can be read, but for those of the server itself."""
+        """The tables of the database that the user can read, except those of the server itself."""
 
     def get_primary_key(self, schema: str, table: str) -> tuple[str, ...]:
-        """The columns of a table's primary key, in order; none if it has none."""
+        """The columns of a table's primary key, in order; empty if it has none."""
 
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
-        """The columns of events with their numbers, and with what rows have in them that are older than a column.
+        """Adds to the columns of events their numbers, and their values in rows that are older than the column.
 
-        `history` are the definitions of tables over time, if Debezium keeps them.
+        `history` are the definitions of tables over time, if Debezium stores them.
         """
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Why Debezium stopped, in plain words: a Java exception, and a text if there is none."""
+        """Explains why Debezium stopped: by the Java exception `error`, or by the text `reason` if there is none."""
 
     def build_properties(self) -> Mapping[str, str]:
-        """Properties of Debezium that depend on the server."""
+        """The properties of Debezium that depend on the server."""
 
     def close_connection(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""

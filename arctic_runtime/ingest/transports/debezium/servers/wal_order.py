@@ -1,8 +1,8 @@
 """The order of events in PostgreSQL's write-ahead log, as its logical decoding sends them.
 
-Transactions come whole, by their commits; the events of one come by their LSN. Rows that one COPY put on one page have
-one LSN, and tables that one TRUNCATE names too. An event says which commit came before its transaction (`sequence`), in
-which transaction it is, and its LSN.
+Transactions are sent whole, in the order of their commits, and the events of a transaction in the order of their LSNs.
+Rows that one COPY puts on one page have the same LSN, and so do tables that one TRUNCATE names. An event contains its
+transaction, its LSN, and the commit before its transaction (`sequence`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from arctic_runtime.ingest.transports.debezium.position import Newest, Position,
 
 
 class WalOrder:
-    """Goes on after the last commit: a server sends the transaction after it from its begin, in the same order."""
+    """Compares positions in the log; reading continues after the last commit.
+
+    A server sends the transaction after it from its begin, in the same order as before.
+    """
 
     def build_position(
         self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
@@ -47,9 +50,10 @@ class WalOrder:
         return _get_commit(position) >= int(offset["lsn"])
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
-        """An event tells which commit came before its transaction, and not its own.
+        """Returns the position of rows that a snapshot loaded at `begin`.
 
-        So where the one before lies before the begin, it comes after the begin in the first transaction there alone.
+        An event contains the commit before its transaction, not its own. So if that commit is before `begin`, the event
+        is after `begin` only if it is in the first transaction there.
         """
         lsn = int(begin.offset["lsn"])
         seen = None if first is None else {"commit": lsn, "tx": first["txId"], "lsn": 0, "count": {}}
@@ -69,7 +73,7 @@ def _get_commit(position: Position) -> int:
 
 
 def _commit_before(source: Source) -> int:
-    """The LSN of the commit that came before an event's transaction; 0 if none came since the snapshot."""
+    """Returns the LSN of the commit before an event's transaction; 0 if there was none since the snapshot."""
     commit, _ = json.loads(source["sequence"])
     return int(commit or 0)
 
@@ -79,7 +83,7 @@ def _get_log_position(source: Source) -> tuple[int, int]:
 
 
 def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int) -> Mapping[str, Any] | None:
-    """The last event after a commit: the newest of a batch, else what the position before has seen."""
+    """Finds the last event after `commit`: the newest of a batch (`last`), else the one that `before` has seen."""
     old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
     newest = max((event.source for event in last.values()), key=_get_log_position, default=None)
     if newest is None:
