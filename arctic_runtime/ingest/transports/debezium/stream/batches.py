@@ -1,4 +1,4 @@
-"""Batches of a stream: they are built of the events of tables, joined, and divided at positions."""
+"""Builds batches of a stream from the events of tables, joins them, and divides them at positions."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch, 
 
 @dataclass(frozen=True)
 class StreamEvents(TableEvents):
-    """Events of a table in the stream, which follow on the position `start`."""
+    """Events of a table in the stream; they follow directly after the position `start`."""
 
     events: pa.Table
     start: Position | None = None
 
 
 def get_first_source(batch: Batch) -> Source:
-    """The source of the first event of a batch."""
+    """Returns the `source` of the first event of a batch."""
     parts: list[pa.Table] = [part.events for part in batch.tables]
     first = min(parts, key=lambda part: part[ARRIVAL][0].as_py())
     source: Source = json.loads(first[PAYLOAD][0].as_py())["source"]
@@ -37,16 +37,16 @@ def get_first_source(batch: Batch) -> Source:
 
 
 def build_batch(events: Iterable[StreamEvents], position: Position) -> Batch:
-    """A batch of events up to a position; parts without events are there to tell their table's schema."""
+    """Builds a batch of events up to a position; parts without events are kept for their table's schema."""
     tables = merge_events(events)
     count = sum(part.events.num_rows for part in tables)
     return Batch(tables, position.text, count, position.is_snapshot, position.progress)
 
 
 def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
-    """Events of a table that follow on others with an equal schema are put together with them.
+    """Concatenates consecutive events of a table that have equal schemas.
 
-    A connector recreates a schema when it reads the table's definition again, changed or not.
+    A connector creates a new schema whenever it reads the table's definition, even if it is unchanged.
     """
     groups: list[StreamEvents] = []
     for new in events:
@@ -60,7 +60,7 @@ def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
 
 
 class GatheredBatch:
-    """A batch that others may join until it is taken; `batch` is None until there is one."""
+    """A batch to which others are joined until it is taken; `batch` is None if there is none yet."""
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
@@ -68,7 +68,7 @@ class GatheredBatch:
 
     @property
     def age_seconds(self) -> float:
-        """The time since the first of its batches was added."""
+        """Seconds since the first of its batches was added."""
         return time.monotonic() - self._begun_at
 
     def add_batch(self, batch: Batch) -> None:
@@ -77,13 +77,13 @@ class GatheredBatch:
         self.batch = batch if self.batch is None else join_batches(self.batch, batch)
 
     def take_batches(self) -> list[Batch]:
-        """The batch, or nothing if there is none."""
+        """Removes and returns the batch, as a list; an empty list if there is none."""
         batch, self.batch = self.batch, None
         return [] if batch is None else [batch]
 
 
 def join_batches(batch: Batch, later: Batch) -> Batch:
-    """A batch and the one that follows on it as one; `later` has the events that come later."""
+    """Joins a batch and the next one, `later`, to one batch."""
     before = list_stream_events(batch)
     offset = max((pc.max(part.events[ARRIVAL]).as_py() for part in before), default=-1) + 1
     after = [replace(part, events=_shift_arrival(part.events, offset)) for part in list_stream_events(later)]
@@ -92,7 +92,7 @@ def join_batches(batch: Batch, later: Batch) -> Batch:
 
 
 def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch, Batch]:
-    """The events of a batch up to a position where a transaction begins, and those of this one."""
+    """Divides a batch at `begin`, a position at which a transaction begins: events before it, and from it on."""
     before, after = [], []
     for part in list_stream_events(batch):
         count = count_events_until(order, part.table, part.events[PAYLOAD], begin)
@@ -102,7 +102,7 @@ def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch,
 
 
 def split_off_last_delete(batch: Batch) -> tuple[list[StreamEvents], StreamEvents | None]:
-    """The events of a batch without its last one where that is a delete, and this one; None if it is another."""
+    """Splits off the last event of a batch if it is a delete; returns the other events and the delete, or None."""
     events = list_stream_events(batch)
     place = max(range(len(events)), key=lambda i: events[i].events[ARRIVAL][-1].as_py())
     end = events[place]
@@ -126,18 +126,18 @@ def _shift_arrival(events: pa.Table, by: int) -> pa.Table:
 
 
 def count_bytes(batch: Batch) -> int:
-    """Bytes of the JSON of a batch's events, with their places."""
+    """Number of bytes of a batch's events, as JSON with their places."""
     return sum(int(part.events.nbytes) for part in list_stream_events(batch))
 
 
 def find_newest_events(order: LogOrder, events: Iterable[StreamEvents]) -> dict[str, Newest]:
-    """The newest event of the stream of each table that has one."""
+    """Finds the newest stream event of each table that has one."""
     newest = ((part.table, find_newest_event(order, part.events[PAYLOAD])) for part in events)
     return {table: event for table, event in newest if event is not None}
 
 
 def select_new_events(order: LogOrder, events: StreamEvents, position: Position) -> StreamEvents:
-    """The events that come after a position; rows of a snapshot always do."""
+    """Selects the events that come after a position; rows of a snapshot always do."""
     is_new = flag_new_events(order, events.table, events.events[PAYLOAD].to_pylist(), position, events.start)
     if all(is_new):
         return events
@@ -145,7 +145,7 @@ def select_new_events(order: LogOrder, events: StreamEvents, position: Position)
 
 
 def split_snapshot_rows(events: Iterable[StreamEvents]) -> tuple[list[StreamEvents], list[StreamEvents]]:
-    """The rows of a snapshot, and the events of the stream after it."""
+    """Splits events into the rows of a snapshot and the events of the stream after it."""
     rows, stream = [], []
     for part in events:
         count = count_snapshot_rows(part.events[PAYLOAD])

@@ -1,4 +1,4 @@
-"""Heartbeats of a stream: how often an idle one moves on, and as of when it had all that the source had."""
+"""Heartbeats of a stream: they advance the position of an idle stream, and find when it has caught up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 
 class LogEnd:
-    """The end of a server's log when it was last asked, until reading has come there."""
+    """The end of a server's log when it was last requested; it is dropped when reading has reached it."""
 
     def __init__(self, server: SourceServer, thresholds: DebeziumThresholds) -> None:
         self._server = server
@@ -24,14 +24,14 @@ class LogEnd:
         self._asked_at = -math.inf
 
     def request_end(self) -> None:
-        """Asks where the log ends; a server that is away is noticed by reading."""
+        """Requests the current end of the log; errors are ignored, since reading notices an unavailable server."""
         self._asked_at = time.monotonic()
         with suppress(SourceError):
             now = datetime.now(timezone.utc)
             self._end = self._server.get_log_end(), now
 
     def request_if_due(self) -> None:
-        """Asks again, some time after reading has come to the last end."""
+        """Requests the end again, some time after reading has reached the last one."""
         if self._end is None and time.monotonic() - self._asked_at > self._idle_seconds:
             self.request_end()
 
@@ -39,7 +39,7 @@ class LogEnd:
         self._end = None
 
     def take_caught_up(self, position: Position) -> datetime | None:
-        """Time at which the log's end was requested, once reading has reached it; None at the next call."""
+        """Returns the time at which the log's end was requested, if reading has reached it; after that, None."""
         if self._end is None or not self._server.has_reached(position, self._end[0]):
             return None
         at, self._end = self._end[1], None
@@ -47,9 +47,10 @@ class LogEnd:
 
 
 class Heartbeat:
-    """The pace of one reader: when events came last, when a batch was given, and when the log's end was pushed.
+    """The timing of one reader: when events last arrived, a batch was returned, and the log's end was pushed.
 
-    A reader that `is_draining` pushes it at once and often, since it waits for the end, and gives no idle batches.
+    A reader that `is_draining` waits for the end, so it pushes the log's end at once and often, and returns no idle
+    batches.
     """
 
     def __init__(self, thresholds: DebeziumThresholds, is_draining: bool) -> None:
@@ -61,12 +62,12 @@ class Heartbeat:
 
     @property
     def silent_seconds(self) -> float:
-        """The time since the server was last heard."""
+        """Seconds since something was last received from the server."""
         return time.monotonic() - self._heard_at
 
     @property
     def is_batch_due(self) -> bool:
-        """Whether the position is to move on now, with or without events."""
+        """Whether a batch is due that advances the position, with or without events."""
         return not self.is_draining and self._heard_at - self._reported_at > self._pause
 
     def is_push_due(self, is_holding: bool) -> bool:
@@ -74,14 +75,14 @@ class Heartbeat:
         return time.monotonic() - self._pushed_at > (self._push_seconds if is_holding else self._pause)
 
     def note_server(self) -> None:
-        """The server was just heard."""
+        """Records that something was just received from the server."""
         self._heard_at = time.monotonic()
 
     def note_batch(self) -> None:
-        """A batch was made of what was just heard."""
+        """Records that a batch was made from the data that was last received."""
         if not self.is_draining:
             self._reported_at = self._pushed_at = self._heard_at
 
     def note_push(self) -> None:
-        """The log's end is pushed now."""
+        """Records that the log's end is pushed now."""
         self._pushed_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tables that a stream takes on at the place of a snapshot of theirs, with their definitions as of then."""
+"""Adds loaded tables to a stream at the position of their snapshot, with their definitions at that time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Sour
 
 
 def add_joining(position: Position, tables: Collection[str], end: Position) -> Position:
-    """A position at which tables are still to join a stream, at the place where their load ended."""
+    """Adds tables to a position as joining: they are to join the stream at `end`, where their load ended."""
     rest = [replace(joining, tables=tuple(sorted({*joining.tables} - {*tables}))) for joining in position.joining]
     new = Joining(tuple(tables), end.offset, select_tables(end.history or "", tables))
     return replace(position, joining=(*(joining for joining in rest if joining.tables), new))
 
 
 def exclude_joining(connection: DebeziumConnection, position: Position) -> DebeziumConnection:
-    """The connection with the tables that the stream has at a position."""
+    """Returns the connection without the tables that have not joined the stream yet at `position`."""
     return connection.exclude_tables([table for joining in position.joining for table in joining.tables])
 
 
 def join_first_tables(server: SourceServer, position: Position) -> Position:
-    """The place at which the first of the joining tables join, with their definitions."""
+    """Returns the position at which the first of the joining tables join the stream, with their definitions."""
     first, *others = position.joining
     place = server.order.as_of(Position(position.partition, first.offset), None)
     history = select_until(position.history or "", first.offset) + first.history
@@ -32,7 +32,10 @@ def join_first_tables(server: SourceServer, position: Position) -> Position:
 
 
 def join_due_tables(server: SourceServer, connection: DebeziumConnection, position: Position) -> Position:
-    """A position, or the place where tables join a stream that has nothing to read before that."""
+    """Joins the tables whose position is reached, or before which the stream has nothing to read.
+
+    Returns the position at which the stream then continues; `position` itself if no tables join.
+    """
     while position.joining and (
         not exclude_joining(connection, position).tables
         or server.order.has_come_to(position, position.joining[0].offset)

@@ -1,4 +1,4 @@
-"""Receipts of batches, by which the engine is told that they are kept. Used by several threads."""
+"""Receipts of batches, by which the engine learns which batches are saved. Used by several threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Receipts:
-    """Receipts by the positions of batches, in the order of the stream."""
+    """The receipts of batches by their positions, in the order of the stream."""
 
     def __init__(self, flush_seconds: float) -> None:
         self._flush_seconds = flush_seconds
@@ -21,7 +21,7 @@ class Receipts:
         self._receipts[position] = engine, receipt
 
     def acknowledge_until(self, position: str) -> None:
-        """Acknowledges the batch with a position, and all before it; does nothing for one without a receipt."""
+        """Acknowledges the batch at `position` and all earlier ones; does nothing if it has no receipt."""
         if position not in self._receipts:
             return
         engine, receipt = self._receipts[position]
@@ -33,5 +33,8 @@ class Receipts:
         self._acknowledged_at = time.monotonic()
 
     def wait_for_flush(self) -> None:
-        """Waits until the engine has passed on what was acknowledged: when it polls next, which its end interrupts."""
+        """Waits until the engine has passed on the last acknowledgement.
+
+        It does so at its next poll, unless it is stopped before.
+        """
         time.sleep(max(0.0, self._acknowledged_at + self._flush_seconds - time.monotonic()))

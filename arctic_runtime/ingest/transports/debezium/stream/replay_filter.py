@@ -1,4 +1,4 @@
-"""Filter of replayed events: those up to a position are recognised by their places in the log."""
+"""Filters replayed events: finds by positions in the log which events precede a position."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SNAPSHOT_ROW = "r"
 def flag_new_events(
     order: LogOrder, table: str, payloads: Iterable[str], position: Position, start: Position | None
 ) -> list[bool]:
-    """For each event of a table whether it comes after a position. Rows of a snapshot always do.
+    """Returns for each event of a table whether it comes after `position`; rows of a snapshot always do.
 
-    The events follow on one another in the stream, and on the position `start`.
+    The events are consecutive in the stream, and the first one comes directly after the position `start`.
     """
     new: list[bool] = []
     last: Any = None
@@ -38,7 +38,7 @@ def flag_new_events(
 
 
 def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
-    """The last event of the stream among a table's events; None if all are rows of a snapshot."""
+    """Returns the last stream event of a table, and how many events have its place; None if all are snapshot rows."""
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
         return None
@@ -52,17 +52,17 @@ def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None
 
 
 def count_snapshot_rows(payloads: Sequence[Any]) -> int:
-    """Number of a table's events that are rows of a snapshot; these come before all others."""
+    """Number of a table's events that are rows of a snapshot; these precede all others."""
     return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
 
 
 def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], position: Position) -> int:
-    """Number of a table's events, all of the stream, before a position at which a transaction begins."""
+    """Number of a table's stream events before `position`, at which a transaction begins."""
     return _count_leading(payloads, lambda event: not order.is_after(event["source"], 1, table, position))
 
 
 def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
-    """Number of leading events that are counted; these come before all others."""
+    """Number of leading events for which `is_counted` is true; it has to be false for all later ones."""
     low, high = 0, len(payloads)
     while low < high:
         middle = (low + high) // 2

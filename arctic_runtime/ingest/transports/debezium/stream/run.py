@@ -1,4 +1,4 @@
-"""One run of Debezium's engine: its records become batches of whole transactions."""
+"""A run of Debezium's engine, whose records are converted to batches of whole transactions."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _NO_EVENTS = pa.table(
 
 @dataclass(frozen=True)
 class Piece:
-    """A batch that was made of records, and the receipt that acknowledges it; None if that of a later batch does.
+    """A batch that was made from records, and the receipt that acknowledges it.
 
-    One that `ends_snapshot` has its last rows.
+    `receipt` is None if that of a later batch acknowledges this one too. If `ends_snapshot`, it has the snapshot's last
+    rows.
     """
 
     batch: Batch
@@ -59,11 +60,11 @@ class Piece:
 
 
 class EngineRun:
-    """A run of an engine from a position on, in one order for all tables.
+    """A run of an engine from a position on; events of all tables are in one order.
 
-    `position` is that of the last batch. `read` is how far the engine has read, `_resume` up to where its events are
-    known already. `_held` are the events of a transaction of which more may come, after the position of the last batch;
-    they are given without its end when they come to `most_bytes`.
+    `position` is that of the last batch. `read` is the position up to which the engine has read. Events up to `_resume`
+    are known already. `_held` are the events of an unfinished transaction after the last batch. If they reach
+    `most_bytes`, they are returned before the transaction's end.
     """
 
     def __init__(
@@ -86,18 +87,19 @@ class EngineRun:
 
     @property
     def is_holding(self) -> bool:
-        """Whether events wait for the end of their transaction."""
+        """Whether events are held back until the end of their transaction."""
         return self._held is not None
 
     def read_history(self) -> str | None:
-        """The definitions of tables over time up to now; None for connectors that need none."""
+        """Reads the definitions of tables over time, up to now; None for connectors that need none."""
         file = Path(self._folder.name) / HISTORY
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def take_records(self) -> Records | None:
-        """The next records of the engine, whose schemas are known then; None if none come in time.
+        """Takes the next records from the engine, and reads the schemas of their tables; None if none arrive in time.
 
-        Raises EngineEnded if the engine has stopped by itself, and ConnectionLost if the server can't tell of columns.
+        Raises EngineEnded if the engine has stopped by itself, and ConnectionLost if the server can't be asked for
+        columns.
         """
         records = self.engine.take_records()
         for events in records.events if records is not None else ():
@@ -106,7 +108,7 @@ class EngineRun:
         return records
 
     def split_records(self, records: Records) -> Iterator[Piece]:
-        """The batches that records make: those that end a snapshot and begin the stream make one of each."""
+        """Splits records into batches; records that end a snapshot and begin the stream make one batch of each."""
         events = [self._build_stream_events(part) for part in records.events]
         if "snapshot" in records.offset:
             self.position = self.read = Position(records.partition, records.offset)
@@ -130,12 +132,12 @@ class EngineRun:
         yield Piece(batch, records.receipt)
 
     def end_run(self) -> None:
-        """Stops the engine, and removes its files."""
+        """Stops the engine, and deletes its files."""
         self.engine.stop_engine()
         self._folder.cleanup()
 
     def _leave_out_known(self, events: list[StreamEvents]) -> list[StreamEvents]:
-        """The events after the position that the run resumes; it is forgotten when reading has passed it."""
+        """Leaves out the events up to the position from which the run resumed, until reading has passed it."""
         resume, order = self._resume, self._server.order
         if resume is None:
             return events
@@ -146,9 +148,9 @@ class EngineRun:
         return new
 
     def _take_whole_transactions(self, batch: Batch, position: Position) -> tuple[Batch, Position]:
-        """Whole transactions among the events that were read up to a position, and the position after the last of them.
+        """Returns the whole transactions that were read up to `position`, and the position after the last of them.
 
-        The events of one of which more may come are held back, unless they are too many to wait for its end.
+        The events of an unfinished transaction are held back, unless they are too many to wait for its end.
         """
         read = batch if self._held is None else join_batches(self._held, batch)
         self._held = None
@@ -162,7 +164,10 @@ class EngineRun:
         return whole, begin
 
     def _take_part(self, read: Batch, position: Position) -> tuple[Batch, Position]:
-        """The part of a transaction that was read. A delete at its end waits for the insert that may belong to it."""
+        """Returns the part of a transaction that was read, without a delete at its end, and the position after it.
+
+        Such a delete is held back, since the next event may be the insert that belongs to it.
+        """
         events, last = split_off_last_delete(read)
         if last is None:
             return read, position
@@ -176,14 +181,14 @@ class EngineRun:
         return build_batch(events, before), before
 
     def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
-        """Events with their places; they follow on what the engine has read before."""
+        """Builds the events of a table with their places; they follow directly after the engine's earlier events."""
         table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
         return StreamEvents(table, schema, pa.table(columns), self.read)
 
     def _build_empty_tables(self) -> list[StreamEvents]:
-        """No events, with their schema, of each table of which a snapshot had none."""
+        """Builds empty events, with their schema, for each table without rows in a snapshot."""
         known = {table for table, _ in self._tables.values()}
         return [
             StreamEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
@@ -192,7 +197,10 @@ class EngineRun:
         ]
 
     def _read_schema(self, events: SchemaEvents) -> tuple[str, SourceSchema]:
-        """The table of events, and its columns. Truncations do not tell the primary key, so the server is asked."""
+        """Returns the table of events and its schema; asks the server for the key if the events do not contain it.
+
+        Truncates, for example, do not contain the primary key.
+        """
         source = json.loads(events.payload[0].as_py())["source"]
         schema = source.get("schema") or source["db"]
         table = f"{schema}.{source['table']}"
@@ -210,7 +218,7 @@ def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:
 def start_run(
     connection: DebeziumConnection, thresholds: DebeziumThresholds, server: SourceServer, position: Position
 ) -> EngineRun:
-    """A run that goes on after a position, or begins with a snapshot; tables that are joining are not read yet."""
+    """Starts a run after a position, or with a snapshot; tables that are still joining are not read yet."""
     from arctic_runtime.ingest.transports.debezium.engine import Engine, write_offsets
 
     folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")
@@ -218,7 +226,7 @@ def start_run(
     properties = build_engine_properties(
         exclude_joining(connection, position), inside, thresholds, server.build_properties()
     )
-    # Java has one register of metrics for all engines, and an engine waits for a name that another still has.
+    # Java has one registry of metrics for all engines, and an engine waits for a name that is still in use.
     engine = Engine({**properties, "custom.metric.tags": f"run={next(_RUNS)}"}, thresholds)
     if not position.is_snapshot:
         write_offsets(inside / OFFSETS, connection.slot, position)

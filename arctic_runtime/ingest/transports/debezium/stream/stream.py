@@ -1,4 +1,4 @@
-"""An open stream of a database: batches of its engine's runs, made anew where the connection is lost."""
+"""An open stream of a database: returns the batches of its engine's runs, and reconnects if the connection is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """A connection to read, and the limits for that; unless it `reconnects`, a lost connection is an error."""
+    """The connection to read and the limits for it; unless `reconnects`, a lost connection is an error."""
 
     connection: DebeziumConnection
     thresholds: DebeziumThresholds
@@ -38,7 +38,7 @@ class StreamSettings:
 
 @dataclass(frozen=True)
 class StopSignals:
-    """Signals by which other threads end reading: for good, or before the next batch."""
+    """Signals by which other threads stop reading: for good (`closed`), or before the next batch (`paused`)."""
 
     closed: threading.Event = field(default_factory=threading.Event)
     paused: threading.Event = field(default_factory=threading.Event)
@@ -49,9 +49,9 @@ class StopSignals:
 
 
 class DebeziumStream:
-    """Batches after a position, taken by one thread.
+    """Reads batches after a position; used by one thread.
 
-    `connection` is what the next run reads, `_lost` why the connection was lost, until it is made anew.
+    `connection` is what the next run reads. `_lost` is the reason why the connection was lost, until it is restored.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DebeziumStream:
 
     @property
     def position(self) -> Position:
-        """The position of the last batch, or the one that was opened at."""
+        """The position of the last batch, or the one at which the stream was opened."""
         return self._run.position
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -109,9 +109,10 @@ class DebeziumStream:
     def _read_records(
         self, records: Records, gathered: GatheredBatch, heartbeat: Heartbeat, end: Any
     ) -> Iterator[Batch]:
-        """Gathers the batches of records; gives what is gathered before one that ends a snapshot, and this one alone.
+        """Gathers the batches of records; a batch that ends a snapshot is yielded alone, after the gathered one.
 
-        A batch without events is gathered when one is due, and where a reader that drains the source comes to its end.
+        A batch without events is gathered only if one is due, or if a reader that drains the source has reached its
+        end.
         """
         self._check_no_snapshot(records)
         for piece in self._run.split_records(records):
@@ -143,14 +144,14 @@ class DebeziumStream:
             )
 
     def _can_grow(self, gathered: GatheredBatch) -> bool:
-        """Whether more may join a batch. A commit takes as long for the first rows as for many."""
+        """Whether to wait for more events before a batch is returned: one commit costs less than many small ones."""
         if gathered.batch is None or count_bytes(gathered.batch) >= self._thresholds.batch_bytes:
             return False
         is_loading = self.position.is_snapshot and gathered.age_seconds < self._thresholds.gather_seconds
         return is_loading or self._run.engine.has_waiting
 
     def _attend_server(self, heartbeat: Heartbeat) -> None:
-        """Has a server without events move its log's end, and notices one that is silent."""
+        """Pushes the log's end of a server without events, and drops the connection to a silent server."""
         if self._lost is not None:
             return
         if heartbeat.is_push_due(self._run.is_holding):
@@ -161,7 +162,10 @@ class DebeziumStream:
             self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
 
     def _push_log_end(self, must: bool) -> None:
-        """Has the server mark the end of its log; while a server is away, reading notices that by itself."""
+        """Pushes the end of the server's log; errors are ignored unless `must`, and lost connections in any case.
+
+        Reading notices by itself that a server is unavailable.
+        """
         try:
             self.server.push_log_end()
         except SourceError as error:
@@ -179,12 +183,12 @@ class DebeziumStream:
             return self._run.take_records()
         except EngineEnded as ended:
             self._drop_connection(self.server.explain_failure(ended.cause, str(ended)))
-        except ConnectionLost as lost:  # where the server is asked about columns
+        except ConnectionLost as lost:  # if the server was asked for columns
             self._drop_connection(lost)
         return None
 
     def _drop_connection(self, error: SourceError) -> None:
-        """Gives up a lost connection, which is to be made anew; raises other errors."""
+        """Ends the run after a lost connection, which is restored later; raises other errors."""
         if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
@@ -193,7 +197,7 @@ class DebeziumStream:
         self._lost = error
 
     def _reconnect(self) -> None:
-        """Makes a lost connection anew, however long that takes within reason."""
+        """Restores a lost connection; retries until a time limit, after which it raises ConnectionLost."""
         closed = self._signals.closed
         until = time.monotonic() + self._thresholds.reconnect_seconds
         while not closed.wait(self._thresholds.reconnect_poll_seconds):
@@ -207,7 +211,7 @@ class DebeziumStream:
             self._run, self._lost = self._start_run(self.position), None
 
     def _is_joining(self) -> bool:
-        """Whether the stream has come to the place from which on it has more tables."""
+        """Whether the stream has reached the position from which on it reads more tables."""
         joining = self.position.joining
         return (
             bool(joining)
@@ -216,7 +220,7 @@ class DebeziumStream:
         )
 
     def _rejoin_stream(self) -> Batch:
-        """Goes back to that place. What was read after it comes again, with the events of the new tables among it."""
+        """Restarts the stream at that position; later events are read again, together with those of the new tables."""
         position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
         self._run.end_run()
         self._run = self._start_run(position)
