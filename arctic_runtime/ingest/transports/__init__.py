@@ -1,1 +1,1 @@
-"""One module for each way on which change events come in, all behind the interface in `transport`."""
+"""The transports that fetch change events, one module each, all behind the interface in `transport`."""

@@ -1,4 +1,4 @@
-"""Connectors as transports declare them, and readers of the keys that several of them have."""
+"""The connectors that transports declare, and functions that read settings which several of them have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Session = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection of a source: its transport, the format of its events, and the reader of its positions."""
+    """The connection of a source: its transport, the format of its events, and the parser of its positions."""
 
     transport: Transport
     form: Format
@@ -33,11 +33,11 @@ class Connection:
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector by the `name` that users write, and the keys that they write for it below `ingest`.
+    """A connector by the `name` that users write, and its settings below `ingest`.
 
-    `keys` are those that it takes, `required` those that it can't do without. `connect` makes a connection of a source.
-    `describe` names server, database or folder for people, without secrets. `parse_position` reads positions for those
-    who compare and show them. `jars` is the group of JARs that Spark has to be started with. `list_tables` lists the
+    `keys` are the settings that it accepts, and `required` those that it needs. `connect` creates the connection of a
+    source. `describe` names server, database or folder for people, without secrets. `parse_position` parses positions,
+    to compare and show them. `jars` is the group of JARs that Spark has to be started with. `list_tables` lists the
     tables of a database, None for sources without such a list.
     """
 
@@ -52,7 +52,10 @@ class Connector:
 
 
 def read_password(source: IngestSource) -> str:
-    """Returns the password as written, or from the named environment variable; empty without any."""
+    """Returns the password from the settings or from the environment variable `password_env`; empty if there is none.
+
+    Raises ConfigError if the variable is not set.
+    """
     variable = source.connection.get("password_env")
     if variable is None:
         return str(source.connection.get("password", ""))
@@ -66,7 +69,7 @@ def read_password(source: IngestSource) -> str:
 
 
 def read_properties(source: IngestSource) -> Mapping[str, str]:
-    """Returns the `properties` of a source; none if it sets none."""
+    """Returns the `properties` of a source; empty if it sets none. Raises ConfigError if they are no mapping."""
     written = source.connection.get("properties") or {}
     if not isinstance(written, Mapping):
         raise ConfigError(f"source {source.name}: `properties` must be a mapping of names to values")
@@ -74,7 +77,7 @@ def read_properties(source: IngestSource) -> Mapping[str, str]:
 
 
 def read_format(source: IngestSource) -> Format:
-    """Returns the format of a source, from `format: canal` or with its options from `format: {canal: {zone: UTC}}`."""
+    """Builds the format of a source, from `format: canal`, or with options from `format: {canal: {zone: UTC}}`."""
     written = source.connection.get("format", "debezium")
     if isinstance(written, Mapping) and len(written) == 1:
         ((name, options),) = written.items()
@@ -88,6 +91,6 @@ def read_format(source: IngestSource) -> Format:
 
 
 def describe_address(source: IngestSource) -> str:
-    """Returns the connector of a source and its `servers` or `path`, for people."""
+    """Describes for people the connector of a source and its `servers` or `path`."""
     address = source.connection.get("servers") or source.connection.get("path")
     return source.connector if address is None else f"{source.connector} {mask_text(str(address))}"

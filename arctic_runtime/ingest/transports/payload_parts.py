@@ -1,4 +1,4 @@
-"""Parts of the payload of events, which is JSON, as expressions over PAYLOAD."""
+"""Extracts parts of the payload of events, which is JSON, as expressions over PAYLOAD."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from arctic_runtime.ingest.transports.transport import PAYLOAD
 
 
 def extract_payload_part(path: Path) -> Expression:
-    """The text or the JSON at a path of a payload; null if it has none there, and if it is not JSON."""
+    """Builds the expression for the text or JSON at `path` of a payload; null if it has none, or is not JSON."""
     return F.get_json_object(F.col(PAYLOAD).cast("string"), "$" + "".join(f"['{name}']" for name in path))
 
 
 def extract_schema_parts(paths: Sequence[Path]) -> Expression:
-    """The parts of a payload that tell the schema of its event, as one text; null if it tells none."""
+    """Builds the expression for the parts of a payload that describe its schema, as one text; null if it has none."""
     parts = F.to_json(F.struct(*map(extract_payload_part, paths)))
     return F.when(parts != F.lit("{}"), parts)

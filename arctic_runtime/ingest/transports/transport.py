@@ -1,4 +1,4 @@
-"""The interface of transports: batches of change events, in the order of their source, from a position on."""
+"""The interface of transports: they return batches of change events after a position, in the order of their source."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PAYLOAD, ORIGIN, ARRIVAL = (f"{OWN_PREFIX}{own}" for own in ("payload", "origin", "arrival"))
-"""Columns of events as transports hand them over, by names that no column of a source has: the JSON of an event as
-text or bytes, where the source has it as text for people (an offset, a file and line, an LSN; null where the JSON
-itself says it), and the place of the event in its batch, as bigint: higher is later."""
+"""Columns of events that transports return, by names that no column of a source has. PAYLOAD is the JSON of an event as
+text or bytes. ORIGIN is its place in the source as text for people (an offset, a file and line, an LSN); null if the
+JSON itself contains it. ARRIVAL is the place of the event in its batch, as bigint: higher is later."""
 
 
 @dataclass(frozen=True)
 class TableEvents:
     """The events of one table in a batch, as a table with the columns PAYLOAD, ORIGIN and ARRIVAL.
 
-    Where Spark reads them, `events` makes the table in a session: tables are written side by side, each in its own.
-    `table` is its name as the source has it (`public.orders`). `schema` is None if the transport does not know it.
-    A batch has several of these for a table whose schema changed meanwhile, the older first.
+    If Spark reads them, `events` is a function that returns the table for a session: tables are written in parallel,
+    each in its own session. `table` is its name in the source (`public.orders`). `schema` is None if the transport does
+    not know it. If a table's schema changed within a batch, the batch has several of these for it, the older first.
     """
 
     table: str
@@ -36,16 +36,19 @@ class TableEvents:
 
 @dataclass(frozen=True)
 class Batch:
-    """Events up to a position of the source. `position` is a text from which the transport can continue after them.
+    """Events up to a position of the source.
 
-    `count` is the number of events. A batch without events moves the position (a heartbeat). `is_snapshot` says that
-    the events are rows of a snapshot that is still under way after the batch. `progress` is what `open` takes to go on
-    after the batch, None if that is the position. `caught_up` is a time at which the source had nothing that comes
-    after the position, None if the transport does not know one; a source without events tells one about every
-    minute, by a batch without any. `behind` is the number of events that the source had after the batch when it was
-    asked last, None if the transport does not know it. `comes_again` says that
-    the position lies before that of earlier batches, and that events after it come once more. A table without events in
-    a snapshot is in the batch that ends it, if its schema is known.
+    `position` is a text from which the transport can continue after the events, and `count` their number. A batch
+    without events advances the position (a heartbeat). `is_snapshot` says that the events are rows of a snapshot that
+    is not finished after the batch. `progress` is what `open_at` takes to continue after the batch, None if that is the
+    position.
+
+    `caught_up` is a time at which the source had nothing after the position, None if the transport does not know one; a
+    source without events reports one about every minute, by an empty batch. `behind` is the number of events that the
+    source still had after the batch at the last request, None if the transport does not know it. `comes_again` says
+    that the position is before that of earlier batches, and that events after it are returned again. A table without
+    events in a snapshot is in the batch that ends it, if its schema is known. `failure` is the reason why the source
+    can't be read, empty if it can.
     """
 
     tables: tuple[TableEvents, ...]
@@ -62,46 +65,49 @@ class Batch:
 class Transport(Protocol):
     """A connection to a source of change events.
 
-    A position is kept in tables before it is acknowledged: what was not acknowledged may come again after `open`.
-    `initial` is the position before all events, from where on the source gives a snapshot where it has such. Methods
-    raise SourceError if the source can't be reached, refuses, or no longer has what comes after a position.
+    A position is saved in tables before it is acknowledged: events that were not acknowledged may be returned again
+    after `open_at`. `initial` is the position before all events, from which the source begins with a snapshot if it has
+    such. Methods raise SourceError if the source can't be reached, refuses, or no longer has the events after a
+    position.
     """
 
     initial: str
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError if `open` would fail or lose events; changes nothing at the source.
+        """Raises SourceError if `open_at` would fail or lose events; changes nothing at the source.
 
-        None stands for a source that was never ingested: what others left there under this source's names, such as a
-        replication slot, is not taken over then.
+        `position` is None for a source that was never ingested. What others have left there under this source's names,
+        such as a replication slot, is then not taken over.
         """
 
     def open_at(self, position: str) -> None:
-        """Connects, and continues after a position."""
+        """Connects to the source, to continue after a position."""
 
     def begins_with_snapshot(self, position: str) -> bool:
-        """Whether `open` at a position begins with a snapshot of all rows, in the place of the events up to it."""
+        """Whether `open_at` at a position begins with a snapshot of all rows, in place of the events up to it."""
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
-        """Batches as they come; ends when `close` is called, or when nothing more is there if `until_drained`."""
+        """Yields batches as they arrive, until `close_source` is called.
+
+        With `until_drained`, it ends when the source has no more events.
+        """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        """The events of a batch that come after a position, which may lie before, in or after the batch.
+        """Returns the events of a batch that come after a position, which may be before, in or after the batch.
 
-        A table that was committed just before the process died gets events that it has already; the rows of a snapshot
-        are never left out.
+        After a process died, tables get events that they already have. Rows of a snapshot are never left out.
         """
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """Tells the source that everything up to the end of a batch is kept."""
+        """Acknowledges everything up to the end of a batch to the source, since it is saved."""
 
     def close_source(self) -> None:
-        """Ends the connection; can be called at any time, also twice."""
+        """Closes the connection; can be called at any time, also twice."""
 
 
 @dataclass(frozen=True, order=True)
 class CatalogTable:
-    """A table of a database, with its schema there, and the columns of its primary key in order: none without one."""
+    """A table of a database: its schema and name, and the columns of its primary key in order, empty without one."""
 
     schema: str
     name: str
@@ -109,58 +115,58 @@ class CatalogTable:
 
     @property
     def full_name(self) -> str:
-        """The table as events name it."""
+        """The table's name as it is in events, with its schema."""
         return f"{self.schema}.{self.name}"
 
 
 class TableLoad(Protocol):
-    """The load of some tables beside a stream: rows of a snapshot, then what has changed since. Used by one thread.
+    """The load of some tables alongside a stream: rows of a snapshot, then the changes since.
 
-    `finish` and `close` may be called by others.
+    It is used by one thread; `finish_load` and `close_source` may be called by others.
     """
 
     def read_batches(self) -> Generator[Batch]:
-        """Rows of a snapshot, then a batch whose position is the one as of which they are, then changes after that.
+        """Yields the rows of a snapshot, then a batch with the position of these rows, then the later changes.
 
-        That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish`. A batch that
-        `comes_again` has no events: the load restarts. Raises SourceError if a table is not there.
+        That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish_load`. A batch
+        that `comes_again` has no events: the load restarts. Raises SourceError if a table does not exist.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
-        """As `Transport.select_after`."""
+        """Like `Transport.select_after`."""
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """As `Transport.acknowledge_batch`."""
+        """Like `Transport.acknowledge_batch`."""
 
     def finish_load(self) -> None:
-        """Has `batches` end when they have all that was committed at the source before this."""
+        """Ends `read_batches` when it has returned everything that was committed at the source before this call."""
 
     def close_source(self) -> None:
-        """Ends `batches` at once; can be called at any time, also twice."""
+        """Ends `read_batches` at once; can be called at any time, also twice."""
 
 
 @runtime_checkable
 class LoadsTables(Protocol):
-    """A transport of a database: it knows all tables there, and loads some beside the stream of the others."""
+    """A transport of a database: it lists all tables there, and loads some alongside the stream of the others."""
 
     def list_catalog(self) -> list[CatalogTable]:
-        """The tables of the database that can be read, but for those of the server itself."""
+        """The tables of the database that the user can read, except those of the server itself."""
 
     def follow_tables(self, tables: Collection[str]) -> None:
-        """Has the next `open` read these tables and no others."""
+        """Sets the tables that are read after the next `open_at`."""
 
     def load_tables(self, tables: Collection[str], position: str) -> TableLoad:
-        """A load of tables that the stream, which stands at a position or comes from there, does not have.
+        """Creates the load of tables that the stream does not have; `position` is the stream's current position.
 
-        From here on, the source keeps what the load needs. Raises SourceError if it can't.
+        From this call on, the source keeps what the load needs. Raises SourceError if it can't.
         """
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
-        """From where the next `open` reads tables too, whose load gave `end` as its last batch.
+        """Returns the position from which the next `open_at` also reads `tables`; `end` is their load's last batch.
 
-        The stream was closed at `position` before the load was asked to finish. The own positions of all tables exclude
-        events that come again.
+        The stream was closed at `position` before the load was asked to finish. Each table leaves out the events that
+        it already has, by its own position.
         """
 
     def pause_reading(self) -> None:
-        """Ends `batches` before the next one, until `close`; can be called by another thread."""
+        """Ends `read_batches` before the next batch, until `close_source`; can be called by another thread."""

@@ -1,4 +1,4 @@
-"""Connection of Debezium to a database, and the properties of its engine."""
+"""The connection of Debezium to a database, and the properties of its engine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 MASK = "***"
 OFFSETS = "offsets"
-"""The file in the engine's folder that says where it continues."""
+"""The file in the engine's folder with the offset from which it continues."""
 
 HISTORY = "history"
-"""The file with the definitions of tables over time, which connectors of binary logs keep in the engine's folder."""
+"""The file in the engine's folder with the definitions of tables over time, which connectors of binary logs store."""
 
 SNAPSHOT_SELECTS = "snapshot.select.statement.overrides"
-"""The property of Debezium with the tables of which a snapshot takes a query of its own, divided by commas."""
+"""The property of Debezium with the tables that a snapshot reads by a query of their own, divided by commas."""
 
 _SLOT_LENGTH = 58
-"""Most characters of a slot's name to which others are added; PostgreSQL takes 63."""
+"""Most characters of a slot's name to which a suffix is added; PostgreSQL allows 63 in all."""
 
 PUBLICATION_MODE = "publication.autocreate.mode"
 """The property of Debezium by which a user says, with `disabled`, that the publication is not to be altered."""
@@ -31,18 +31,18 @@ PUBLICATION_MODE = "publication.autocreate.mode"
 _AS_PUBLISHED = {PUBLICATION_MODE: "disabled"}
 
 _OWN_IDS = 1_000_000_000
-"""Where numbers of replicas begin that nobody chose."""
+"""The lowest replica number that is computed instead of chosen by the user."""
 
 
 @dataclass(frozen=True)
 class DebeziumConnection:
-    """A database and the tables that are read. The password is shown nowhere.
+    """A database and the tables that are read; the password is never shown.
 
-    `connector` is a name of CONNECTORS. `tables` are names or patterns as Debezium's
-    `table.include.list` has them, with their schema (`public.orders`). `slot` names the replication slot and the
-    publication in PostgreSQL, and the reader in messages. `server_id` is this reader's number among the replicas of a
-    MySQL or MariaDB server; None makes one of the slot's name.
-    `properties` are further properties of Debezium, and win over those that are set here.
+    `connector` is a name of CONNECTORS. `tables` are names or patterns as in Debezium's `table.include.list`, with
+    their schema (`public.orders`). `slot` is the name of the replication slot and the publication in PostgreSQL, and of
+    the reader in messages. `server_id` is this reader's number among the replicas of a MySQL or MariaDB server; None
+    computes one from the slot's name. `properties` are further properties of Debezium, and override those that are set
+    here.
     """
 
     connector: str
@@ -58,7 +58,7 @@ class DebeziumConnection:
 
     @property
     def place(self) -> str:
-        """The server and database as messages name them."""
+        """The server and database as they are named in messages."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
 
     @property
@@ -67,11 +67,11 @@ class DebeziumConnection:
         return _OWN_IDS + crc32(self.slot.encode()) % _OWN_IDS if self.server_id is None else self.server_id
 
     def is_read(self, table: str) -> bool:
-        """Whether a table, with its schema, is among those that are read."""
+        """Whether a table, named with its schema, is read."""
         return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
 
     def is_column_read(self, table: str, column: str) -> bool:
-        """Whether a column of a table is read: of a table that is, and not excluded."""
+        """Whether a column is read: its table is read, and the column is not excluded."""
         excluded = self.properties.get("column.exclude.list", "").split(",")
         return self.is_read(table) and not any(
             re.fullmatch(pattern.strip(), f"{table}.{column}", re.IGNORECASE) for pattern in excluded
@@ -83,11 +83,11 @@ class DebeziumConnection:
         return self.properties.get("publication.name", self.slot)
 
     def select_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """The connection with these tables and no others, by their names."""
+        """Returns the connection with only the tables of these names."""
         return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
 
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """The connection with more tables, by their names."""
+        """Returns the connection with the tables of these names added."""
         more = [re.escape(table) for table in tables if not self.is_read(table)]
         return replace(self, tables=(*self.tables, *more))
 
@@ -100,8 +100,8 @@ class DebeziumConnection:
         return replace(self, tables=left)
 
     def for_load(self, tables: Collection[str]) -> DebeziumConnection:
-        """The connection of another reader, of some tables from a snapshot on, who leaves nothing at the server."""
-        # Definitions of tables are taken on by the stream's reader, which knows those of one server by its name.
+        """Returns a connection for a second reader, which loads `tables` and leaves nothing at the server."""
+        # The stream's reader adopts the definitions of tables, which it identifies by the name of their server.
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
         if self.connector == "postgresql":
             # The server drops a temporary slot when its reader ends.
@@ -110,14 +110,17 @@ class DebeziumConnection:
         return replace(self.select_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
 
     def mask_password(self, text: str) -> str:
-        """A text without the password, should it be in it."""
+        """Replaces the password in a text, if it contains it."""
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
         return text.replace(self.password, MASK) if is_hidden else text
 
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector of Debezium: its class, and properties that only it has, with fields of a connection in braces."""
+    """A connector of Debezium: its class and its own properties.
+
+    Names in braces in the values of the properties are fields of a connection.
+    """
 
     java_class: str
     properties: Mapping[str, str]
@@ -148,7 +151,7 @@ _MYSQL = Connector(
         "include.schema.changes": "false",
         "bigint.unsigned.handling.mode": "precise",
         "enable.time.adjuster": "false",
-        # No reconnection by the reader of the log, which would not be exact; it only asks for a sign of life by this.
+        # The reader of the log must not reconnect, which would not be exact; the interval only requests signs of life.
         "connect.keep.alive": "false",
         "connect.keep.alive.interval.ms": "250",
     },
@@ -157,13 +160,13 @@ _MYSQL = Connector(
 CONNECTORS: Mapping[str, Connector] = {"postgresql": _POSTGRESQL, "mysql": _MYSQL, "mariadb": _MYSQL}
 
 _ENGINE = {
-    # Only schemas of keys are read, so keys are written in the way that costs least.
+    # Only the schemas of keys are read, so keys are written by the cheapest converter.
     "key.converter.class": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter.schemas.enable": "false",
     "value.converter.decimal.format": "NUMERIC",
     "value.converter.replace.null.with.default": "false",
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-    # As numbers, a NaN among them would end the reading of all tables; as text it is a value that does not fit.
+    # With numbers, a NaN would stop the reading of all tables; as text it is only a value that does not fit.
     "decimal.handling.mode": "string",
     "time.precision.mode": "adaptive_time_microseconds",
     "binary.handling.mode": "bytes",
@@ -179,8 +182,8 @@ _ENGINE = {
     "executor.shutdown.timeout.ms": "2000",
     "task.management.timeout.ms": "120000",
 }
-"""Properties that all connectors share. Lost connections are recreated by the transport, since Debezium continues from
-what was acknowledged, and not exactly inside of a transaction."""
+"""Properties that all connectors share. Lost connections are restored by the transport, since Debezium continues after
+what was acknowledged, and is not exact inside of a transaction."""
 
 
 _TLS_OF_MYSQL = {
@@ -189,11 +192,11 @@ _TLS_OF_MYSQL = {
     "database.ssl.truststore": "trustCertificateKeyStoreUrl",
     "database.ssl.truststore.password": "trustCertificateKeyStorePassword",
 }
-"""Properties of Debezium, and what the driver for MySQL calls them."""
+"""Properties of Debezium, and the names of the same settings in the driver for MySQL."""
 
 
 def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
-    """Properties of Debezium by which the database's driver encrypts a connection."""
+    """Converts Debezium's properties for encryption to settings of the database's JDBC driver."""
     connection_properties = connection.properties
     if connection.connector == "postgresql":
         return {
@@ -212,7 +215,7 @@ def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
 def build_engine_properties(
     connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
 ) -> dict[str, str]:
-    """All properties of an engine, with those that its server asks for; raises ConfigError for an unknown connector."""
+    """Builds all properties of an engine, including `of_server`; raises ConfigError for an unknown connector."""
     known = CONNECTORS.get(connection.connector)
     if known is None:
         raise ConfigError(
@@ -250,7 +253,7 @@ def build_engine_properties(
 
 
 def _merge_selects(*properties: Mapping[str, str]) -> dict[str, str]:
-    """The tables with queries of their own of all properties, which each name their own tables."""
+    """Merges the lists of tables that have a snapshot query of their own; each of `properties` names its own tables."""
     tables = [property_set[SNAPSHOT_SELECTS] for property_set in properties if property_set.get(SNAPSHOT_SELECTS)]
     return {SNAPSHOT_SELECTS: ",".join(tables)} if tables else {}
 

@@ -1,4 +1,4 @@
-"""Connectors of databases, whose changes are read by Debezium."""
+"""The connectors of databases whose changes are read by Debezium."""
 
 from __future__ import annotations
 

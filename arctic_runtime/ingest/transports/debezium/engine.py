@@ -1,7 +1,8 @@
-"""Debezium's engine in this process: Java polls the source, and whole batches cross into Python.
+"""Debezium's engine in this process: Java polls the source, and whole batches are passed to Python.
 
-Of each batch one text crosses for each table and schema, the events' JSON divided by newlines, which JSON never holds;
-no code in Python runs for single events. Java's threads wait where batches are taken more slowly than they come.
+Of each batch, one text is passed for each table and schema: the JSON of its events, separated by newlines, which JSON
+never contains. No Python code runs for single events. Java's threads wait if batches are taken more slowly than they
+arrive.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from arctic_runtime.thresholds import DebeziumThresholds
 LOG = logging.getLogger(__name__)
 
 ENVELOPE = ".Envelope"
-"""How the names of schemas of change events end; heartbeats and messages have others."""
+"""The ending of the names of schemas of change events; schemas of heartbeats and messages have other names."""
 
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """The schemas of a table's events as JsonConverter writes them. `key` is None for a table without a primary key.
+    """The schemas of a table's events as JsonConverter writes them; `key` is None for a table without a primary key.
 
-    `has_key` is None as long as only events came that tell nothing of the key: truncations.
+    `has_key` is None as long as no event has shown whether there is a key: truncates do not.
     """
 
     value: str
@@ -48,8 +49,8 @@ class RecordSchema:
 class SchemaEvents:
     """Events with one schema: their JSON, and their places in the batch as bigint.
 
-    `schema_id` is one for each schema object of the engine, so that a schema that comes back after another is
-    distinguished from its first time.
+    Each schema object of the engine has its own `schema_id`. So a schema that appears again after another one is
+    distinguished from its first appearance.
     """
 
     schema_id: int
@@ -60,7 +61,7 @@ class SchemaEvents:
 
 @dataclass(frozen=True)
 class Receipt:
-    """Receipt that acknowledges a batch: its last record, and Debezium's committer."""
+    """A receipt by which a batch is acknowledged: its last record, and Debezium's committer."""
 
     last: Any
     committer: Any
@@ -68,9 +69,9 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Records:
-    """A batch as the engine hands it over, events with one schema together, those that came first in front.
+    """A batch as the engine returns it: its events grouped by schema, in the order of their first events.
 
-    `partition` is its last record's; `first` and `offset` are the offsets of its first and last record.
+    `partition` is that of the last record; `first` and `offset` are the offsets of the first and the last record.
     """
 
     events: tuple[SchemaEvents, ...]
@@ -81,12 +82,12 @@ class Records:
 
     @property
     def bytes(self) -> int:
-        """The size of the JSON of all events."""
+        """Number of bytes of the JSON of all events."""
         return sum(int(event_part.payload.nbytes) for event_part in self.events)
 
 
 class EngineEnded(Exception):
-    """The engine has stopped by itself; the text is its reason, and `cause` Java's exception where there is one."""
+    """Raised if the engine has stopped by itself; the text is its reason, and `cause` Java's exception, if any."""
 
     def __init__(self, text: str, cause: Any = None) -> None:
         super().__init__(text)
@@ -94,7 +95,7 @@ class EngineEnded(Exception):
 
 
 class Engine:
-    """One run of an engine; can't be started twice."""
+    """One run of an engine, which can be started only once."""
 
     def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
         start_jvm(thresholds.heap_bytes)
@@ -127,7 +128,7 @@ class Engine:
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
 
     def _build_callbacks(self) -> dict[str, Callable[[], None]]:
-        """Callbacks for the engine's changes of state."""
+        """Builds the callbacks for the engine's changes of state."""
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
         return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
 
@@ -135,7 +136,10 @@ class Engine:
         self._thread.start()
 
     def take_records(self) -> Records | None:
-        """The next batch; None if none comes in time. Raises EngineEnded after the last batch of an ended engine."""
+        """Returns the next batch, or None if none arrives in time.
+
+        Raises EngineEnded after the last batch of an ended engine.
+        """
         with self._changed:
             self._changed.wait_for(
                 lambda: self._waiting or self._ended or self._closed, timeout=self._thresholds.take_seconds
@@ -152,9 +156,9 @@ class Engine:
         return None
 
     def list_tables(self) -> dict[str, RecordSchema]:
-        """The tables that are read, by schema and name, with the schemas that their events have now.
+        """Lists the tables that are read, by schema and name, with the current schemas of their events.
 
-        Known when a snapshot has ended. Debezium shows them in no event of a table without rows.
+        They are known when a snapshot has ended. Debezium sends no event that shows the schema of a table without rows.
         """
         (task,) = read_private_field(self._engine, "tasks")
         schema = read_private_field(task.connectTask(), "schema")
@@ -169,17 +173,17 @@ class Engine:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a batch waits to be taken."""
+        """Whether a batch is waiting to be taken."""
         return bool(self._waiting)
 
     def acknowledge_receipt(self, receipt: Receipt) -> None:
-        """Lets the source forget everything up to the end of a batch, at the engine's next poll."""
+        """Acknowledges a batch to the source at the engine's next poll; the source may then drop all up to its end."""
         if not self._closed and self._ended is None:
             receipt.committer.markProcessed(receipt.last)
             receipt.committer.markBatchFinished()
 
     def stop_engine(self) -> None:
-        """Stops the engine; what does not stop in time is left to end by itself."""
+        """Stops the engine; if it does not stop in time, it is left to end by itself."""
         seconds = self._thresholds.close_seconds
         with self._changed:
             self._closed = True
@@ -192,7 +196,10 @@ class Engine:
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
     def _request_close(self, until: float) -> bool:
-        """Asks the engine to stop, in a thread of Java's: it may take long. False while it starts, when it refuses."""
+        """Asks the engine to stop, in a thread of Java, since this may take long.
+
+        Returns False if the engine refuses because it is still starting.
+        """
         task = load_java_class("java.util.concurrent.FutureTask")(self._calls.build_close_call(self._engine))
         _start_java_thread(task).start()
         try:
@@ -208,7 +215,7 @@ class Engine:
             self._changed.notify_all()
 
     def _handle_records(self, records: Any, committer: Any) -> None:
-        """Called by Java, in one thread: returns when there is room for another batch."""
+        """Receives a batch from Java, which calls this in one thread; returns when there is room for another batch."""
         if self._closed:
             return
         try:
@@ -228,7 +235,10 @@ class Engine:
 
 
 def _start_java_thread(work: Any) -> Any:
-    """A thread of Java's for a Runnable: one of Python's that is in Java when Python ends brings the process down."""
+    """Creates a thread of Java that runs the Runnable `work`.
+
+    A thread of Python that is in Java when Python ends would crash the process.
+    """
     thread = load_java_class("java.lang.Thread")(work, "debezium")
     thread.setDaemon(True)
     return thread
@@ -239,12 +249,12 @@ def _do_nothing() -> None:
 
 
 def _count_millis_until(until: float) -> int:
-    """The time until a moment, at least one: for Java none is for ever."""
+    """Milliseconds until a moment, at least one: Java takes zero as for ever."""
     return max(1, round((until - time.monotonic()) * 1000))
 
 
 def write_offsets(file: Path, name: str, position: Position) -> None:
-    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads where an engine continues."""
+    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads at which position an engine continues."""
     key, value = position.to_stored_offset(name)
     offsets = load_java_class("java.util.HashMap")()
     offsets.put(_to_java_bytes(key), _to_java_bytes(value))
@@ -262,7 +272,7 @@ def _to_java_bytes(text: str) -> Any:
 
 
 class _Calls:
-    """Calls into Java for each batch, prepared once. Streams run over records in Java alone."""
+    """Calls into Java for each batch, prepared once; Java's streams process the records without Python."""
 
     def __init__(self) -> None:
         handles, kinds = (
@@ -306,9 +316,10 @@ class _Calls:
         self._schemas: list[RecordSchema] = []
 
     def commit_policy(self, policy: Any) -> Any:
-        """Commits where there are records.
+        """Builds the policy that offsets are committed only if there are records.
 
-        Debezium asks after empty polls too, without records; a commit then would cross one of `acknowledge`.
+        Debezium also asks after empty polls, without records. A commit at that time could collide with one of
+        `acknowledge_receipt`.
         """
         combine, number, yes = load_java_class("java.lang.invoke.MethodHandles"), jpype.JLong, jpype.JBoolean
         sign = self._handles.findStatic(
@@ -320,7 +331,7 @@ class _Calls:
         )
 
     def build_close_call(self, engine: Any) -> Any:
-        """The close of an engine as a Callable."""
+        """Builds a Callable of Java that closes an engine."""
         nothing = self._kinds.methodType(load_java_class("java.lang.Void").TYPE)
         close = self._handles.findVirtual(load_java_class("java.io.Closeable"), "close", nothing).bindTo(engine)
         return self._as_interface(load_java_class("java.util.concurrent.Callable"), close)
@@ -342,12 +353,12 @@ class _Calls:
         return Records(tuple(events), partition, first, offset, Receipt(last, committer))
 
     def _read_parts(self, java_map: Any) -> Source:
-        """A map without a schema by way of the JSON that Kafka Connect keeps of it."""
+        """Converts a map of Java without a schema to Python, by the JSON that Kafka Connect stores for it."""
         parts: Source = json.loads(bytes(self._json.fromConnectData("", None, java_map)))
         return parts
 
     def _list_positions(self, ids: list[int], records: Any) -> list[pa.Array]:
-        """For each schema the places of its events among all records."""
+        """Lists, for each schema, the places of its events among all records."""
         if len(ids) == 1:
             return [pa.array(range(records.size()), pa.int64())]
         schema_ids = records.stream().map(self._id).mapToInt(self._as_int).toArray()
@@ -355,14 +366,14 @@ class _Calls:
         return [pc.indices_nonzero(pc.equal(numbers, number)).cast(pa.int64()) for number in ids]
 
     def _split_lines(self, text: Any) -> pa.ChunkedArray | pa.Array:
-        """The lines of a text, cut without an object for each."""
+        """Splits a text into lines, without creating an object for each."""
         data = pa.py_buffer(memoryview(text.getBytes(self._utf8)))
         ends = pa.py_buffer(struct.pack("<qq", 0, len(data)))
         whole = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data]).view(pa.large_string())
         return pc.split_pattern(whole, "\n").values
 
     def _get_schema_number(self, schema: Any, records: Any) -> int:
-        """The number of a schema, whose text is read only when it comes for the first time."""
+        """Returns the number of a schema; the JSON of a schema is read only when it first appears."""
         known_number = self._ids.get(schema)
         if known_number is None:
             known_number = self._integer(len(self._schemas))
@@ -374,7 +385,7 @@ class _Calls:
         return number
 
     def _with_key(self, known: RecordSchema, schema: Any, records: Any) -> RecordSchema:
-        """The schema with its key, as the first record tells that is no truncation, which has no key."""
+        """Adds the schema of the key, read from the first record that is no truncate, since truncates have no key."""
         for event in records:
             record = event.sourceRecord()
             if not schema.equals(record.valueSchema()):
@@ -386,5 +397,5 @@ class _Calls:
         return known
 
     def write_schema_json(self, schema: Any) -> str:
-        """A schema as JsonConverter writes it."""
+        """Converts a schema to JSON, as JsonConverter writes it."""
         return str(self._json.asJsonSchema(schema).toString())

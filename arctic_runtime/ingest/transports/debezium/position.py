@@ -1,4 +1,4 @@
-"""Positions of Debezium as text: where a new engine continues, and which events after that were read already."""
+"""Positions of Debezium as text: from where a new engine continues, and which later events were already read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.sources.positions import ParsedPosition, keep_opaque
 
 Source = Mapping[str, Any]
-"""The part of an event or an offset that tells its place in the source."""
+"""The part of an event or an offset that contains its place in the source."""
 
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest event of a table in a batch, and how many of the table's last events there stand at its place."""
+    """The newest event of a table in a batch, and how many of the table's last events have its place in the log."""
 
     source: Source
     count: int
@@ -26,10 +26,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Joining:
-    """Tables that a stream adds when it reaches the position of their snapshot: their definitions as of then.
-
-    `offset` is that place.
-    """
+    """Tables that are to join a stream at `offset`, the position of their snapshot; `history` are their definitions."""
 
     tables: tuple[str, ...]
     offset: Source
@@ -38,13 +35,13 @@ class Joining:
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the changes of a source.
+    """A position in the changes of a source.
 
-    `partition` tells of which server. `offset` is where an engine continues: the end of a transaction, since Debezium
-    does not go on exactly inside of one. `seen` is the last event that was read after that, None if none was.
+    `partition` identifies the server. `offset` is where an engine continues: the end of a transaction, since Debezium
+    does not continue exactly inside of one. `seen` is the last event that was read after that, None if none was.
     `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
-    over time, if the log itself does not tell them; it is in no text but `progress`, as are the tables that are
-    `joining`, by the order of their places.
+    over time, if the log itself does not contain them. `joining` are tables that are to join the stream, in the order
+    of their positions. These two are only in `progress`, not in `text`.
     """
 
     partition: Mapping[str, Any]
@@ -56,7 +53,7 @@ class Position:
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether a snapshot is still under way there."""
+        """Whether a snapshot is not finished at this position."""
         return "snapshot" in self.offset
 
     @property
@@ -66,7 +63,7 @@ class Position:
 
     @property
     def progress(self) -> str | None:
-        """The text with the history; None if there is none."""
+        """The text of the position with the history and the joining tables; None if there is no history."""
         if self.history is None:
             return None
         joining = [
@@ -77,60 +74,61 @@ class Position:
         return _dump_json({**known, "joining": joining} if joining else known)
 
     def to_stored_offset(self, name: str) -> tuple[str, str]:
-        """The key and the value by which Kafka Connect stores the offset of the engine with a name."""
+        """Builds the key and the value by which Kafka Connect stores the offset of the engine `name`."""
         partition = {key: name if key == "server" else value for key, value in self.partition.items()}
         return _dump_json([name, partition]), _dump_json(self.offset)
 
 
 INITIAL = Position({}, {"snapshot": "start"})
-"""Before all events."""
+"""The position before all events."""
 
 
 class LogOrder(Protocol):
     """The order of events in the log of one kind of database, by the `source` of each event.
 
-    Several events may stand at one place of the log; their number among those of their table tells them apart.
+    Several events may have the same place in the log; they are distinguished by their number among those of their
+    table.
     """
 
     def build_position(
         self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
     ) -> Position:
-        """The position after records of the stream that follow on the position `before`.
+        """Returns the position after records of the stream that come directly after the position `before`.
 
-        `offset` is the last record's. `last` has the newest event of each table among them.
+        `offset` is that of the last record. `last` has the newest event of each table among the records.
         """
 
     def is_same(self, source: Source, other: Source) -> bool:
-        """Whether two events stand at one place of the log."""
+        """Whether two events have the same place in the log."""
 
     def count_events_at(self, position: Position, table: str, source: Source) -> int:
-        """Number of a table's events at the position of an event that a position is past, 0 if it is elsewhere."""
+        """Number of a table's events with the place of `source` that are before `position`; 0 for another place."""
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
-        """Whether an event of the stream comes after a position; `number` counts the events at its place, from 1."""
+        """Whether an event of the stream comes after a position; `number` counts the events with its place, from 1."""
 
     def is_past(self, position: Position, other: Position) -> bool:
-        """Whether all that comes after a position comes after the last event that another has seen."""
+        """Whether everything after `position` comes after the last event that `other` has seen."""
 
     def has_come_to(self, position: Position, offset: Source) -> bool:
-        """Whether all that comes after a position comes after a place of the log too, an offset without a snapshot."""
+        """Whether everything after `position` also comes after `offset`, an offset without a snapshot."""
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
-        """The position of a table whose rows are those of the place where a stream begins, among all streams.
+        """Returns the position of rows that a snapshot loaded at `begin`, at which their stream starts.
 
-        `first` is the first event of the table after that place, or of others; None if a transaction was committed
-        after it and before any such event.
+        It can be compared with positions of other streams. `first` is the first event after `begin`, of any table of
+        the load; None if a transaction without such events was committed first.
         """
 
     def get_log_place(self, position: Position) -> Any:
-        """The place of a position without a snapshot, in a value that can be compared."""
+        """Returns the place in the log of a position without a snapshot, as a value that can be compared."""
 
     def describe_place(self, position: Position) -> str:
-        """The place of a position without a snapshot, for people."""
+        """Describes for people the place in the log of a position without a snapshot."""
 
 
 def parse_position(order: LogOrder, text: str) -> ParsedPosition:
-    """A position as `order` compares and describes it; definitions of tables are not unpacked.
+    """Parses a position to a form that can be compared and shown, by `order`; does not unpack definitions of tables.
 
     Rows of a snapshot come before all events. A text that is no position of this kind of database stays opaque.
     """
@@ -146,7 +144,7 @@ def parse_position(order: LogOrder, text: str) -> ParsedPosition:
 
 
 def read_position(text: str) -> Position:
-    """The position of a text that `Position.text` or `progress` wrote; raises CorruptState for another."""
+    """Parses a text of `Position.text` or `progress`; raises CorruptState for any other text."""
     try:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]
@@ -176,5 +174,5 @@ def _unpack_history(text: str) -> str:
 
 
 def _dump_json(value: Any) -> str:
-    """JSON as Kafka Connect writes it, byte by byte."""
+    """Formats a value as JSON exactly as Kafka Connect does, byte by byte."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""The definitions of tables over time, as Debezium's file of them has them: one JSON object on each line.
+"""Selects records from the definitions of tables over time, as Debezium's file has them: one JSON object per line.
 
 A record has the place in the binary log where its statement ended, and the tables that the statement changed. A new
-engine takes on the records up to the place where it begins, each over those before it.
+engine applies the records up to the place where it begins, in their order.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _Record = dict[str, Any]
 
 
 def select_until(history: str, offset: Source) -> str:
-    """The records of statements that ended before a place of the log, or there."""
+    """Selects the records of statements that ended at or before a place of the log."""
     return _select_records(
         history, lambda record: get_log_position({**record["position"], "row": 0}) <= get_log_position(offset)
     )
 
 
 def select_tables(history: str, tables: Collection[str]) -> str:
-    """The records that define tables, given with their database (`shop.orders`)."""
+    """Selects the records that define `tables`, named with their database (`shop.orders`)."""
     return _select_records(
         history, lambda record: any(_get_defined_table(change) in tables for change in record.get("tableChanges") or ())
     )
@@ -35,5 +35,5 @@ def _select_records(history: str, is_kept: Callable[[_Record], bool]) -> str:
 
 
 def _get_defined_table(change: _Record) -> str | None:
-    """The table that a change defines; its id is quoted, such as `"shop"."orders"`."""
+    """Returns the table that a change defines, None for a drop; its id is quoted, such as `"shop"."orders"`."""
     return None if change["type"] == "DROP" else str(change["id"])[1:-1].replace('"."', ".")

@@ -1,4 +1,4 @@
-"""Change events of a database, by Debezium's engine in this process. All that lasts is in positions."""
+"""Reads change events of a database by Debezium's engine in this process; all lasting state is in positions."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from arctic_runtime.thresholds import SHIPPED, DebeziumThresholds
 
 
 class DebeziumTransport:
-    """Events of the tables of a connection: a snapshot where there is no position, then the stream.
+    """Reads the events of a connection's tables: a snapshot if there is no position yet, then the stream.
 
-    One order holds for all tables. A connection that is lost is made anew, unless not `reconnects`; events
-    come again then in Debezium, and are left out here. Batches are taken by one thread; `acknowledge` and `close` may
-    be called by others.
+    The events of all tables are in one order. A lost connection is restored, unless `reconnects` is False. Debezium
+    then sends events again, which are left out here. Batches are read by one thread; `acknowledge_batch` and
+    `close_source` may be called by others.
     """
 
     initial = INITIAL.text
@@ -47,7 +47,7 @@ class DebeziumTransport:
 
     @property
     def server(self) -> SourceServer:
-        """The server of an open transport."""
+        """The server of the open transport."""
         return self._require_stream().server
 
     def list_catalog(self) -> list[CatalogTable]:
@@ -125,7 +125,7 @@ class DebeziumTransport:
 
     @contextmanager
     def _ask_server(self) -> Iterator[SourceServer]:
-        """A connection to the server beside that of the stream."""
+        """Opens a connection to the server besides that of the stream, and closes it at the end of the context."""
         server = self._connect_server()
         try:
             yield server
@@ -133,7 +133,7 @@ class DebeziumTransport:
             server.close_connection()
 
     def _connect_server(self) -> SourceServer:
-        """The server of the source; raises ConfigError if Debezium is not installed."""
+        """Connects to the source's server; raises ConfigError if Debezium is not installed."""
         try:
             from arctic_runtime.ingest.transports.debezium.servers.database_kinds import connect_server
         except ImportError as error:

@@ -1,4 +1,4 @@
-"""Assignment of a folder's files to batches: every file is in exactly one, whenever the process dies."""
+"""Assigns a folder's files to batches: every file is in exactly one, even if the process dies at any time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ class FileBatch:
 
 
 class FileBatches:
-    """The batches of a folder after a batch that was kept; files that fit none of the patterns are left alone.
+    """The batches of a folder after batch `kept_number`; files that match none of the patterns are ignored.
 
-    New files come in the order of their paths. What is below a path that was read already comes in a later batch.
+    New files are read in the order of their paths. A new file whose path sorts before one that was read is in a later
+    batch.
     """
 
     def __init__(
         self, folder: Folder, patterns: Collection[str], log: FileLog, limits: TransportThresholds, kept_number: int
     ) -> None:
-        """Raises CorruptState if the log doesn't know any batch although some were kept."""
+        """Raises CorruptState if the log has no batch although some were read (`kept_number`)."""
         self._folder = folder
         self._patterns = tuple(patterns)
         self._log = log
@@ -49,14 +50,14 @@ class FileBatches:
         self._listed: deque[SourceFile] = deque()
 
     def take_next(self) -> FileBatch | None:
-        """The next batch, which is in the log then; None if there is no new file.
+        """Returns the next batch, after it was added to the log; None if there is no new file.
 
-        Raises SourceError if a file that was read, or that a batch of the log needs, has changed or is gone.
+        Raises SourceError if a file that was read, or that a batch of the log needs, was changed or deleted.
         """
         return self._take_noted_batch() if self._noted else self._take_new_batch()
 
     def _take_noted_batch(self) -> FileBatch:
-        """A batch that was noted, but not kept by all tables when the process ended."""
+        """Returns the next batch that is in the log already, but was not saved by all tables when the process ended."""
         present = {file.path: file for file in self._folder.list_files()}
         batch = self._noted.popleft()
         for file in batch.files:
@@ -86,7 +87,7 @@ class FileBatches:
 
 
 def check_unchanged(current: SourceFile | None, expected: SourceFile, where: str) -> None:
-    """Raises SourceError unless a file is there and is as it was."""
+    """Raises SourceError unless a file still exists and is unchanged."""
     if current == expected:
         return
     what = "is gone before all of its events were kept" if current is None else "has changed since it was read"
@@ -105,7 +106,7 @@ def _describe_file(file: SourceFile) -> str:
 
 
 def select_first_files(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> tuple[SourceFile, ...]:
-    """As many of the first files as fit into one batch; at least one where there is any."""
+    """Selects as many of the first files as fit into one batch, but at least one if there are any."""
     chosen: list[SourceFile] = []
     total = 0
     for file in files:

@@ -1,4 +1,4 @@
-"""The connector of folders with files of events."""
+"""The connector for folders with files of events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.ingest.transports.files.listing import Folder
 from arctic_runtime.ingest.transports.files.positions import parse_position
 
 _LOG = "__files"
-"""Ending of the name of the table that keeps the files of a source that were read."""
+"""The suffix of the name of the table that lists which files of a source were read."""
 
 
 def _connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:

@@ -1,4 +1,4 @@
-"""The files of a folder or bucket, as its storage lists them, without Spark."""
+"""Lists the files of a folder or bucket by its storage's API, without Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNFINISHED = "._COPYING_"
 
 @dataclass(frozen=True, order=True)
 class SourceFile:
-    """A file by its path below the folder; `modified` is in microseconds since 1970."""
+    """A file by its path below the folder; `modified` is its time in microseconds since 1970."""
 
     path: str
     bytes: int
@@ -29,7 +29,7 @@ class SourceFile:
 class Folder:
     """A folder by its URI (`file:`, `s3:`, `gs:`, …) or its path on this machine.
 
-    `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError if no library for the scheme is there.
+    `properties` are pyiceberg's, such as `s3.endpoint`. Raises ConfigError if no library for the scheme is installed.
     """
 
     def __init__(self, location: str, properties: Mapping[str, str] | None = None) -> None:
@@ -44,10 +44,10 @@ class Folder:
         self._files = _open_file_system(parts.scheme, parts.netloc, properties or {}, location)
 
     def list_files(self) -> tuple[SourceFile, ...]:
-        """All files, also in folders below, in the order of their paths.
+        """Lists all files, including those in subfolders, in the order of their paths.
 
-        Those with a part of their path that begins with `.` or `_` are left out: writers give such names to files that
-        they have not ended yet. Raises SourceError if the folder is missing or can't be listed.
+        Files with a part of their path that begins with `.` or `_` are left out: writers give such names to unfinished
+        files. Raises SourceError if the folder is missing or can't be listed.
         """
         from pyarrow.fs import FileSelector
 
@@ -71,11 +71,11 @@ class Folder:
         return tuple(sorted(files))
 
     def to_uri(self, path: str) -> str:
-        """The address of a file below the folder, as Hadoop takes it: without escapes."""
+        """Returns the URI of a file below the folder, as Hadoop takes it: without escapes."""
         return f"{self.location}/{path}"
 
     def to_path(self, uri: str) -> str:
-        """The path below the folder of an address that Spark shows, with escapes."""
+        """Returns the path below the folder from a URI that Spark returns, with escapes."""
         return unquote(urlsplit(uri).path).removeprefix(f"{self._path}/")
 
 

@@ -1,4 +1,4 @@
-"""The table that says which files of a source were read in which batch."""
+"""The table that stores which files of a source were read in which batch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ was modified, in microseconds since 1970."""
 
 
 class FileLog(Protocol):
-    """Log of the files of each batch; what `add` noted stays, whenever a process dies."""
+    """Log of the files of each batch; what `add_batch` has written stays, even if the process dies."""
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
-        """All batches by their numbers, each with its files in the order of their paths."""
+        """Returns all batches by their numbers, each with its files in the order of their paths."""
 
     def add_batch(self, batch: int, files: Iterable[SourceFile]) -> None:
-        """Notes the files of a batch, before any of them is read."""
+        """Writes the files of a batch to the log, before any of them is read."""
 
 
 class FileTable:
@@ -46,7 +46,7 @@ class FileTable:
         self._spark = spark
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
-        """All batches, read without Spark; none if the table is not there yet."""
+        """Reads all batches without Spark; empty if the table does not exist yet."""
         if not self._is_there():
             return {}
         files_by_batch: dict[int, set[SourceFile]] = {}

@@ -1,4 +1,4 @@
-"""Positions of a folder of files: the number of the last batch that was read."""
+"""Positions in a folder of files: the number of the last batch that was read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parse_number(position: str) -> int:
 
 
 def parse_position(position: str) -> ParsedPosition:
-    """A position with the number of its batch; a text that is none stays opaque."""
+    """Parses a position to the number of its batch; a text that is no position stays opaque."""
     try:
         number = parse_number(position)
     except (ValueError, TypeError, KeyError):

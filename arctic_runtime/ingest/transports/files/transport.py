@@ -1,11 +1,11 @@
-"""JSON lines in the files of a folder or bucket, by plain batch reads of Spark.
+"""Reads JSON lines from the files of a folder or bucket, by batch reads of Spark.
 
 Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
 commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code.
 
-Files are read in the order of their paths. A file that appears later under a lower name is read then. So that each is
-read exactly once, the files of a batch are noted in a table before they are read, and a position is the number of a
-batch: whenever a process dies, the batch comes again with the same files.
+Files are read in the order of their paths. A file that appears later under a lower name is read when it appears. To
+read each file exactly once, the files of a batch are written to a table before they are read, and a position is the
+number of a batch. If the process dies, the batch is read again with the same files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROW_BITS = 33
-"""`monotonically_increasing_id` has the number of a row in its partition in so many low bits."""
+"""Number of low bits of `monotonically_increasing_id` that have the number of a row in its partition."""
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, line bigint, arrival bigint"
@@ -45,7 +45,8 @@ _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, li
 class _Block:
     """A part of a file that one task reads, from the byte `start` on.
 
-    `first` is its first row in the task's partition, `lines` counts all its lines and `events` those with text.
+    `first` is its first row in the task's partition. `lines` is the number of all its lines, and `events` of those with
+    text.
     """
 
     path: str
@@ -58,11 +59,11 @@ class _Block:
 
 
 class Files:
-    """Events in files, one in each line; lines without text are left out. Files may be compressed, as `.gz`.
+    """Reads events from files, one event in each line; lines without text are left out.
 
-    `tables` maps the source's names of tables to patterns of paths below the folder, such as `orders/*.json`; `*` also
-    stands for `/`; the first pattern that fits counts, and files that none fits are left alone. `spark` gives a
-    session in which lines are counted. A file has to be complete when its name appears.
+    Files may be compressed, as `.gz`. `tables` maps the source's names of tables to patterns of paths below the folder,
+    such as `orders/*.json`; `*` also matches `/`. The first pattern that matches counts; files that match none are
+    ignored. `spark` returns a session in which lines are counted. A file has to be complete when its name appears.
     """
 
     initial = format_position(0)
@@ -85,7 +86,7 @@ class Files:
         self._number = 0
 
     def check_source(self, position: str | None) -> None:
-        """Raises SourceError if the folder can't be listed, and CorruptState if the file log is gone."""
+        """Raises SourceError if the folder can't be listed, and CorruptState if the file log is missing."""
         self._build_batches(0 if position is None else parse_number(position))
         self._folder.list_files()
 
@@ -94,7 +95,7 @@ class Files:
         self._kept = parse_number(position)
 
     def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
-        """There are none: the first file is the beginning of everything."""
+        """Returns False: there are no snapshots, since reading begins with the first file."""
         return False
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -118,7 +119,7 @@ class Files:
         return replace(events, events=_build_no_events()) if self._number <= parse_number(position) else events
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """Nothing is to do: files stay, and whoever wants may remove those of batches that are kept."""
+        """Does nothing: files stay; users may delete those of batches that are saved."""
 
     def close_source(self) -> None:
         self._closed.set()
@@ -143,7 +144,10 @@ class Files:
         return Batch(tuple(tables), format_position(batch.number), count)
 
     def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
-        """The parts that tasks read, in the order of files and lines; raises SourceError if a file has changed."""
+        """Counts the lines and events of the parts that tasks read, in the order of files and lines.
+
+        Raises SourceError if a file has changed.
+        """
         from pyspark.sql import functions as F
 
         grouped = _read_lines(self._spark(), self._folder, files).groupBy("uri", "block")
@@ -158,10 +162,10 @@ class Files:
 
 
 def _read_lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
-    """All lines with their bytes as they are, the block that they are in, and their row in the partition of its task.
+    """Reads all lines as unchanged bytes, with their block, and their row in the partition of the task that reads them.
 
-    Rows of a block stand in a row, in the order of the lines. Only the line feed separates lines: a carriage return
-    before it is white space to JSON.
+    Rows of a block are consecutive, in the order of the lines. Only the line feed separates lines: a carriage return
+    before it is white space in JSON.
     """
     from pyspark.sql import functions as F
 
@@ -189,10 +193,10 @@ def _has_text(line: Expression) -> Expression:
 def _read_events(
     spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]
 ) -> DataFrame:
-    """The events of files whose blocks were counted before, in a session.
+    """Reads the events of files whose blocks were counted before.
 
-    Blocks tell how many lines come before them. Spark makes the same blocks of the same files; that it did is checked
-    row by row, since a file may be replaced meanwhile.
+    The counts of blocks give the number of lines before each block. Spark splits the same files into the same blocks.
+    That it did so is checked for each row, since a file may be replaced meanwhile.
     """
     from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""The small client of Kafka that asks for partitions and offsets, and reads no events."""
+"""A small client of Kafka that requests partitions and offsets, and reads no events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import TransportThresholds
 
 
 class _LeaderMoved(Exception):
-    """A partition has a new leader, which not all brokers know yet; the text is shown if that does not end."""
+    """Raised if a partition has a new leader that not all brokers know yet; `error` is raised if this does not end."""
 
     def __init__(self, error: SourceError) -> None:
         super().__init__(str(error))
@@ -21,7 +21,7 @@ class _LeaderMoved(Exception):
 
 
 class KafkaOffsets:
-    """Asks Kafka for the partitions of topics and their offsets, of events whose transactions are committed."""
+    """Requests the partitions of topics from Kafka, and their offsets of events with committed transactions."""
 
     def __init__(self, connection: KafkaConnection, limits: TransportThresholds) -> None:
         try:
@@ -39,7 +39,7 @@ class KafkaOffsets:
             raise ConfigError(f"The settings of Kafka can't be used: {_get_reason(error)}") from error
 
     def list_kept(self, topics: Sequence[str]) -> dict[Partition, Kept]:
-        """First and last offsets of every partition.
+        """Lists the first and end offsets of every partition of `topics`.
 
         Raises SourceError if Kafka doesn't answer or has no such topic.
         """

@@ -1,4 +1,4 @@
-"""Connection settings of Kafka, in the words of Spark's source and in those of the client that looks for offsets."""
+"""Connection settings of Kafka, as options of Spark's source and of the client that requests offsets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _MODULES: Mapping[Mechanism, str] = {
 
 @dataclass(frozen=True)
 class KafkaConnection:
-    """The servers of a Kafka, as `host:port` with commas between, and the settings to connect to them.
+    """The servers of a Kafka cluster, as `host:port` separated by commas, and the settings to connect to them.
 
-    With a `user`, name and password are sent by the `mechanism`. `tls` encrypts the connection: `ca_file` has the
-    certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster they
-    have to be on each machine. `properties` are settings whose names are the same in Java's client and in librdkafka.
-    Raises ConfigError if the parts contradict.
+    With a `user`, name and password are sent by the `mechanism`. `tls` encrypts the connection. `ca_file` has the
+    certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster
+    these files have to be on each machine. `properties` are settings with the same names in Java's client and in
+    librdkafka. Raises ConfigError if the settings contradict each other.
     """
 
     servers: str
@@ -47,7 +47,7 @@ class KafkaConnection:
         return f"{'SASL_' if self.user else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
     def build_spark_options(self) -> dict[str, str]:
-        """Options of Spark's source."""
+        """Builds the options of Spark's source."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
             user, password = _quote_value(self.user), _quote_value(self.password)
@@ -60,7 +60,7 @@ class KafkaConnection:
         return {f"kafka.{key}": value for key, value in options.items()}
 
     def build_client_options(self) -> dict[str, str]:
-        """Settings of confluent-kafka's clients."""
+        """Builds the settings of confluent-kafka's clients."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
             options |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}
@@ -72,6 +72,6 @@ class KafkaConnection:
 
 
 def _quote_value(value: str) -> str:
-    """A value as a JAAS configuration takes it."""
+    """Quotes a value for a JAAS configuration."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

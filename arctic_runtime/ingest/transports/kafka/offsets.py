@@ -1,4 +1,4 @@
-"""Choice of the offsets to read next, from the last position and the offsets that Kafka has."""
+"""Chooses the offsets to read next, by the last position and the offsets that Kafka has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Offsets = Mapping[Partition, int]
 
 @dataclass(frozen=True)
 class Kept:
-    """Offsets that Kafka has of a partition: events from `first` to before `end`."""
+    """The offsets of the events of a partition that Kafka still has: from `first` to before `end`."""
 
     first: int
     end: int
@@ -36,7 +36,7 @@ class Range:
 
 
 def encode_offsets(offsets: Offsets) -> str:
-    """A position: JSON of topic → partition → the offset to read next, as Spark's source writes offsets."""
+    """Encodes offsets as a position: JSON of topic → partition → the offset to read next, as in Spark's source."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -51,7 +51,7 @@ def decode_offsets(position: str) -> dict[Partition, int]:
 
 
 def parse_position(position: str) -> ParsedPosition:
-    """A position with its offset in each partition; a text that is none stays opaque."""
+    """Parses a position to its offset in each partition; a text that is no position stays opaque."""
     try:
         offsets = decode_offsets(position)
     except (ValueError, TypeError, AttributeError):
@@ -66,10 +66,11 @@ def parse_position(position: str) -> ParsedPosition:
 def choose_start(
     position: Offsets, offsets_kept: Mapping[Partition, Kept], skips_lost: bool = False
 ) -> dict[Partition, int]:
-    """The offset to read next of every partition that there is.
+    """Chooses the offset to read next for every existing partition.
 
-    A partition that a position doesn't know is read from its first event. Raises SourceError if events after the
-    position are gone, or the topic was made anew; with `skips_lost` reading goes on with the first event that is there.
+    A partition that `position` does not contain is read from its first event. Raises SourceError if events after the
+    position were deleted, or if the topic was created again. With `skips_lost`, reading continues with the first event
+    that is left.
     """
     known = {topic for topic, _ in position}
     offsets = {}
@@ -86,7 +87,10 @@ def choose_start(
 
 
 def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
-    """Ranges of about `most` events in all, each partition's share by what it has; at least one event of each."""
+    """Chooses the next ranges, with about `most` events in all, and at least one event of each partition that has any.
+
+    The share of a partition is proportional to the number of its events.
+    """
     rest = {partition: ends[partition] - offset for partition, offset in offsets.items() if partition in ends}
     rest = {partition: count for partition, count in rest.items() if count > 0}
     total = sum(rest.values())
@@ -97,7 +101,7 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
 
 
 def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
-    """Ranges that end earlier in some partitions, without empty ones."""
+    """Shortens ranges to end at `ends` in some partitions, and leaves out empty ones."""
     cut = (
         replace(offset_range, end=min(offset_range.end, ends.get(offset_range.partition, offset_range.end)))
         for offset_range in ranges
@@ -106,12 +110,12 @@ def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
 
 
 def advance_offsets(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
-    """The offsets after ranges were read."""
+    """Computes the offsets after `ranges` were read."""
     return {**offsets, **{offset_range.partition: offset_range.end for offset_range in ranges}}
 
 
 def count_events_left(offsets: Offsets, ends: Offsets) -> int:
-    """Number of events that are left to read up to the ends."""
+    """Number of events from `offsets` to `ends`."""
     return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 
 

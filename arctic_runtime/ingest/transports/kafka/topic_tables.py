@@ -1,4 +1,4 @@
-"""Assignment of a shared topic's events to tables."""
+"""Assigns the events of a topic that several tables share to these tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicTable:
-    """A table by its name in the source, the topic with its events, and the columns that the user declares."""
+    """A table by its name in the source, with the topic of its events, and the columns that the user declares."""
 
     name: str
     topic: str
@@ -24,7 +24,7 @@ class TopicTable:
 
 
 def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
-    """Raises ConfigError if tables share a topic and its events don't tell them apart."""
+    """Raises ConfigError if tables share a topic whose events do not name their table unambiguously."""
     by_topic: dict[str, list[TopicTable]] = {}
     for table in tables:
         by_topic.setdefault(table.topic, []).append(table)
@@ -40,9 +40,10 @@ def check_topics(tables: Sequence[TopicTable], form: EventFormat) -> None:
 
 
 def is_of(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -> Expression:
-    """Whether an event is one of a table. What names no table is the first one's, to become a dead letter there.
+    """Builds the condition that an event belongs to a table.
 
-    Events of tables that are not ingested are nobody's.
+    An event that names no table belongs to the first of `sharing`, and becomes a dead letter there. Events of tables
+    that are not ingested belong to none.
     """
     from pyspark.sql import functions as F
 
@@ -58,7 +59,7 @@ def is_of(table: TopicTable, sharing: Sequence[TopicTable], form: EventFormat) -
 
 
 def _get_event_table_name(table: TopicTable, form: EventFormat) -> str:
-    """The name by which events tell a table: with its schema where they tell that too."""
+    """Returns the table's name as events contain it: with its schema if events contain that too."""
     return table.name if form.namespace is not None else table.name.rpartition(".")[2]
 
 

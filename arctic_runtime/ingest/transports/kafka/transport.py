@@ -1,11 +1,11 @@
-"""Topics of Kafka, by plain batch reads of Spark between offsets that are known before.
+"""Reads topics of Kafka by batch reads of Spark between offsets that are known before.
 
 Structured Streaming is not used: it keeps its positions in a checkpoint folder, while ours are in the tables, in the
-commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code.
-Spark's source tells no offsets without reading events, so a small client asks for them (4 ms for a topic).
+commit of the rows themselves; and over Spark Connect its `foreachBatch` runs in the server, without this code. Spark's
+source does not return offsets without reading events, so a small client requests them (4 ms for a topic).
 
-If events describe their columns, a batch ends before the first event of each partition with other ones. So all events
-of a table in a batch have one schema, and its position says exactly which events a table has.
+If events describe their columns, a batch ends in each partition before the first event with other columns. So all
+events of a table in a batch have one schema, and its position says exactly which events a table has.
 """
 
 from __future__ import annotations
@@ -49,28 +49,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
-"""Columns of events beside those of every transport."""
+"""Columns of events in addition to those of every transport."""
 
 _PARTITION_BITS = 16
-"""ARRIVAL has the offset of an event above so many bits with the number of its partition."""
+"""Number of low bits of ARRIVAL with the number of an event's partition; the bits above them have its offset."""
 
 _TOLD = "kafka_told"
 
 
 @dataclass(frozen=True)
 class _Told:
-    """The schema of a table's first events, and in which partitions events of others begin, at which offset."""
+    """The schema of a table's first events; `others` has the offset per partition at which another schema begins."""
 
     schema: SourceSchema | None
     others: Mapping[int, int]
 
 
 class Kafka:
-    """Events in topics of Kafka, each with the bytes of its value as they are.
+    """Reads events from topics of Kafka, each with the unchanged bytes of its value.
 
     Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
-    next of every partition. `spark` gives a session. With `skips_lost` reading continues after lost events.
-    Raises ConfigError if tables share a topic whose events don't tell their table.
+    next of every partition. `spark` returns a session. With `skips_lost`, reading continues after lost events. Raises
+    ConfigError if tables share a topic whose events don't name their table.
     """
 
     initial = encode_offsets({})
@@ -107,7 +107,7 @@ class Kafka:
         self._position = decode_offsets(position)
 
     def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
-        """There are none: rows of a snapshot are events of a topic like others."""
+        """Returns False: rows of a snapshot are events of a topic like others."""
         return False
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -151,13 +151,13 @@ class Kafka:
         return replace(events, events=lambda spark: read(spark).where(~_is_before(reached)))
 
     def acknowledge_batch(self, batch: Batch) -> None:
-        """Nothing is to do: Kafka deletes events by their age."""
+        """Does nothing: Kafka deletes events by their age."""
 
     def close_source(self) -> None:
         self._closed.set()
 
     def _cut_at_schema_change(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-        """The ranges up to the first event of each partition that tells another schema of its table."""
+        """Shortens ranges to end in each partition before the first event with another schema of its table."""
         if self._form.tell is None:
             return ranges
         ends: dict[tuple[str, int], int] = {}
@@ -205,7 +205,7 @@ class Kafka:
         )
 
     def _read_table(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
-        """The events of a table in ranges; PARTITION and OFFSET say where each comes from, KEY has its key."""
+        """Reads the events of a table in `ranges`; PARTITION and OFFSET are the place of each event, KEY is its key."""
         from pyspark.sql import functions as F
 
         options = {
@@ -232,7 +232,7 @@ class Kafka:
 
 
 def check_jars(spark: SparkSession) -> None:
-    """Raises ConfigError if a Spark was started without its source for Kafka."""
+    """Raises ConfigError if Spark was started without its source for Kafka."""
     from pyspark.errors import AnalysisException
 
     options = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "none"}
@@ -251,7 +251,10 @@ def check_jars(spark: SparkSession) -> None:
 
 
 def _is_before(reached: Mapping[int, int]) -> Expression:
-    """Whether an event comes before the offsets that partitions have reached; in others no event does."""
+    """Builds the condition that an event comes before the offset that its partition has reached.
+
+    It is false for partitions that are not in `reached`.
+    """
     from pyspark.sql import functions as F
 
     is_before = ((F.col(PARTITION) == number) & (F.col(OFFSET) < offset) for number, offset in reached.items())
