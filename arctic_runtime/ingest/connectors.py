@@ -1,4 +1,4 @@
-"""All connectors, and the connections of sources by the connector that users write."""
+"""The list of all connectors, and functions that use the connector that a source names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BY_NAME = {connector.name: connector for connector in CONNECTORS}
 
 
 def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
-    """Returns a profile whose Spark has the JARs that the connectors of sources need."""
+    """Adds the JARs that the sources' connectors need to the Spark of a profile; returns the profile."""
     for source in sources:
         connector = _BY_NAME.get(source.connector)
         if connector is not None and connector.jars is not None:
@@ -32,25 +32,25 @@ def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
 
 
 def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Connection:
-    """Returns the connection of a source; raises ConfigError for an unknown connector or settings it can't use."""
+    """Creates the connection of a source; raises ConfigError for an unknown connector or for wrong settings."""
     connector = _find_connector(source)
     return replace(connector.connect(source, reader, session), parse_position=connector.parse_position)
 
 
 def get_position_parser(connector: str) -> ParsePosition:
-    """Returns the reader of the positions of a connector; those of an unknown one stay opaque."""
+    """Returns the parser for positions of a connector; positions of an unknown connector stay opaque."""
     known = _BY_NAME.get(connector)
     return keep_opaque if known is None else known.parse_position
 
 
 def describe_connection(source: IngestSource) -> str:
-    """Returns connector and server, database or folder of a source, for people, without secrets."""
+    """Describes for people the connector of a source and its server, database or folder, without secrets."""
     connector = _BY_NAME.get(source.connector)
     return (connector.describe if connector is not None else describe_address)(source)
 
 
 def list_source_tables(source: IngestSource) -> list[CatalogTable]:
-    """Returns the tables of a source's database; raises ConfigError for a source without one, and as `connect`."""
+    """Lists the tables of a source's database; raises ConfigError for a source without one, and as `connect`."""
     connector = _find_connector(source)
     if connector.list_tables is None:
         databases = [known.name for known in CONNECTORS if known.list_tables is not None]

@@ -1,4 +1,4 @@
-"""A source of change data and its tables, as `meta.arctic.ingest` of a dbt source describes them."""
+"""Reads a source of change data and its tables from the `meta.arctic.ingest` of a dbt source."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLICIES: Mapping[SchemaChanges, OnSchemaChange] = {
     "freeze": "fail",
 }
 _DATABASES = ("postgresql", "mysql", "mariadb")
-"""Connectors of sources that tell the primary keys of their tables."""
+"""Connectors of sources that report the primary keys of their tables."""
 
 _TABLE_KEYS = (
     "primary_key",
@@ -45,11 +45,11 @@ _SECONDS = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 
 @dataclass(frozen=True)
 class IngestedTable:
-    """A table of a source. `source_name` is its name there, with its schema where the source has such.
+    """A table of a source; `source_name` is its name there, with its schema if the source has schemas.
 
     `settings` are configuration keys of the arctic table. `columns` are names and types of those that the user
-    declares, as the format reads them. Where the source `tells_key`, as databases do, a table of which it tells none
-    has none.
+    declares, as the format reads them. If `tells_key`, the source reports primary keys, as databases do: a table for
+    which it reports none has none.
     """
 
     name: str
@@ -62,14 +62,14 @@ class IngestedTable:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key that the user configured; none if the source's counts, or the table is to have none."""
+        """The primary key that the user configured; empty if the source's counts, or if the table is to have none."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
 
     def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns the primary key that the table is kept by; () if it has none, so that rows are appended to it.
+        """Returns the primary key of the arctic table; () if it has none, so that rows are appended to it.
 
-        `source_key` counts unless one is configured. Raises ConfigError if it is not known that
-        there is none.
+        It is `source_key` unless the user configured one. Raises ConfigError if it is unknown whether the table has a
+        key.
         """
         key = self.key if "primary_key" in self.settings else source_key
         if not key and not self.tells_key and "primary_key" not in self.settings:
@@ -83,7 +83,7 @@ class IngestedTable:
         return key
 
     def to_model(self, key: tuple[str, ...]) -> Model:
-        """Returns the arctic table, kept by `key`, as the runtime knows it; raises ConfigError for wrong settings."""
+        """Converts the table to a model with the primary key `key`; raises ConfigError for wrong settings."""
         settings = {"retention": RETENTION, **self.settings}
         merge = {"merge": "on_read", **settings} if key else {**settings, "merge": "on_write"}
         config = read_configuration(
@@ -94,25 +94,25 @@ class IngestedTable:
 
 
 RETENTION = {"versions": "2h", "retain_last": 200}
-"""Versions of an ingested table that are kept where it sets nothing: a commit a second makes very many of them."""
+"""Versions of an ingested table that are kept by default: one commit per second makes very many of them."""
 
 
 class TablesWait(SourceError):
-    """A source was ingested to its end, but for tables that wait to be reloaded."""
+    """Raised if a source was ingested to its end, except tables that wait to be loaded again."""
 
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
-"""The ports of databases by the connectors that read them."""
+"""The default ports of databases by their connectors."""
 
 
 @dataclass(frozen=True)
 class IngestSource:
-    """A source that is ingested. `connection` holds what only its connector understands, secrets among it.
+    """A source that is ingested; `connection` has the settings that only its connector knows, including secrets.
 
-    `trigger_seconds` is the shortest time between two batches, and `most_dead` the number of dead letters that
-    are kept at most before ingestion stops; None for any number. `table_schema` is where the source has tables whose
-    name says no schema, None if it has no schemas. `include` are patterns of names, with schema, of tables that are
-    ingested without being declared.
+    `trigger_seconds` is the shortest time between two batches. `most_dead` is the largest number of dead letters with
+    which ingestion continues; None for any number. `table_schema` is the schema of tables whose names have none, None
+    if the source has no schemas. `include` are patterns of names, with schema, of tables that are ingested without
+    being declared.
     """
 
     name: str
@@ -127,9 +127,9 @@ class IngestSource:
     schema_changes: SchemaChanges = "safe"
 
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
-        """Returns the tables among names in the source, with schema, that match `include` and are not declared.
+        """Returns the tables of `names` (in the source, with schema) that match `include` and are not declared.
 
-        Each has the name that it has in the source. Raises ConfigError if two tables would have one name.
+        Each gets the name that it has in the source. Raises ConfigError if two tables would have the same name.
         """
         taken = {self.dead_letter_table.name.casefold(): "the source's dead letters"}
         schema = self.dead_letter_table.schema
@@ -154,12 +154,15 @@ class IngestSource:
 
 
 def read_table_schema(ingest: Mapping[str, Any]) -> str | None:
-    """Returns the schema of tables whose name has none, as a `meta.arctic.ingest` says; None without one."""
+    """Returns the schema of tables whose names have none, by a `meta.arctic.ingest` or the connector's default.
+
+    None if the source has no schemas.
+    """
     return ingest.get("table_schema") or read_default_schema(str(ingest.get("connector")), ingest)
 
 
 def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
-    """Returns the schema of tables whose name has none, in a database; None for other sources."""
+    """Returns the default schema of tables whose names have none, in a database; None for other sources."""
     if connector == "postgresql":
         return "public"
     return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
@@ -167,7 +170,7 @@ def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | 
 
 @dataclass(frozen=True)
 class DeclaredTable:
-    """A table of a dbt source as its YAML declares it, from any part of dbt.
+    """A table of a dbt source as its YAML declares it, from whichever dbt object it was read.
 
     `meta` is its own `meta.arctic`, and `columns` are names and types of its columns that have a type.
     """
@@ -180,21 +183,21 @@ class DeclaredTable:
     columns: tuple[tuple[str, str], ...]
 
     def name_in_source(self, schema: str | None) -> str:
-        """The name of its table in the source, which has tables whose name says no schema in `schema`."""
+        """Returns the table's name in the source; `schema` is put before a name that has none."""
         name = str(self.meta.get("source_table", self.identifier))
         return name if "." in name or schema is None else f"{schema}.{name}"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of an ingested table: its name in the source, and the source's dead letter table with the progress."""
+    """The origin of an ingested table: its name in the source, and the source's dead letter table with the progress."""
 
     dead_letters: TableName
     source_name: str
 
 
 def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[DeclaredTable]) -> IngestSource:
-    """A source from its `meta.arctic.ingest` and its tables; raises ConfigError with everything that is wrong."""
+    """Reads a source from its `meta.arctic.ingest` and its tables; raises ConfigError with all errors."""
     wrong: list[str] = []
     known = dict(ingest)
     connector = known.pop("connector", None)
@@ -232,7 +235,7 @@ def read_source(name: str, ingest: Mapping[str, Any], tables: Collection[Declare
 
 
 def name_dead_letter_table(name: str, tables: Collection[DeclaredTable]) -> TableName:
-    """The dead letter table of a source with these tables, in the schema of the first."""
+    """Returns the name of the dead letter table of the source `name`, in the schema of its first table."""
     first = next(iter(tables))
     return TableName(first.catalog, first.schema, f"{name}{DEAD_LETTERS}")
 
