@@ -61,7 +61,7 @@ class Application:
 
 
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
-    """Applies the dead letters `letters` to their table in a commit, unless they are stuck or superseded.
+    """Applies `letters` to their table, except dead letters that can't be applied or that newer changes replaced.
 
     Results that are used several times are cached until `stack` ends.
     """

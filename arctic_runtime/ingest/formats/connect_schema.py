@@ -39,9 +39,9 @@ def build_source_schema(
 ) -> SourceSchema:
     """Builds a table's columns and primary key from the schemas of its events (`value`) and of their keys (`key`).
 
-    `decimals` is how the events write decimals: `plain` for numbers, `base64_decimal` for Connect's default. `chosen`
-    has the columns that the user declares, by name. Raises ConfigError that names every other column whose values can't
-    be kept exactly.
+    `key` is None for a table without a key. `decimals` is how the events write decimals: `plain` for numbers,
+    `base64_decimal` for Connect's default. `chosen` has the columns that the user declares, by name. Raises ConfigError
+    that names every other column whose values can't be kept exactly.
     """
     wrong: list[str] = []
     fields = _get_row_schema(table, value)["fields"]

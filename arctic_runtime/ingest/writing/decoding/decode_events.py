@@ -206,7 +206,11 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
 
 
 def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
-    """Whether a source may leave out values of a column, as for texts, bytes, lists and decimals out of line."""
+    """Whether events may lack a value of a column.
+
+    That is so if the format has a mark for such values, and the type is one that a source stores out of line: text,
+    bytes, list or decimal.
+    """
     return bool(form.unavailable) and column.type.startswith(("string", "binary", "array", "decimal"))
 
 

@@ -28,7 +28,10 @@ class ReplicationSlot:
         self._thresholds = thresholds
 
     def check_slot(self, position: Position | None) -> None:
-        """Checks that the slot fits `position`; if that is None, the source was never ingested and may have no slot."""
+        """Checks that the slot fits `position`; raises SourceError if it does not.
+
+        `position` is None for a source that was never ingested; no slot may exist then.
+        """
         slot = self._find_slot()
         if position is None:
             self._check_absent(slot)

@@ -83,7 +83,10 @@ def _get_log_position(source: Source) -> tuple[int, int]:
 
 
 def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int) -> Mapping[str, Any] | None:
-    """Finds the last event after `commit`: the newest of a batch (`last`), else the one that `before` has seen."""
+    """Finds the last event after `commit`: the newest of a batch (`last`), else the one that `before` has seen.
+
+    Returns None if neither is after this commit.
+    """
     old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
     newest = max((event.source for event in last.values()), key=_get_log_position, default=None)
     if newest is None:

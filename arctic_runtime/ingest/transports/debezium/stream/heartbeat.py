@@ -39,7 +39,10 @@ class LogEnd:
         self._end = None
 
     def take_caught_up(self, position: Position) -> datetime | None:
-        """Returns the time at which the log's end was requested, if reading has reached it; after that, None."""
+        """Returns the time at which the log's end was requested, if `position` has reached this end; else None.
+
+        Each time is returned only once.
+        """
         if self._end is None or not self._server.has_reached(position, self._end[0]):
             return None
         at, self._end = self._end[1], None
