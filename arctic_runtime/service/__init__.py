@@ -1,1 +1,1 @@
-"""The service that follows models: refreshes, upkeep, schedules, and what it shows of them."""
+"""The service that follows models: refreshes, upkeep, schedules, and the views of its state."""

@@ -1,4 +1,4 @@
-"""Refreshes and ingestion that go on in a service, as its jobs and its overviews show them."""
+"""The refreshes and ingestions that run in a service, as shown by its jobs and its overviews."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.service.view.overviews import IngestionRun, Refreshing, to_p
 
 
 class Activity:
-    """Who refreshes and ingests now, and how it went before; may be used by any thread.
+    """Current refreshes and ingestions of a service, with the outcome of earlier ones; may be used by any thread.
 
     `follower` is None while the service stands by.
     """
@@ -43,7 +43,7 @@ class Activity:
         self.shared.begin_writing(table)
 
     def end_refresh(self, report: Report) -> None:
-        """A model has its result in a pass, with or without having been refreshed."""
+        """Records the `report` of a model in a pass, whether the model was refreshed or not."""
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
@@ -53,13 +53,13 @@ class Activity:
             self._end_job(number, report)
 
     def list_refreshing(self, now: datetime) -> Mapping[TableName, Refreshing]:
-        """State of the refreshes of each model that had any."""
+        """State of the refreshes, by model, of each model that has had a refresh."""
         with self._lock:
             refreshing = dict(self._refreshing)
         return {table: self._add_retry_time(table, state, now) for table, state in refreshing.items()}
 
     def wake_follower(self) -> None:
-        """Ends the pause of a service that leads, before its next look."""
+        """Ends the follower's pause before its next look at the tables; does nothing in a service that stands by."""
         follower = self.follower
         if follower is not None:
             follower.wake_up()
@@ -85,13 +85,16 @@ class Activity:
     # Ingestion
 
     def begin_ingestion(self, source: str) -> None:
-        """A source is ingested from now on; why that failed before stays until a batch has succeeded."""
+        """Records that a source is ingested from now on; an earlier failure is kept until a batch succeeds."""
         self._change_ingestion(source, is_running=True)
 
     def fail_ingestion(
         self, source: str, message: str, is_running: bool, details: Mapping[str, str] | None = None
     ) -> None:
-        """The source can't be read, or ingestion of it has ended by an error."""
+        """Records that a source can't be read, or that its ingestion ended with an error.
+
+        Without `is_running` the ingestion has ended, and its open jobs are closed.
+        """
         with self._lock:
             known = self._ingestions.get(source, IngestionRun()).failure
         since = known.since if known is not None else datetime.now(timezone.utc)
@@ -101,17 +104,17 @@ class Activity:
             self.ingest_jobs.close_source(source, message, details)
 
     def confirm_ingestion(self, source: str) -> None:
-        """A batch of a source was published, or the source was found to have no more."""
+        """Clears the failure of a source after one of its batches was published, or after no new rows were found."""
         self._change_ingestion(source, failure=None)
         self.shared.set_error(to_part_name(source), "")
 
     def end_ingestion(self, source: str) -> None:
-        """A source is no longer ingested by this service."""
+        """Records that this service no longer ingests a source, and closes the source's open jobs."""
         self._change_ingestion(source, is_running=False)
         self.ingest_jobs.close_source(source)
 
     def list_ingestions(self) -> Mapping[str, IngestionRun]:
-        """State of the ingestion of each source that this service has begun to ingest."""
+        """State of the ingestion, by source, of each source whose ingestion this service has begun."""
         with self._lock:
             return dict(self._ingestions)
 
@@ -121,7 +124,7 @@ class Activity:
 
 
 def _update_refreshing(before: Refreshing, report: Report) -> Refreshing:
-    """State of a model's refreshes after one has ended."""
+    """State of a model's refreshes after the refresh of `report`, computed from the state `before`."""
     now = datetime.now(timezone.utc)
     if report.status in ("refreshed", "unchanged"):
         return Refreshing(refreshed_at=now)

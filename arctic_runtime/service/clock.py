@@ -1,4 +1,4 @@
-"""Time as the parts of a service read it."""
+"""The clock that the parts of a service read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from datetime import datetime
 
 @dataclass(frozen=True)
 class Clock:
-    """`monotonic` are seconds that only go forward, and `time` seconds since 1970; a test gives its own."""
+    """Source of the current time; tests pass their own functions.
+
+    `monotonic` returns seconds that never go back, and `time` returns seconds since 1970.
+    """
 
     monotonic: Callable[[], float] = time.monotonic
     time: Callable[[], float] = time.time
 
     def read_local(self) -> datetime:
-        """The time of day where the service runs, without a zone."""
+        """The local date and time of the service's machine, without a time zone."""
         return datetime.fromtimestamp(self.time())
 
 

@@ -1,4 +1,4 @@
-"""Leadership of a service: the work that it stops when it ends."""
+"""Leadership of a service, and the work that is stopped when it ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Leadership:
-    """The time for which a service leads, and what is called when it ends; may be used by any thread."""
+    """One period in which a service leads, with the actions to call at its end; may be used by any thread."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -16,7 +16,7 @@ class Leadership:
         self._actions: list[Callable[[], None]] = []
 
     def call_at_end(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Calls an action at the end, at once if that has come; returns a function that takes it back."""
+        """Calls `action` when leadership ends, or at once if it has ended; returns a function that unregisters it."""
         with self._lock:
             self._actions.append(action)
             has_ended = self.ended.is_set()

@@ -1,4 +1,4 @@
-"""Listeners for the work of a service, or of a follower alone."""
+"""Callbacks that observe the work of a service, or of a follower alone."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def _keep_untraced(refresh: RefreshModel) -> RefreshModel:
 
 @dataclass(frozen=True)
 class Listeners:
-    """`say` gets lines for people, and `report` the result of each model in each pass.
+    """Callbacks: `say` gets lines for people, and `report` gets the result of each model in each pass.
 
-    `trace` gets the function that refreshes a model, and returns the one that is called: the same within a span.
+    `trace` gets the function that refreshes a model, and returns the function to call instead, which adds a span.
     """
 
     say: Callable[[str], None] = lambda _: None

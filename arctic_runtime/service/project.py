@@ -1,4 +1,4 @@
-"""A project as a service sees it: its models, and the work that only the project's own tool can do."""
+"""The project that a service works for: its models, and the work that only dbt can do."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from arctic_runtime.service.schedules.cron_schedules import DataTestOutcome, Sch
 
 
 class Project(Protocol):
-    """The project that a service keeps fresh; what it has may change while the service runs."""
+    """The project that a service keeps fresh; its models may change while the service runs."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def threads(self) -> int:
-        """Number of models that are refreshed side by side."""
+        """Number of models that are refreshed in parallel."""
 
     def prepare_thread(self) -> None:
-        """Readies a thread that refreshes models, or has dbt run or test them."""
+        """Prepares the calling thread for refreshing models, and for running or testing them with dbt."""
 
     # Models that are refreshed
 
     def has_changed(self) -> bool:
-        """Whether files of the project are others than when it was last loaded; cheap."""
+        """Whether files of the project have changed since it was last loaded; cheap."""
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models as the project has them now; None if it can't be used, of which the user was warned."""
+        """Loads the project again and returns its models; warns the user and returns None if it can't be used."""
 
     def list_followed(self) -> Sequence[FollowedModel]:
         """The models that are kept fresh."""
@@ -43,10 +43,10 @@ class Project(Protocol):
     # Models that dbt runs, and tests
 
     def list_scheduled(self) -> Sequence[Scheduled]:
-        """The models that dbt runs at times, each after all that it reads."""
+        """The models that dbt runs on a schedule, each after all models that it reads."""
 
     def run_scheduled(self, name: str) -> str:
-        """Runs one in the calling thread; what dbt says of it. Raises why it failed."""
+        """Runs the scheduled model `name` in the calling thread; returns dbt's output, or raises why it failed."""
 
     def list_tested_tables(self) -> Collection[TableName]:
         """The tables whose tests are run after each refresh."""
@@ -57,10 +57,10 @@ class Project(Protocol):
     # Tables
 
     def list_models(self) -> Sequence[Model]:
-        """The tables that operations take: of models, compiled, of ingested sources, and landing tables."""
+        """The tables that operations accept: compiled models, tables of ingested sources, and landing tables."""
 
     def list_maintained(self) -> Sequence[Maintained]:
-        """The tables that are kept up."""
+        """The tables whose files the service maintains."""
 
     def list_expected_tables(self) -> Collection[TableName]:
-        """The tables that ingestion makes when their first rows come."""
+        """The tables that ingestion creates when their first rows arrive."""

@@ -1,4 +1,4 @@
-"""One process keeps a warehouse fresh and healthy: it ingests, refreshes models, tests and keeps up tables."""
+"""The service: one process that ingests, refreshes models, tests tables and maintains them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Ingesting(Protocol):
-    """The ingestion of a source: `run` returns after `stop`, and raises why it can't go on."""
+    """The ingestion of a source: `run_ingestion` returns after `stop_ingestion`, or raises why it can't continue."""
 
     @property
     def name(self) -> str: ...
@@ -49,10 +49,10 @@ class Ingesting(Protocol):
 
 @dataclass(frozen=True)
 class ServiceWork:
-    """Work of a service beside refreshes: upkeep under a budget, and ingestions.
+    """Work of a service besides refreshes: upkeep under a budget, and ingestions.
 
-    Without a budget somebody else does the upkeep: each refresh that of its table. Ingestions are made anew each time
-    that the service begins to lead.
+    Without a budget, each refresh does the upkeep of its table. `ingestions` is called each time that the service
+    begins to lead, and returns new objects.
     """
 
     upkeep: UpkeepBudget | None = field(default_factory=UpkeepBudget)
@@ -60,10 +60,10 @@ class ServiceWork:
 
 
 class Service:
-    """Keeps the warehouse of a project fresh and healthy until `stop`; `live` shows what it does.
+    """Keeps the warehouse of a project fresh and healthy until `stop_service`; `live` shows its state.
 
-    Of several services on one schema one leads, and the others stand by: correctness does not depend on it, since every
-    commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
+    Of several services on one schema one leads, and the others stand by. Correctness does not depend on this, since
+    every commit is a compare-and-swap. All state is in the tables, so the process may end at any moment.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Service:
         self._spark_end: SparkEnded | None = None
 
     def run_service(self) -> None:
-        """Leads, or stands by until it may, until `stop`; raises SparkEnded if Spark is gone."""
+        """Leads, or stands by until it may lead, until `stop_service`; raises SparkEnded if Spark has ended."""
         self._table.ensure()
         self._shared.paused = self._table.read_paused()
         self._replace_models(self._project.list_followed())
@@ -112,7 +112,7 @@ class Service:
             raise self._spark_end
 
     def end_without_spark(self, error: SparkEnded) -> None:
-        """Ends the service because its Spark is gone; from now on it says that it is not ready."""
+        """Ends the service because its Spark has ended; from now on `/ready` answers that it is not ready."""
         if self._spark_end is None:
             self._spark_end = error
             self._shared.set_error("spark", str(error))
@@ -120,14 +120,14 @@ class Service:
         self.stop_service()
 
     def stop_service(self) -> None:
-        """Ends the service after what is under way; can be called from any thread or signal handler."""
+        """Ends the service after the work in progress; can be called from any thread or signal handler."""
         self._stopping.set()
         leadership = self._leadership
         if leadership is not None:
             leadership.end_leadership()
 
     def handle_batch(self, source: str, data: Any, tables: Iterable[TableName]) -> None:
-        """A batch of a source was ingested: those who read its tables are looked at without a pause."""
+        """Records an ingested batch of a source, schedules upkeep of `tables`, and wakes the follower."""
         self._shared.events.append_event("batch", {"source": source, **data})
         for table in tables:
             self._upkeep.note_write(table)
@@ -136,7 +136,7 @@ class Service:
     # Leading
 
     def _wait_for_leadership(self) -> bool:
-        """Waits for the lease; False if the service is stopped meanwhile."""
+        """Waits for the lease; returns False if the service is stopped first."""
         while not self._stopping.is_set():
             try:
                 self._table.ensure()
@@ -158,7 +158,7 @@ class Service:
             self._shared.change_state(role="stands_by", leader=other.process)
 
     def _lead_until_stopped(self) -> None:
-        """Does all the work until the service is stopped, or another one has taken over."""
+        """Does all work of a leader until the service is stopped, or another service has taken over."""
         leadership = self._leadership = Leadership()
 
         def end_leadership(other: Held) -> None:
@@ -207,7 +207,7 @@ class Service:
                     thread.join()
 
     def _run_in_background(self, name: str, action: Callable[[], None]) -> threading.Thread:
-        """A part of the service in a thread of its own; if it ends by an error the others go on."""
+        """Starts a part of the service in its own thread; an error that ends it is shown, and other parts continue."""
 
         def run_action() -> None:
             try:
@@ -222,7 +222,7 @@ class Service:
         return thread
 
     def _replace_models(self, models: Sequence[FollowedModel]) -> None:
-        """Shows, and keeps up, what the project has now."""
+        """Updates the tables that are shown and maintained to the project's current ones."""
         maintained = self._project.list_maintained()
         own = [table.model for table in maintained]
         self._shared.set_tables(models, own, self._project.list_expected_tables(), self._project.list_scheduled())
@@ -231,7 +231,7 @@ class Service:
     # Its parts
 
     def _ingest_source(self, leadership: Leadership, ingestion: Ingesting) -> None:
-        """Ingests a source; if that fails it is tried again after a pause, and the others go on."""
+        """Ingests a source; after a failure it is tried again after a pause, and other parts continue."""
         failures, name = 0, ingestion.name
         while not leadership.ended.is_set():
             self.activity.begin_ingestion(name)

@@ -1,4 +1,4 @@
-"""Settings of a service, from `serve` of a target in profiles.yml."""
+"""Settings of a service, read from the key `serve` of a target in profiles.yml."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _HOURS = re.compile(
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """The budget of upkeep, and what HTTP is to do, as it is written."""
+    """The budget of upkeep, and the settings of HTTP as they are written."""
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def read_settings(written: Mapping[str, Any]) -> ServeSettings:
-    """The settings of a service; raises ConfigError for what can't be meant."""
+    """Reads the settings of a service; raises ConfigError for unknown keys and invalid values."""
     _refuse_unknown("serve", written, KEYS)
     http = written.get("http") or {}
     if not isinstance(http, Mapping):
@@ -41,7 +41,7 @@ def read_settings(written: Mapping[str, Any]) -> ServeSettings:
 
 
 def read_http(written: Mapping[str, Any]) -> HttpSettings:
-    """The settings of HTTP; raises ConfigError for unknown ones, and those that can't be used."""
+    """Reads the settings of HTTP; raises ConfigError for unknown keys and invalid values."""
     kinds = {setting.name: type(setting.default) for setting in fields(HttpSettings)}
     _refuse_unknown("serve.http", written, tuple(kinds))
     for key, value in written.items():
@@ -60,7 +60,7 @@ def _check_kind(label: str, value: Any, kind: type) -> None:
 
 
 def read_budget(written: Any) -> UpkeepBudget:
-    """The budget of upkeep; raises ConfigError for what can't be meant."""
+    """Reads the budget of upkeep; raises ConfigError for unknown keys and invalid values."""
     if not isinstance(written, Mapping):
         raise ConfigError(f"`serve.upkeep` must be a mapping; found {written!r}")
     _refuse_unknown("serve.upkeep", written, UPKEEP_KEYS)
@@ -84,7 +84,7 @@ def _to_list(value: Any) -> list[Any]:
 
 
 def _read_hours(text: Any) -> Hours:
-    """Hours such as `08:00-18:00` or `mon-fri 22:00-06:00`."""
+    """Parses quiet hours such as `08:00-18:00` or `mon-fri 22:00-06:00`."""
     match = _HOURS.fullmatch(str(text).strip())
     try:
         if match is None:

@@ -1,4 +1,4 @@
-"""State shared by the parts of a service: its tables, jobs and events, its own state, and what users paused."""
+"""State that the parts of a service share: tables, jobs, events, the service's own state, and pauses by users."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from arctic_runtime.suggestions import suggest_nearest
 
 
 class SharedState:
-    """Tables that are kept up, models that are refreshed, and the jobs at both; may be used by any thread.
+    """Tables that are maintained, models that are refreshed, and jobs for both; may be used by any thread.
 
-    `say` gets lines for people. Each change of a job, and of the service itself, is an event.
+    `say` gets lines for people. Each change of a job, and of the service itself, becomes an event.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SharedState:
         return self._state
 
     def change_state(self, **changed: Any) -> None:
-        """Changes fields of the state, and shows what users have paused by now."""
+        """Changes fields of the service's state, updates which tables are paused in it, and appends an event."""
         with self._lock:
             paused = self.paused
             self._state = replace(
@@ -68,12 +68,12 @@ class SharedState:
         self.events.append_event("service", self._state)
 
     def note_look(self, at: datetime) -> None:
-        """Notes when all tables were last looked at, which is no event."""
+        """Records when all tables were last looked at, without an event."""
         with self._lock:
             self._state = replace(self._state, looked_at=at)
 
     def set_error(self, part: str, message: str) -> None:
-        """Shows why a part does not work; an empty message ends it."""
+        """Shows why a part does not work; an empty `message` clears its error."""
         with self._lock:
             errors = dict(self._state.errors)
             if errors.get(part, "") == message:
@@ -82,7 +82,7 @@ class SharedState:
             self.change_state(errors={name: text for name, text in errors.items() if text})
 
     def report_error(self, part: str, message: str) -> None:
-        """The same, and says so if it is another error than before."""
+        """Sets the error of a part like `set_error`, and tells the user if it is a new one."""
         if message and self._state.errors.get(part) != message:
             self._say(f"{part}: {message}")
         self.set_error(part, message)
@@ -99,9 +99,10 @@ class SharedState:
         expected: Collection[TableName] = (),
         scheduled: Sequence[Scheduled] = (),
     ) -> None:
-        """These are the tables from now on: of models that are refreshed, and others that are kept up.
+        """Replaces the tables of the service: those of refreshed models, and `others` that are only maintained.
 
-        `expected` are those that ingestion makes when their first rows come, and `scheduled` the models that dbt runs.
+        `expected` are those that ingestion creates when their first rows arrive, and `scheduled` the models that dbt
+        runs.
         """
         self.models = {model.table: model for model in others} | {model.table: model.model for model in followed}
         self.followed = tuple(followed)
@@ -109,11 +110,11 @@ class SharedState:
         self._expected = frozenset(expected)
 
     def has_new_tables(self) -> bool:
-        """Whether ingestion has made tables since that are not among these."""
+        """Whether ingestion has created expected tables that are not among the models yet."""
         return any(table not in self.models for table in self._expected & set(self.readable))
 
     def list_busy_tables(self) -> Collection[TableName]:
-        """The tables that refreshes write now."""
+        """The tables that refreshes are writing now."""
         with self._lock:
             return tuple(self._writing)
 
@@ -130,18 +131,18 @@ class SharedState:
         return self.paused.everything or str(table) in self.paused.tables
 
     def is_waiting(self, table: TableName) -> bool:
-        """Whether a model is to be left alone: users paused it, or ingestion has yet to make a table that it reads."""
+        """Whether a model must not be refreshed: it is paused, or ingestion has not created a table that it reads."""
         if self.is_paused(table):
             return True
         missing = self._expected - set(self.readable)
         return bool(missing) and any(model.table == table and model.declared & missing for model in self.followed)
 
     def is_upkeep_paused(self, table: TableName) -> bool:
-        """Whether users paused the upkeep of its files."""
+        """Whether users paused a table, or the upkeep of its files."""
         return self.is_paused(table) or str(table) in self.paused.upkeep
 
     def find_table(self, name: str) -> TableName:
-        """The table of this name, with or without catalog and schema; raises ConfigError if it is not one."""
+        """The table named `name`, with or without catalog and schema; raises ConfigError if none or several match."""
         matches = list_named_tables(name, self.models)
         if len(matches) == 1:
             return matches[0]
@@ -168,6 +169,6 @@ class SharedState:
 
 
 def list_named_tables(name: str, tables: Collection[TableName]) -> list[TableName]:
-    """The tables that a name may mean, which leaves out the catalog, or the schema as well."""
+    """The tables that `name` may mean; it may leave out the catalog, or catalog and schema."""
     matches = [table for table in tables if name in (str(table), f"{table.schema}.{table.name}")]
     return matches or [table for table in tables if name == table.name]

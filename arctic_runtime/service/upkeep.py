@@ -1,4 +1,4 @@
-"""Upkeep of all tables under a budget: looks at those that were written to, and does what is due in order."""
+"""Upkeep of all tables under a budget: finds due upkeep of tables that were written to, and performs it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ Key = tuple[TableName, UpkeepOperation]
 
 @dataclass(frozen=True)
 class _Known:
-    """Due upkeep of a table, with the bytes that its readers paid when it was first due."""
+    """Due upkeep of a table, and the bytes that readers read in vain when it became due (`first_waste`)."""
 
     due: DueUpkeep
     first_waste: int
 
 
 class UpkeepRunner:
-    """Keeps tables up; all that is known here may be lost, since the tables hold the state.
+    """Maintains tables; its memory may be lost, since the tables hold the state.
 
-    `sessions` lends a Spark session for each job. It keeps off tables that others write, or whose upkeep is paused.
+    `sessions` lends a Spark session for each job. Tables that a refresh is writing, or whose upkeep is paused, are left
+    alone.
     """
 
     def __init__(
@@ -79,22 +80,23 @@ class UpkeepRunner:
         }
 
     def set_tables(self, tables: Iterable[Maintained]) -> None:
-        """Keeps these tables up from now on, and no others; each is looked at once."""
+        """Replaces the tables that are maintained; new tables are checked at once."""
         with self._lock:
             self._tables = {table.table: table for table in tables}
             self._known = {key: known for key, known in self._known.items() if key[0] in self._tables}
             self._look_at = {table: self._look_at.get(table, 0.0) for table in self._tables}
 
     def note_write(self, table: TableName) -> None:
-        """Somebody wrote to a table: it is looked at soon, and not more often than now and then."""
+        """Records that a table was written to, so that it is checked after a short delay."""
         with self._lock:
             if table in self._tables:
                 self._look_at[table] = min(self._look_at[table], self._clock.monotonic() + self._limits.settle_seconds)
 
     def is_overdue(self, table: TableName) -> bool:
-        """Whether so much has come together that the table's writer had better do its upkeep itself.
+        """Whether so much compaction is due that the table's writer should do it itself.
 
-        So passes take longer where upkeep can't keep up, and reading stays as fast as it is. Not in quiet hours.
+        Passes then take longer while upkeep can't keep up, and reads stay as fast as they are. Always False in quiet
+        hours.
         """
         with self._lock:
             known = self._known.get((table, "compact"))
@@ -103,7 +105,7 @@ class UpkeepRunner:
         return known.due.waste_bytes > self._limits.overdue_factor * max(1, known.first_waste)
 
     def list_planned(self) -> Sequence[Upkeep]:
-        """Lists due upkeep, the next first, with the reason why each waits."""
+        """The due upkeep, in the order in which it will be done, each with the reason why it waits."""
         with self._lock:
             return [
                 Upkeep(due.table, due.operation, due.reasons, due.bytes, due.waste_bytes, waits)
@@ -111,7 +113,7 @@ class UpkeepRunner:
             ]
 
     def sum_waste(self) -> Mapping[TableName, int]:
-        """Bytes that readers of each table with due upkeep pay until it is done."""
+        """Bytes, by table, that readers read in vain until the table's due upkeep is done."""
         waste_by_table: Counter[TableName] = Counter()
         with self._lock:
             for (table, _), known in self._known.items():
@@ -119,7 +121,7 @@ class UpkeepRunner:
         return waste_by_table
 
     def run_until(self, over: threading.Event) -> None:
-        """Looks, and does what is due, until it is over; then the jobs under way come to their end."""
+        """Finds and performs due upkeep until `over` is set; jobs that are running then are finished."""
         with ThreadPoolExecutor(self._budget.jobs, "upkeep") as workers:
             while not over.is_set():
                 self.find_due(over)
@@ -130,7 +132,7 @@ class UpkeepRunner:
     # Looking
 
     def find_due(self, over: threading.Event | None = None) -> None:
-        """Finds what is due of the tables whose time has come; without Spark."""
+        """Finds the due upkeep of those tables whose next check is due; needs no Spark."""
         now = self._clock.monotonic()
         with self._lock:
             wanted = [maintained for table, maintained in self._tables.items() if self._look_at[table] <= now]
@@ -150,7 +152,7 @@ class UpkeepRunner:
                 self._note_due(maintained.table, due_jobs)
 
     def _note_due(self, table: TableName, due_jobs: Sequence[DueUpkeep]) -> None:
-        """Records the due upkeep of a table; since when, and what failed, is kept of what was due before."""
+        """Replaces the known due upkeep of a table; upkeep known before keeps its start, failures and retry time."""
         before = {key: self._known.pop(key) for key in [key for key in self._known if key[0] == table]}
         for due in due_jobs:
             key: Key = (table, due.operation)
@@ -164,7 +166,7 @@ class UpkeepRunner:
     # Doing
 
     def begin_due(self) -> list[DueUpkeep]:
-        """Begins the upkeep that may begin now; it counts as running from here on."""
+        """Chooses the upkeep that may begin now, marks it as running, and returns it."""
         busy, now = self._shared.list_busy_tables(), self._clock.monotonic()
         with self._lock:
             state = UpkeepState(
@@ -186,7 +188,7 @@ class UpkeepRunner:
         return begun
 
     def perform_due(self, due: DueUpkeep) -> None:
-        """Does what `begin` gave out; what fails is due again after a pause."""
+        """Performs upkeep that `begin_due` returned; if it fails, it is due again after a pause."""
         table = self._tables.get(due.table)
         job = self._shared.jobs.add_job("upkeep", due.operation, (due.table,), "; ".join(due.reasons), "running")
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class UserRequests:
-    """The `Requests` of a live service; whether it leads or stands by, operations and pauses work."""
+    """The `Requests` of a live service; operations and pauses work whether it leads or stands by."""
 
     def __init__(self, project: Project, warehouse: Warehouse, activity: Activity, upkeep: UpkeepRunner) -> None:
         self._project = project
@@ -39,7 +39,7 @@ class UserRequests:
         self._threads = ThreadPoolExecutor(warehouse.reader.thresholds.service.operations, "operation")
 
     def close_operations(self) -> None:
-        """Ends the operations: one that runs comes to its end, and one that waits is cancelled."""
+        """Cancels the operations that wait, and waits for the end of those that run."""
         for job in self._jobs.list_jobs():
             if job.state == "waiting":
                 self._jobs.cancel_job(job.number)

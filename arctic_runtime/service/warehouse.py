@@ -1,4 +1,4 @@
-"""A warehouse as a service reaches it."""
+"""Access of a service to its warehouse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.spark.engine.session_pool import SessionPool
 
 @dataclass(frozen=True)
 class Warehouse:
-    """The catalog, the Spark sessions that work at its tables, and the table in which services keep their own state."""
+    """The catalog, the Spark sessions for work on its tables, and the table in which services keep their own state."""
 
     reader: CatalogReader
     sessions: SessionPool

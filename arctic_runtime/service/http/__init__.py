@@ -1,4 +1,4 @@
-"""HTTP of a live service: what it shows and what it can be asked, for programs and for the page.
+"""HTTP interface of a live service, for programs and for the page: its state, and requests to it.
 
 Importing it raises ConfigError without the extra `serve`.
 """

@@ -1,4 +1,4 @@
-"""The application: routes, their description, and the guard in front of them."""
+"""The FastAPI application: routes, their OpenAPI description, and the guard in front of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_application(
     metrics: ReadMetrics | None = None,
     thresholds: HttpThresholds = SHIPPED.http,
 ) -> FastAPI:
-    """The HTTP interface and the page of a service, with every rule of `settings` in force."""
+    """Builds the HTTP interface and the page of a service, with all rules of `settings` enforced."""
     feed = EventFeed(service.events, thresholds)
 
     @asynccontextmanager
@@ -106,7 +106,7 @@ def _add_metrics(app: FastAPI, metrics: ReadMetrics) -> None:
 
 
 def _describe_interface(app: FastAPI, has_token: bool) -> dict[str, Any]:
-    """The description of the interface, made once."""
+    """The OpenAPI description of the application, built once and then kept."""
     if app.openapi_schema is None:
         description = get_openapi(title=app.title, version=app.version, routes=app.routes)
         schemas = description.setdefault("components", {}).setdefault("schemas", {})

@@ -1,4 +1,4 @@
-"""Representations that many clients ask for: encoded once for each state, and compressed once."""
+"""Response bodies that many clients request: encoded and compressed once for each state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arctic_runtime.thresholds import HttpThresholds
 
 @dataclass(frozen=True)
 class Bytes:
-    """A body with its compressed form, which is empty if that doesn't pay, and the tag of this state."""
+    """A response body, its compressed form, and its ETag; `compressed` is empty if compression doesn't pay."""
 
     body: bytes
     compressed: bytes
@@ -31,7 +31,7 @@ class Bytes:
 def answer_request(
     request: Request, content: Bytes, media_type: str = "application/json", cache: str = "no-cache"
 ) -> Response:
-    """The body as the client can read it, or that it is the one that the client has."""
+    """Builds the response with `content`, compressed if the client accepts gzip; 304 if the client has it already."""
     headers = {"etag": content.tag, "cache-control": cache, "vary": "accept-encoding, authorization"}
     known = request.headers.get("if-none-match", "")
     if known and content.tag in (tag.strip().removeprefix("W/") for tag in known.split(",")):
@@ -44,9 +44,9 @@ def answer_request(
 
 
 class Cached:
-    """A body that `build` recreates after new events, or after some seconds.
+    """A response body that `build` creates again after new events, or after some seconds.
 
-    `build` gets the number of the newest event, which the state that it reads has.
+    `build` gets the number of the newest event that the body includes.
     """
 
     def __init__(self, events: EventLog, build: Callable[[int], bytes], thresholds: HttpThresholds) -> None:
@@ -59,7 +59,7 @@ class Cached:
         self._until = 0.0
 
     def get_body(self) -> Bytes:
-        """The body of the state that holds now."""
+        """The body of the current state, built again if it is out of date."""
         with self._lock:
             number = self._events.last
             if number != self._number or time.monotonic() >= self._until:
@@ -77,13 +77,13 @@ class Cached:
 
 
 class TableTexts:
-    """JSON of overviews; one that has not changed is not encoded again."""
+    """Encodes table overviews as JSON; an overview that has not changed is not encoded again."""
 
     def __init__(self) -> None:
         self._known: dict[TableName, tuple[TableOverview, bytes]] = {}
 
     def join_tables(self, tables: Sequence[TableOverview]) -> bytes:
-        """All of them as a JSON array."""
+        """The overviews as one JSON array."""
         known = self._known
         self._known = {overview.table: self._encode_table(overview, known) for overview in tables}
         return b"[" + b",".join(text for _, text in self._known.values()) + b"]"

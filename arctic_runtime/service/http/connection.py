@@ -1,4 +1,4 @@
-"""A connection of HTTP that is dropped if the head of a request takes too long to come."""
+"""An HTTP connection that is closed if the head of a request takes too long to arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def build_limited_protocol(head_seconds: float) -> type[asyncio.Protocol]:
-    """A protocol for uvicorn, which itself waits for ever for the rest of a head that has begun."""
+    """Builds a protocol class for uvicorn that closes a connection whose request head takes over `head_seconds`.
+
+    Without it, uvicorn waits forever for the rest of a head that has begun.
+    """
 
     class LimitedProtocol(H11Protocol):
         _drop: asyncio.TimerHandle | None = None

@@ -1,4 +1,4 @@
-"""JSON of what a service shows: fields in snake_case, times in UTC, names of tables as text."""
+"""JSON encoding of a service's state: fields in snake_case, times in UTC, table names as text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAME_PARTS = frozenset(("catalog", "schema", "name"))
 
 
 def encode_json(value: Any) -> bytes:
-    """A value as JSON, in ASCII."""
+    """Encodes a value as JSON, in ASCII."""
     return json.dumps(to_plain(value), separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def to_plain(value: Any) -> Any:
-    """A value in the types of JSON. What JSON has no type for becomes text, and a number that is none becomes null."""
+    """Converts a value to the types of JSON; types unknown to JSON become text, and NaN or infinity becomes null."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -45,7 +45,7 @@ def to_plain(value: Any) -> Any:
 
 
 def format_utc(at: datetime) -> str:
-    """A time as ISO 8601 in UTC; one without a zone is in UTC already."""
+    """Formats a time as ISO 8601 in UTC; a time without a zone is taken as UTC."""
     known = at.replace(tzinfo=timezone.utc) if at.tzinfo is None else at.astimezone(timezone.utc)
     return known.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -1,4 +1,4 @@
-"""Events for clients that follow them: one thread waits for all, and each event is encoded once."""
+"""Event streams for clients: one thread waits for events on behalf of all, and each event is encoded once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from arctic_runtime.thresholds import HttpThresholds
 
 
 class EventFeed:
-    """Server-sent events of a log; `open` in the loop that serves them, and `close` ends all streams."""
+    """Sends the events of a log to clients as server-sent events.
+
+    Call `open_feed` in the event loop that serves the streams; `close_streams` ends all of them.
+    """
 
     def __init__(self, log: EventLog, thresholds: HttpThresholds) -> None:
         self._log = log
@@ -22,7 +25,7 @@ class EventFeed:
         self._is_closing = threading.Event()
         self._changed: asyncio.Event | None = None
         self.streams = 0
-        """How many clients follow events now."""
+        """Number of clients that follow events now."""
 
     def open_feed(self) -> None:
         """Starts the thread that waits for events."""
@@ -36,10 +39,10 @@ class EventFeed:
         self._is_closing.set()
 
     async def follow_events(self, number: int) -> AsyncIterator[bytes]:
-        """The events after this number, as they come; comments tell that the stream is alive while there are none.
+        """Yields the events after `number` as they happen, and comments as heartbeats while there are none.
 
-        Where some are no longer kept, an event `missed` with their number comes first: the client has to read
-        everything anew.
+        If some events are no longer kept, an event `missed` with their count comes first: the client has to read the
+        whole state again.
         """
         self.streams += 1
         is_closing = self._is_closing
@@ -61,7 +64,7 @@ class EventFeed:
             self.streams -= 1
 
     async def _wait_for_change(self, changed: asyncio.Event | None) -> bool:
-        """Whether something has happened before the time of a heartbeat is over."""
+        """Whether an event happened before the heartbeat interval was over."""
         assert changed is not None
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(changed.wait(), self._thresholds.heartbeat_seconds)
@@ -69,7 +72,7 @@ class EventFeed:
         return False
 
     def _encode_event(self, event: Event) -> bytes:
-        """An event as it is sent; the newest ones are kept for the other streams."""
+        """Encodes an event as a server-sent message; the newest messages are cached for other streams."""
         text = self._texts.get(event.number)
         if text is None:
             text = self._texts[event.number] = _format_message(
@@ -91,7 +94,7 @@ class EventFeed:
             loop.call_soon_threadsafe(self._wake_streams)
 
     def _wake_streams(self) -> None:
-        """Wakes all streams; those that wait later wait for what is new then."""
+        """Wakes all streams that wait, and creates a new signal for later waits."""
         woken, self._changed = self._changed, asyncio.Event()
         if woken is not None:
             woken.set()

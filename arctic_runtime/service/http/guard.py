@@ -1,4 +1,4 @@
-"""Access rules of HTTP: each request passes here before anything else looks at it."""
+"""Access rules of HTTP, checked for each request before any route sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.service.http.settings import HttpSettings
 
 EVENTS_PATH = "/api/events"
 OPEN_PATHS = ("/health", "/ready")
-"""What programs that start and watch services ask without a token; the answers say a single word."""
+"""Health paths that process supervisors read without a token; each answer is a word or two."""
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 
@@ -49,14 +49,13 @@ _HEADERS = tuple(
 )
 
 Check = Callable[[HttpSettings, Scope, Headers], Response | None]
-"""Looks at the first lines of a request; the response says why it is refused."""
+"""Checks the path and headers of a request; returns the response that refuses it, or None if it is allowed."""
 
 
 class Guard:
-    """Refuses requests that break a rule, limits the others in size and time, and adds the headers of security.
+    """Refuses requests that break a rule, limits the size and time of others, and adds security headers.
 
-    `is_public` tells of a path whether it can be read without a token: the files of the page, which are the same for
-    everybody.
+    `is_public` returns whether a path can be read without a token: the page's files, which are the same for everybody.
     """
 
     def __init__(self, app: ASGIApp, settings: HttpSettings, is_public: Callable[[str], bool]) -> None:
@@ -106,7 +105,7 @@ class Guard:
 
 
 class _Sender:
-    """Sends a response with the headers of security, and knows whether one has begun."""
+    """Sends a response with security headers, and remembers whether the response has begun."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -124,7 +123,7 @@ class _TooLarge(Exception):
 
 
 async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
-    """Reads the body, and returns what gives it once more; raises _TooLarge."""
+    """Reads the request body, and returns a `receive` function that delivers it again; raises _TooLarge."""
     body, has_more = bytearray(), True
     while has_more:
         message = await receive()
@@ -143,7 +142,7 @@ async def _read_whole_body(receive: Receive, most_bytes: int) -> Receive:
 
 
 def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response | None:
-    """Refuses foreign names: a page elsewhere could let its own name resolve to this machine."""
+    """Refuses requests under an unknown host name, against DNS rebinding."""
     host = _strip_port(headers.get("host", ""))
     if host and settings.allows_host(host):
         return None
@@ -158,7 +157,7 @@ def _check_host(settings: HttpSettings, _: Scope, headers: Headers) -> Response 
 
 
 def _check_origin(_: HttpSettings, scope: Scope, headers: Headers) -> Response | None:
-    """Refuses changes that a page of somebody else asks for."""
+    """Refuses requests that change something and come from a page of another origin."""
     if scope["method"] in SAFE_METHODS:
         return None
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -205,7 +204,7 @@ def _build_too_large_response(settings: HttpSettings) -> Response:
 
 
 def _strip_port(host: str) -> str:
-    """The name or address in a Host header; empty if it can't be one."""
+    """The host name or address in a Host header; empty if the header is malformed."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

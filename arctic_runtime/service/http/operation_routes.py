@@ -1,4 +1,4 @@
-"""Routes of operations, made from their registry: to ask, to plan and to start them."""
+"""HTTP routes built from the registry of operations: to ask, to plan and to start them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 def _parse_flag(value: Any) -> Any:
-    """True or false as a query writes it."""
+    """Converts `true` and `false` of a query string to a bool; returns other values unchanged."""
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
@@ -63,7 +63,7 @@ _IN_QUERY: Mapping[JsonType, Any] = {**_IN_BODY, "boolean": Annotated[bool, Befo
 
 
 def build_operation_routes(service: LiveService) -> APIRouter:
-    """GET for what is answered at once and changes nothing, and for plans; POST for what becomes a job."""
+    """Builds the routes of all operations: GET for plans and for read-only operations without Spark, POST for jobs."""
     router = APIRouter(prefix="/api/operations", tags=["operations"])
     texts = encode_json([_describe_operation(operation) for operation in OPERATIONS])
 
@@ -140,7 +140,7 @@ def _build_question_endpoint(
 
 
 def _check_once(request: Request, repeatable: Collection[str]) -> None:
-    """Raises ConfigError if a query has a parameter twice that can have one value only."""
+    """Raises ConfigError if a query repeats a parameter that is not `repeatable`."""
     counts = Counter(name for name, _ in request.query_params.multi_items() if name not in repeatable)
     for name, count in counts.items():
         if count > 1:

@@ -1,4 +1,4 @@
-"""The files of the page, kept in memory: they come with the package, and are the same for everybody."""
+"""The static files of the page, kept in memory: they are part of the package, and the same for everybody."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TYPES: Mapping[str, str] = {
 
 @cache
 def list_page_paths() -> Mapping[str, Path]:
-    """The files by the paths under which they are served; `/` is the page."""
+    """The page's files, by the URL path under which each is served; `/` is the page itself."""
     files = {
         f"/page/{file.relative_to(FOLDER).as_posix()}": file for file in FOLDER.rglob("*") if file.suffix in _TYPES
     }
@@ -42,6 +42,6 @@ def _read_page_file(file: Path) -> Bytes:
 
 
 async def serve_page(request: Request) -> Response:
-    """A file of the page; the route leads here only for paths that there are."""
+    """Serves a file of the page; routed only for paths that exist."""
     file = list_page_paths()[request.url.path]
     return answer_request(request, _read_page_file(file), _TYPES[file.suffix])

@@ -1,4 +1,4 @@
-"""Routes that show a service and its tables, and that tell it what to do."""
+"""HTTP routes that show a service and its tables, and that control it."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _NUMBER = {"type": "integer", "description": "the newest event that this state h
 
 
 class Tables(BaseModel):
-    """Tables by name; all where none is given."""
+    """Names of tables; all tables if none is given."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     tables: list[str] = Field(default_factory=list)
 
 
 class Pause(Tables):
-    """Tables, or their upkeep, to pause. tables, or their upkeep."""
+    """Names of tables to pause, as a whole or only their upkeep."""
 
     upkeep_only: bool = False
 
 
 def describe_response(description: str, schema: dict[str, Any], status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """The response of a route, for the description of the interface."""
+    """The OpenAPI entry of a route's response."""
     return {status: {"description": description, "content": {"application/json": {"schema": schema}}}}
 
 
 def build_service_routes(
     service: LiveService, feed: EventFeed, settings: HttpSettings, thresholds: HttpThresholds
 ) -> APIRouter:
-    """Everything under /api but the operations."""
+    """Builds all routes under /api except those of operations."""
     router = APIRouter(prefix="/api")
     _add_tables(router, service, thresholds)
     _add_jobs(router, service)

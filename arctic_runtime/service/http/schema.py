@@ -1,4 +1,4 @@
-"""JSON Schema of dataclasses, as `encoding` writes them."""
+"""JSON Schema of dataclasses, matching their JSON from `encoding`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PLAIN: Mapping[Any, Schema] = {
 
 
 def build_reference(name: str) -> Schema:
-    """A reference to a schema that the description of the interface has by this name."""
+    """A reference to the schema `name` in the OpenAPI description."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def build_schemas(classes: Sequence[type]) -> dict[str, Schema]:
-    """The schemas of dataclasses and of all that they have, by the names of classes."""
+    """The schemas of `classes` and of the dataclasses in their fields, by class name."""
     schemas: dict[str, Schema] = {}
     for record_class in classes:
         _add_schema(record_class, schemas)
@@ -42,7 +42,7 @@ def list_of(items: Schema) -> Schema:
 
 
 def build_record_schema(**properties: Schema) -> Schema:
-    """An object that has all of these."""
+    """The schema of an object with these `properties`, all required."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 

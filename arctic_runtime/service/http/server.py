@@ -1,4 +1,4 @@
-"""HTTP in a thread of this process."""
+"""HTTP server in a thread of this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from arctic_runtime.thresholds import SHIPPED, HttpThresholds
 
 
 class HttpServer:
-    """Serves a service from `start` to `stop`, in a thread of its own."""
+    """Serves a service over HTTP from `start_server` to `stop_server`, in a thread of its own."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Address of the page; the port is the real one when it has started."""
+        """Address of the page; once the server has started, it has the port that is really used."""
         scheme = "https" if self._settings.has_tls else "http"
         host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
         return f"{scheme}://{host}:{self._port}"
 
     def start_server(self) -> None:
-        """Begins to serve; raises ConfigError if the address or the certificate can't be used."""
+        """Starts the server; raises ConfigError if the address or the certificate can't be used."""
         bound = self._bind_socket()
         self._port = bound.getsockname()[1]
         try:
@@ -67,7 +67,7 @@ class HttpServer:
         self._wait_until_started(self._server, self._thread)
 
     def stop_server(self) -> None:
-        """Ends streams, lets other requests end, and then the server."""
+        """Ends the event streams, waits for the other requests, and then ends the server."""
         if self._server is None or self._thread is None:
             return
         self._app.state.feed.close_streams()
@@ -115,7 +115,7 @@ class HttpServer:
             server.run(sockets=[bound])
 
     def _wait_until_started(self, server: uvicorn.Server, thread: threading.Thread) -> None:
-        """Waits until requests are answered."""
+        """Waits until the server answers requests; raises ConfigError if it does not start in time."""
         waiting, left = threading.Event(), self._thresholds.start_seconds
         while not server.started and thread.is_alive() and left > 0:
             waiting.wait(0.01)

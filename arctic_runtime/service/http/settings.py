@@ -62,9 +62,10 @@ class HttpSettings:
         return bool(self.certificate_file)
 
     def allows_host(self, host: str) -> bool:
-        """Whether a request may call the server by this name, which has no port.
+        """Whether a request may use `host`, a name without a port, to call the server.
 
-        An address is always allowed: only names can be made to resolve to this machine by somebody else.
+        An address is allowed unless the server is on a loopback address: unlike a name, it can't be made to resolve to
+        this machine by somebody else.
         """
         name = host.lower().removeprefix("[").removesuffix("]")
         if name in {

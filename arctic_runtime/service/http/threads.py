@@ -1,4 +1,4 @@
-"""Calls that may take a while, in threads beside the loop that serves."""
+"""Calls that may block, run in threads outside of the event loop."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ Result = TypeVar("Result")
 
 
 async def run_in_thread(call: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs) -> Result:
-    """The result of a call; a request that is given up does not wait for its end."""
+    """Runs a call in a thread and returns its result; if the request is cancelled, the call is not waited for."""
     return await to_thread.run_sync(partial(call, *arguments, **named), abandon_on_cancel=True)

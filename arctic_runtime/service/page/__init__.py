@@ -1,1 +1,1 @@
-"""The page in the browser: files that are served as they are."""
+"""The page in the browser: static files that are served unchanged."""

@@ -1,1 +1,1 @@
-"""Following models: passes over what has something new, and the refresh of each model."""
+"""Following models: passes over models whose upstreams changed, and the refresh of each model."""

@@ -1,4 +1,4 @@
-"""The models of a group as a pass finds them: what has news, and what may wait."""
+"""The models of a group at the start of a pass: which have news, and which may wait."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from arctic_runtime.service.refreshing.refresh_pass import Candidate
 
 @dataclass(frozen=True)
 class ModelStatus:
-    """A model between passes: its record, the relations that tell of it, and the seconds for which its rows may be old.
+    """A model between passes: its record, the relations whose heads it depends on, and its target lag in seconds.
 
-    A model that users paused holds back those below it, as one does that failed.
+    A model that users paused holds back the models below it, as a failed model does.
     """
 
     record: Record
@@ -27,10 +27,11 @@ class ModelStatus:
 def list_candidates(
     graph: ModelGraph, models: Mapping[TableName, ModelStatus], heads: Heads, now: float
 ) -> dict[TableName, Candidate]:
-    """Each model of a group at a moment.
+    """Computes for each model of a group whether it has news, is paused, or may be delayed at the time `now`.
 
-    A delayed model is refreshed earlier if a model below it, whose other tables have moved on, has waited for it as
-    long as the longest lag above says: else two lags that never fall together would hold that one back for ever.
+    A delayed model is refreshed earlier if a model below it, whose other tables have changed, has waited for it as long
+    as the longest lag among these models: otherwise two lags whose times never coincide would hold that model back
+    forever.
     """
     has_lags = any(status.lag_seconds for status in models.values())
     pulled = _find_pulled_models(graph, models, now) if has_lags else set()
@@ -45,7 +46,10 @@ def list_candidates(
 
 
 def _find_pulled_models(graph: ModelGraph, models: Mapping[TableName, ModelStatus], now: float) -> set[TableName]:
-    """The models for which one below has waited long enough; one that fails, or lies below such a one, pulls none."""
+    """The models that are refreshed early because a model below them has waited long enough.
+
+    A model that fails, or is below a failing one, pulls none.
+    """
     failing = frozenset(model for model, status in models.items() if status.record.failures)
     return {
         above

@@ -1,4 +1,4 @@
-"""The models that a follower keeps up to date: their order, and where the tables that they read stand."""
+"""The models that a follower keeps up to date: their order, and the heads of the tables that they read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel, Re
 
 
 class FollowedModels:
-    """Models by their tables, in groups that depend on one another, as far as it is known what they read."""
+    """Followed models by table, in groups of models that depend on one another.
+
+    Groups follow from the reads that are known so far; views may add further ones.
+    """
 
     def __init__(self, models: Sequence[FollowedModel], reader: CatalogReader, heads: SharedHeads) -> None:
         """Raises ConfigError if the models read each other in a circle."""
@@ -30,7 +33,7 @@ class FollowedModels:
         self.arrange_models()
 
     def arrange_models(self) -> None:
-        """Puts the models into order, by what is known of their reading; raises ConfigError for a circle."""
+        """Orders and groups the models by their known reads; raises ConfigError if they form a circle."""
         by_model = self._readings.by_model
         self.graph = ModelGraph({model: reading.tables for model, reading in by_model.items()})
         self.groups: Sequence[tuple[TableName, ...]] = self.graph.list_groups()
@@ -39,10 +42,10 @@ class FollowedModels:
         }
         self._relations = self._readings.list_all_relations()
         self.is_arranged = True
-        """Whether the order is that of what views are known to read."""
+        """Whether the order includes the newest known reads of views."""
 
     def observe_heads(self) -> Heads:
-        """Observes the heads of all relations that count, views looked into."""
+        """Observes the heads of all relations that models depend on, including those behind views."""
         observed = self._shared_heads.observe_now(self._relations)
         while self._readings.resolve_views(observed.heads, observed.views):
             self.is_arranged = False
@@ -51,7 +54,7 @@ class FollowedModels:
         return observed.heads
 
     def select_heads_read(self, model: TableName, heads: Heads) -> Heads:
-        """The heads that a model's refresh reads: its pass's, and of models above those that they have now."""
+        """The heads that a refresh of `model` reads: current ones for upstream models, else those of the pass."""
         tables = self.tables[model]
         above = {relation for upstream in self.graph.upstreams[model] for relation in list_relations(upstream)}
         now = observe_heads(self._reader, above).heads if above else {}
@@ -60,9 +63,9 @@ class FollowedModels:
         return {relation: head for relation, head in {**read, **own}.items() if head is not None}
 
     def pin_sources(self, moved: Collection[TableName]) -> PinnedSnapshots:
-        """The versions of all sources that models of a pass may read, before any of them does.
+        """Pins the versions of all sources that models of a pass may read, before any model reads them.
 
-        `moved` are the models that read something new.
+        `moved` are the models whose reads have changed.
         """
         pins = PinnedSnapshots()
         readers = {*moved, *self.graph.list_downstream(moved)}

@@ -1,4 +1,4 @@
-"""Following models: whoever has something new is refreshed, side by side, once or for ever."""
+"""Following models: refreshes those whose upstreams changed, in parallel, once or continuously."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UseModels = Callable[[Sequence[FollowedModel]], None]
 
 @dataclass
 class _GroupPass:
-    """A pass under way over the models of a group, and the cut of the sources that it reads."""
+    """A running pass over the models of a group, and the consistent versions of the sources that it reads."""
 
     progress: Pass
     heads: Heads
@@ -45,7 +45,7 @@ class _GroupPass:
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a refresh, as its thread tells it."""
+    """The end of a refresh, as reported by its thread."""
 
     group: int
     start: Start
@@ -56,12 +56,12 @@ class _End:
 
 
 class Follower:
-    """Keeps models up to date: looks where tables stand, plans only what may have something new, and refreshes that.
+    """Keeps models up to date: observes heads of tables, plans models that may have news, and refreshes them.
 
-    Models that depend on one another are refreshed in passes. All of a pass read one state of the sources, so no model
-    ever shows two. A model that fails holds back those below it, and is tried again after a pause. All that is known
-    here may be lost, since the tables hold the state. Models that wait by the shared state are left alone. Listeners
-    are called in the thread that runs the follower.
+    Models that depend on one another are refreshed in passes. All refreshes of a pass read one state of the sources, so
+    no model ever shows two. A model that fails holds back the models below it, and is tried again after a pause. The
+    follower's memory may be lost, since the tables hold the state. Models for which `SharedState.is_waiting` is true
+    are left alone. Listeners are called in the thread that runs the follower.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Follower:
         self.close_workers()
 
     def close_workers(self) -> None:
-        """Ends the threads, when the refreshes under way are done."""
+        """Ends the worker threads after the running refreshes are done."""
         self._workers.shutdown()
 
     def follow_models(self, models: Sequence[FollowedModel]) -> None:
-        """Follows these models from now on; one that is new or has changed is planned once. No pass may be under way.
+        """Follows `models` from now on; each new or changed model is planned once. No pass may be running.
 
         Raises ConfigError if they read each other in a circle.
         """
@@ -113,10 +113,10 @@ class Follower:
         self._lags = {model.table: float(model.model.config.target_lag) for model in models}
 
     def run_once(self) -> None:
-        """Brings every model up to date with the sources as they are now, whatever lags are allowed.
+        """Brings every model up to date with the current sources, regardless of target lags.
 
-        Where other writers were faster, that is tried again. Raises CatalogError if the catalog does not answer, and
-        SparkEnded where Spark is gone.
+        Models that lost a commit race are tried again. Raises CatalogError if the catalog does not answer, and
+        SparkEnded if Spark has ended.
         """
         lags = dict.fromkeys(self._models.by_table, 0.0)
         heads = self._models.observe_heads()
@@ -135,9 +135,9 @@ class Follower:
             heads = self._models.observe_heads()
 
     def run_until_stopped(self, project: Project | None = None, use_models: UseModels = lambda _: None) -> None:
-        """Follows the models until `stop`, and the files of the project if one is given.
+        """Follows the models until `stop_following`, and reloads `project` when its files change, if one is given.
 
-        `use_models` gets the models of each reload. Raises SparkEnded if Spark is gone.
+        `use_models` gets the models of each reload. Raises SparkEnded if Spark has ended.
         """
         while not self._stopping and self._fatal is None:
             begun = self._clock()
@@ -153,26 +153,29 @@ class Follower:
             raise self._fatal
 
     def wake_up(self) -> None:
-        """Ends the pause before the next look; can be called from any thread."""
+        """Ends the pause before the next look at the tables; can be called from any thread."""
         self._events.put(None)
 
     def refresh_soon(self, models: Iterable[TableName]) -> None:
-        """Plans these models at the next look, whatever pause or lag they have; can be called from any thread."""
+        """Plans these models at the next look, regardless of lags and pauses after failures.
+
+        Can be called from any thread.
+        """
         self._hurried.extend(models)
         self.wake_up()
 
     def compute_retry_seconds(self, model: TableName) -> float | None:
-        """Seconds until the next attempt of a model that failed. Can be called from any thread."""
+        """Seconds until a failed model is tried again; None if it has not failed. Can be called from any thread."""
         record = self._records.get(model)
         return None if record is None or not record.failures else max(0.0, record.retry_at - self._clock())
 
     def stop_following(self) -> None:
-        """Ends the follower when the refreshes under way are done; can be called from any thread or signal handler."""
+        """Ends the follower after the running refreshes; can be called from any thread or signal handler."""
         self._stopping = True
         self.wake_up()
 
     def _start_passes(self) -> None:
-        """Starts a pass over each group that may have something new and has none under way."""
+        """Starts a pass over each group that may have news and has no running pass."""
         began = self._clock()
         try:
             heads = self._models.observe_heads()
@@ -213,7 +216,7 @@ class Follower:
     # Passes
 
     def _begin_pass(self, group: int, heads: Heads, lags: Mapping[TableName, float]) -> tuple[int, _GroupPass] | None:
-        """Starts a pass over a group; None if there is nothing to start."""
+        """Starts a pass over a group; None if no model can start."""
         followed, models = self._models, self._models.groups[group]
         statuses = {
             model: ModelStatus(
@@ -240,7 +243,7 @@ class Follower:
             self._workers.submit(self._refresh_in_thread, group, begun.heads, start, task)
 
     def _refresh_in_thread(self, group: int, heads: Heads, start: Start, task: Task) -> None:
-        """Refreshes a model in this thread, and tells the follower how that ended."""
+        """Refreshes a model in the calling thread, and queues its result for the follower."""
         began, at = self._clock(), datetime.now(timezone.utc)
         seen: Heads = {}
         done: Done | None = None
@@ -263,7 +266,7 @@ class Follower:
         self._events.put(_End(group, start, seen, began, report, failure))
 
     def _handle_ends(self, until: float) -> None:
-        """Handles the ends of refreshes until then, until a pass is over, or until somebody wakes the follower."""
+        """Handles finished refreshes until the time `until`, the end of a pass, or a call of `wake_up`."""
         while (left := until - self._clock()) > 0 and not self._stopping and self._fatal is None:
             try:
                 event = self._events.get(timeout=left)
@@ -280,7 +283,7 @@ class Follower:
                 return
 
     def _drain_passes(self) -> None:
-        """Waits until no pass is under way."""
+        """Waits until no pass is running."""
         while self._passes:
             event = self._events.get()
             if event is None:
@@ -291,7 +294,7 @@ class Follower:
                 self._cut_short()
 
     def _cut_short(self) -> None:
-        """Lets no further model of the passes under way start."""
+        """Keeps the running passes from starting further models."""
         for group, begun in list(self._passes.items()):
             begun.progress.cut_short()
             self._close_if_over(group, begun)
@@ -338,7 +341,7 @@ def _get_end(report: Report) -> Ended:
 
 
 def _find_cause(error: Exception) -> Exception:
-    """Why a refresh failed: Spark's end, if that is behind it."""
+    """The cause of a failed refresh: SparkEnded if the end of Spark caused the error, else the error itself."""
     with suppress(Exception):
         return to_spark_ended(error) or error
     return error

@@ -1,4 +1,4 @@
-"""Graph of the models: the order of refreshes, and what depends on what."""
+"""Dependency graph of the models: the order of refreshes, upstreams and downstreams."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NOTHING: Tables = frozenset()
 
 
 class ModelGraph:
-    """Models by the tables that they read, directly or through views: those of other models, and sources.
+    """Models with the tables that they read directly or through views: other models' tables and sources.
 
-    Raises ConfigError if models read each other in a circle. A model that reads its own table does not.
+    Raises ConfigError if models read each other in a circle. A model that reads its own table is no circle.
     """
 
     def __init__(self, reads: Mapping[TableName, Collection[TableName]]) -> None:
@@ -43,7 +43,7 @@ class ModelGraph:
 
     @cached_property
     def origins(self) -> Mapping[TableName, Tables]:
-        """Model → every table that its rows come from, however many models lie in between, those models among them."""
+        """Model → all tables upstream of it, directly or through other models, including the tables of those models."""
         origins: dict[TableName, Tables] = {}
         for model in self.order:
             origins[model] = self.reads[model].union(*(origins[upstream] for upstream in self.upstreams[model]))
@@ -51,7 +51,7 @@ class ModelGraph:
 
     @cached_property
     def shared(self) -> Mapping[TableName, Tables]:
-        """Model → the origins whose rows reach it over several of the tables that it reads."""
+        """Model → the origins whose rows reach it through more than one of the tables that it reads."""
         return {model: frozenset(self._list_shared_origins(model)) for model in self.order}
 
     def _list_shared_origins(self, model: TableName) -> Iterator[TableName]:
@@ -60,7 +60,7 @@ class ModelGraph:
 
     @cached_property
     def companions(self) -> Mapping[TableName, Tables]:
-        """Model → the models above it over which it gets such rows: they must show the same state of an origin."""
+        """Model → the upstream models that bring it rows of a shared origin; all must show one state of that origin."""
         return {
             model: frozenset(
                 above for above in self.origins[model] & self.reads.keys() if self._has_shared_origin(above, model)
@@ -72,12 +72,12 @@ class ModelGraph:
         return bool(self.shared[model] & self.origins[above])
 
     def list_downstream(self, models: Iterable[TableName]) -> Tables:
-        """The models whose rows come from these models, without them."""
+        """All models downstream of `models`, without `models` themselves."""
         upstream_models = frozenset(models)
         return frozenset(model for model in self.order if self.origins[model] & upstream_models) - upstream_models
 
     def list_groups(self) -> tuple[tuple[TableName, ...], ...]:
-        """Models that depend on one another, however far; each group in the order of refreshes."""
+        """Groups of models that are connected by reads, directly or not; each group in the order of refreshes."""
         members = {model: {model} for model in self.order}
         for model, upstreams in self.upstreams.items():
             for upstream in upstreams:

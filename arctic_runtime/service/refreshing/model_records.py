@@ -1,6 +1,6 @@
-"""Memory of a follower about a model between passes, and the decisions from it.
+"""A follower's memory of each model between passes, and the decisions that follow from it.
 
-All of it may be lost: a model that nothing is known of is planned once.
+It may be lost: a model without a record is planned once.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.thresholds import ServiceThresholds, UpkeepThresholds
 
 Heads = Mapping[TableName, str]
-"""Where tables and views stand: each one's metadata file. A relation that does not exist has none."""
+"""Current metadata file of each table and view. A relation that does not exist has none."""
 
 News = Literal["reads", "own", "none"]
-"""What moved since a model was up to date: something that it reads, only its own tables, or neither."""
+"""Changes since a model was up to date: of a relation that it reads, only of its own tables, or none."""
 
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """The relations whose heads tell whether a model is up to date."""
+    """The relations whose heads decide whether a model is up to date."""
 
     reads: frozenset[TableName]
     own: frozenset[TableName]
@@ -29,11 +29,11 @@ class FollowedTables:
 
 @dataclass(frozen=True)
 class Record:
-    """Known state of a model. Times are seconds of a clock that only goes forward.
+    """Known state of a model. Times are seconds of a monotonic clock.
 
-    `seen` are the heads with which it was up to date, None before that. `refreshed_at` is when its last refresh that
-    succeeded began, and `complete_at` when the last one did after which no table above was older. A model that
-    `is_recomputed` has another result whenever it is computed, as by `current_date`.
+    `seen` are the heads with which it was last up to date; None before its first success. `refreshed_at` is when its
+    last successful refresh began, and `complete_at` the same for the last one after which no upstream table was older.
+    A model that `is_recomputed` may have another result whenever it is computed, as with `current_date`.
     """
 
     seen: Heads | None = None
@@ -44,9 +44,9 @@ class Record:
     retry_at: float = 0.0
 
     def find_news(self, tables: FollowedTables, heads: Heads, now: float, lag_seconds: float) -> News:
-        """Kind of news that a refresh would find.
+        """Kind of news that a refresh at the time `now` would process.
 
-        The clock is news for a model that is recomputed, as often as its lag says.
+        For a model that is recomputed, time alone is news, once per `lag_seconds`.
         """
         if self.seen is None or _has_moved(tables.reads, self.seen, heads):
             return "reads"
@@ -55,7 +55,7 @@ class Record:
         return "own" if _has_moved(tables.own, self.seen, heads) else "none"
 
     def is_delayed(self, now: float, lag_seconds: float) -> bool:
-        """Whether its rows may still be as old as they are."""
+        """Whether the last refresh is less than `lag_seconds` ago, so that the model need not be refreshed yet."""
         return self.refreshed_at is not None and now < self.refreshed_at + lag_seconds
 
     def is_paused(self, now: float) -> bool:
@@ -63,24 +63,24 @@ class Record:
         return self.failures > 0 and now < self.retry_at
 
     def is_due(self, now: float, lag_seconds: float) -> bool:
-        """Whether its rows have been older than some table's for so long."""
+        """Whether the model has been older than one of its upstream tables for `lag_seconds` or more."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
     def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:
-        """After a look without news, which found that the model is up to date."""
+        """The record after a check that had no news and confirmed that the model is up to date."""
         return Record(seen, self.refreshed_at, self.complete_at, is_recomputed)
 
     def record_success(self, seen: Heads, began: float, is_recomputed: bool, is_complete: bool) -> Record:
-        """After a refresh; it `is_complete` where no table above the model was older than the pass."""
+        """The record after a successful refresh; `is_complete` if no upstream table was older than the pass."""
         return Record(seen, began, began if is_complete else self.complete_at, is_recomputed)
 
     def record_failure(self, now: float, thresholds: ServiceThresholds) -> Record:
-        """After a failure; each one in a row doubles the pause before the next attempt, up to a limit."""
+        """The record after a failure; each failure in a row doubles the pause before a new attempt, up to a limit."""
         return replace(self, failures=self.failures + 1, retry_at=now + pause_after(self.failures + 1, thresholds))
 
 
 def pause_after(failures: int, thresholds: ServiceThresholds | UpkeepThresholds) -> float:
-    """Seconds until the next attempt after so many failures in a row."""
+    """Seconds until the next attempt after `failures` consecutive failures."""
     doublings = min(failures - 1, thresholds.retry_doublings)
     return thresholds.retry_seconds * float(2**doublings)
 

@@ -1,4 +1,4 @@
-"""One pass over models that depend on one another: who may start now, given what became of those above."""
+"""One pass over models that depend on one another: which may start, given the results of their upstreams."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from arctic_runtime.service.refreshing.model_graph import NOTHING, ModelGraph, T
 from arctic_runtime.service.refreshing.model_records import News
 
 Ended = Literal["changed", "unchanged", "failed", "conflict"]
-"""What became of a refresh; a conflict is a race that another writer won."""
+"""Result of a refresh; a conflict is a commit race that another writer won."""
 
 _Fate = Literal["running", "changed", "done", "waiting", "blocked"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model as a pass finds it: `is_paused` after a failure, `is_delayed` since its rows may still be older."""
+    """A model at the start of a pass: `is_paused` after a failure, `is_delayed` if its target lag lets it wait."""
 
     news: News = "none"
     is_paused: bool = False
@@ -27,21 +27,21 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Start:
-    """A model to refresh now. Without news only its own tables moved, which mostly is what its last refresh did."""
+    """A model to refresh now. Without news only its own tables changed, mostly through its own last refresh."""
 
     model: TableName
     has_news: bool
 
 
 class Pass:
-    """The progress of one pass: `take` who may start, tell the `end` of each, until `is_over`.
+    """The progress of one pass: call `take_ready` for models to start, and `end_model` for each, until `is_over`.
 
-    A model starts when all models that it reads are done. All that a pass refreshes shows one state of the sources, and
-    so does what it leaves alone, or a model waits:
+    A model starts when all models that it reads are done. All models that a pass refreshes show one state of the
+    sources. So a model has to wait:
 
-    - below a model that failed, or lost a race, until a later pass refreshes that one;
-    - where rows of one origin come to it over several tables, and over one of them a delayed model lies, whose rows of
-      that origin are older.
+    - below a model that failed, or lost a commit race, until a later pass refreshes that one;
+    - if rows of one origin reach it through several tables, and a delayed model on one of these paths has older rows of
+      that origin.
     """
 
     def __init__(
@@ -54,14 +54,14 @@ class Pass:
         self._fates: dict[TableName, _Fate] = {}
         self._lagging: dict[TableName, Tables] = {}
         self.held: dict[TableName, TableName] = {}
-        """Model → the one that failed, or lost a race, and holds it back."""
+        """Model → the upstream model that failed, or lost a commit race, and so holds it back."""
 
     @property
     def is_over(self) -> bool:
         return not self._undecided and "running" not in self._fates.values()
 
     def take_ready(self) -> list[Start]:
-        """The models that can start now, each given out once."""
+        """The models that can start now; each model is returned only once in a pass."""
         started = []
         for model in list(self._undecided):
             if not self._is_decidable(model):
@@ -74,7 +74,7 @@ class Pass:
         return started
 
     def end_model(self, model: TableName, ended: Ended) -> None:
-        """Records the end of a model that was taken."""
+        """Records the result of a model that `take_ready` returned."""
         fates: Mapping[Ended, _Fate] = {
             "changed": "changed",
             "unchanged": "done",
@@ -84,11 +84,11 @@ class Pass:
         self._record_fate(model, fates[ended])
 
     def is_complete(self, model: TableName) -> bool:
-        """Whether a model that was refreshed shows this pass's state of all its origins."""
+        """Whether a refreshed model shows all its origins in the state of this pass."""
         return not self._lagging[model]
 
     def cut_short(self) -> None:
-        """Lets no further model start."""
+        """Keeps further models from starting."""
         self._undecided.clear()
 
     def _is_decidable(self, model: TableName) -> bool:
@@ -110,14 +110,14 @@ class Pass:
         return "running", has_news
 
     def _is_mixing_versions(self, model: TableName) -> bool:
-        """Whether a model would read rows of one origin as of two states of it."""
+        """Whether a refresh of `model` would read rows of one origin in two different states."""
         return bool(self._graph.shared[model] & self._list_lagging_origins(model))
 
     def _list_lagging_origins(self, model: TableName) -> Tables:
         return NOTHING.union(*(self._lagging[above] for above in self._graph.upstreams[model]))
 
     def _record_fate(self, model: TableName, fate: _Fate) -> None:
-        """Notes what became of a model, and of which origins its rows are older than this pass."""
+        """Records a model's fate, and the origins whose rows in it are older than this pass."""
         self._fates[model] = fate
         is_behind = fate in ("waiting", "blocked")
         self._lagging[model] = self._graph.origins[model] if is_behind else self._list_lagging_origins(model)

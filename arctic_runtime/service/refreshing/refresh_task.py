@@ -17,9 +17,9 @@ from arctic_runtime.service.refreshing.source_relations import FollowedModel
 class Task:
     """A model to refresh, and the versions of sources that all models of its pass read.
 
-    Without news nothing that it reads has moved since it was up to date; then it is not recomputed only because its
-    result is another one each time. A model is known once a refresh here has succeeded and none has failed since.
-    Without upkeep a service does it, under its budget.
+    Without `has_news`, none of its upstreams has changed since it was up to date. It is then not recomputed for a
+    reason that recurs each time, such as `current_date`. A model `is_known` once a refresh here has succeeded and none
+    has failed since. If not `with_upkeep`, the service does the upkeep, under its budget.
     """
 
     followed: FollowedModel
@@ -31,19 +31,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Done:
-    """A refresh that succeeded; `is_recomputed` tells of a model that is computed in full each time."""
+    """A successful refresh; `is_recomputed` if the model's query is computed in full each time."""
 
     refreshed: Refreshed
     is_recomputed: bool = False
 
 
 RefreshModel = Callable[[Task], Done]
-"""Refreshes a model in the calling thread; raises CommitConflict after a lost race, and whatever else went wrong."""
+"""Refreshes a model in the calling thread; raises CommitConflict after a lost commit race, and any other error."""
 
 
 @dataclass(frozen=True)
 class RefreshWorkers:
-    """Threads that refresh models, as many at a time, each made ready by `prepare`."""
+    """Configuration of the refresh threads: the function `refresh`, their number, and `prepare`, called in each."""
 
     refresh: RefreshModel
     threads: int
@@ -58,7 +58,7 @@ class Report:
     """Result of a model in a pass.
 
     `error` is why it failed, `error_details` the known parts of that error, and `retry_seconds` the pause before the
-    next attempt. A model is skipped where one above it failed, which is `held_by`.
+    next attempt. A model is skipped if the model `held_by`, above it, failed.
     """
 
     followed: FollowedModel

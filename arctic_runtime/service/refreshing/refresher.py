@@ -1,4 +1,4 @@
-"""Refreshing a followed model by the runtime alone."""
+"""Refreshing a followed model without dbt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Refresher:
-    """Plans a refresh without Spark, and performs it in a session that no other thread uses meanwhile."""
+    """Plans a refresh without Spark, and performs it in a session that no other thread uses at the same time."""
 
     def __init__(self, reader: CatalogReader, pool: SessionPool, readers: Readers) -> None:
         self._reader = reader
@@ -35,7 +35,7 @@ class Refresher:
         return RefreshPlanner(model, self._reader, pins=task.pins)
 
     def perform_plan(self, task: Task, planner: RefreshPlanner, planned: PlannedRefresh) -> Done:
-        """Does what was planned, and then the upkeep that is due, unless the task leaves it to somebody else."""
+        """Performs a planned refresh, and then the upkeep that is due, unless `task.with_upkeep` is False."""
         with lend_session(self._pool) as take:
 
             def open_session() -> SparkSession:
@@ -48,11 +48,11 @@ class Refresher:
 
 
 NOT_WITHOUT_NEWS: frozenset[Reason] = COMPUTED_EACH_TIME | {"SELF_REFERENCE"}
-"""Reasons for which a query may have another result although nothing else moved: that would never end."""
+"""Reasons that recur although no other table changed; following them without news would never end."""
 
 
 def plan_task(task: Task, planner: RefreshPlanner) -> PlannedRefresh:
-    """Plans a run, but without news computes nothing for a reason that never ends."""
+    """Plans the refresh of a task; without news, a reason of NOT_WITHOUT_NEWS leads to the decision `unchanged`."""
     planned = planner.plan_refresh()
     decision = planned.decision
     if not task.has_news and decision.reason in NOT_WITHOUT_NEWS:

@@ -1,4 +1,4 @@
-"""Warnings that come again at each look, of which only the first is for people."""
+"""Warnings that recur at each look at the tables, of which only the first is shown to people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Hashable
 
 
 class Repeats:
-    """The last message about each subject, for one thread."""
+    """The last message about each subject; for use by one thread."""
 
     def __init__(self) -> None:
         self._messages: dict[Hashable, str] = {}
 
     def is_new(self, subject: Hashable, message: str) -> bool:
-        """Notes a message; returns whether the last one about the subject was another, or none since `clear`."""
+        """Records a message; returns whether it differs from the last one about `subject`.
+
+        The first message about a subject, or the first since `clear_subject`, is new.
+        """
         is_new = self._messages.get(subject) != message
         self._messages[subject] = message
         return is_new
 
     def clear_subject(self, subject: Hashable) -> None:
-        """Notes that the subject is well again."""
+        """Forgets the last message about a subject that works again."""
         self._messages.pop(subject, None)

@@ -1,4 +1,4 @@
-"""Relations that models read, directly and through views: a new head of one of them is news."""
+"""The relations that models read, directly and through views; a new head of such a relation is news."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ ViewSql = Callable[[TableName], "str | None"]
 
 @dataclass(frozen=True)
 class FollowedModel:
-    """A model, the name that users know it by, and the tables and views that dbt says it reads.
+    """A model, its name for users, and the tables and views that dbt says it reads.
 
-    What its query reads is known without these, unless the query is made by a Python function or can't be parsed.
+    The parsed query says what it reads; `declared` is needed only if the query is made by a Python function or can't be
+    parsed.
     """
 
     model: Model
@@ -31,7 +32,7 @@ class FollowedModel:
 
 @dataclass(frozen=True)
 class Reading:
-    """The tables that a model reads, and the views through which it does."""
+    """The tables that a model reads, and the views through which it reads them."""
 
     tables: frozenset[TableName]
     views: frozenset[TableName]
@@ -42,14 +43,14 @@ class Reading:
 
 
 def list_relations(table: TableName) -> tuple[TableName, ...]:
-    """A table and what an arctic table has beside it; which of these move tells who has changed it."""
+    """The table itself, its change table and its base; the head of each shows whether it was changed."""
     return (table, table.changes, table.base)
 
 
 class Readings:
-    """Relations that each model reads. A view's text is asked for again only when the view has moved.
+    """The relations that each model reads. A view's SQL is loaded again only if the view's head has changed.
 
-    Tables of other catalogs are left out: nothing tells whether they have changed.
+    Tables of other catalogs are left out, since their changes can't be observed.
     """
 
     def __init__(self, models: Sequence[FollowedModel], view_sql: ViewSql) -> None:
@@ -64,14 +65,14 @@ class Readings:
         }
 
     def list_all_relations(self) -> frozenset[TableName]:
-        """Every relation whose head counts."""
+        """All relations whose heads matter to some model."""
         followed = (reading.to_followed_tables(model) for model, reading in self.by_model.items())
         return frozenset().union(*(reading_tables.reads | reading_tables.own for reading_tables in followed))
 
     def resolve_views(self, heads: Heads, views: Collection[TableName]) -> bool:
-        """Looks into the views that there are; returns whether a model reads something else than was known.
+        """Resolves existing views to their tables; returns whether any model's reads differ from those known before.
 
-        `views` are those among the relations of `heads`.
+        `views` are the views among the relations of `heads`.
         """
         resolved = {model: self._resolve_model(model, heads, views) for model in self._models}
         differs = resolved != self.by_model
@@ -94,7 +95,7 @@ class Readings:
         return Reading(frozenset(tables), frozenset(seen))
 
     def _is_arctic(self, name: TableName, heads: Heads) -> bool:
-        """Whether a name is that of a table merged on read, whose view is ours."""
+        """Whether `name` is that of an arctic table that is merged on read, and so appears as a view of ours."""
         return name in self._models or name.changes in heads
 
     def _list_behind_view(self, view: TableName, head: str) -> frozenset[TableName]:

@@ -1,1 +1,1 @@
-"""Work at set times: models that dbt runs, and tests of tables after their refreshes."""
+"""Scheduled work: models that dbt runs at set times, and tests of tables after their refreshes."""

@@ -1,4 +1,4 @@
-"""Times at which models that dbt runs are due, by cron expressions."""
+"""Cron schedules of models that dbt runs, and outcomes of data tests."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.model.names import TableName
 
 _SHIFT = timedelta(hours=2)
-"""A clock that shows a time before the last run by no more than this was set back by summer time."""
+"""The largest step back of the clock that is taken for the end of daylight saving time."""
 
 
 @dataclass(frozen=True)
 class Scheduled:
     """A model that dbt runs at the times of a cron expression.
 
-    `above` are such models that its rows come from, by name, and `reads` the tables and views that it reads itself.
+    `above` are the names of the scheduled models upstream of it, and `reads` the tables and views that it reads itself.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Scheduled:
 
 
 def schedule_part(name: str) -> str:
-    """The part of a service that does not work while the last run of a scheduled model has failed."""
+    """The name under which the service shows the failure of a scheduled model's last run."""
     return f"schedule of {name}"
 
 
@@ -40,7 +40,7 @@ DataTestStatus = Literal["pass", "warn", "fail", "error"]
 
 @dataclass(frozen=True)
 class DataTestOutcome:
-    """Outcome of a data test of dbt: `message` says what is wrong, and is empty if it passed."""
+    """Outcome of a dbt data test; `message` describes the problem, and is empty if the test passed."""
 
     name: str
     status: DataTestStatus
@@ -55,7 +55,7 @@ class DataTestOutcome:
 
 
 def read_cron(label: str, value: object) -> str:
-    """A cron expression of five fields; raises ConfigError for a text that is none, or names no day that there is."""
+    """Reads a cron expression of five fields; raises ConfigError if it is invalid, or matches no date."""
     expected = "minute, hour, day of month, month and day of week, such as '30 6 * * mon-fri'"
     text = value.strip() if isinstance(value, str) else ""
     if len(text.split()) != 5:
@@ -72,22 +72,22 @@ def read_cron(label: str, value: object) -> str:
 
 
 def is_due(cron: str, last: datetime, now: datetime) -> bool:
-    """Whether a time of the expression lies after `last`, up to now; several missed ones count as one."""
+    """Whether the expression matched a time after `last`, up to `now`; several missed times count as one."""
     newest = next(CronSim(cron, now.replace(microsecond=0) + timedelta(seconds=1), reverse=True), None)
     return newest is not None and newest > last
 
 
 def was_set_back(last: datetime, now: datetime) -> bool:
-    """Whether the clock was set back since the last run, so far that it would hold up the next ones."""
+    """Whether the clock was set back since the last run by more than the end of daylight saving time does."""
     return last - now > _SHIFT
 
 
 def list_due_models(
     models: Sequence[Scheduled], last: Mapping[str, datetime], now: datetime, waiting: Collection[str]
 ) -> Iterator[Scheduled]:
-    """The models that are due and not `waiting`, in their order; one below a model that waits is left out.
+    """Yields the due models in their order, without those in `waiting` and the models below them.
 
-    A generator: what ended badly is to be among `waiting` before the next one is asked for.
+    It is a generator: the caller adds a model that failed to `waiting` before it asks for the next one.
     """
     for model in models:
         is_held = model.name in waiting or any(name in waiting for name in model.above)

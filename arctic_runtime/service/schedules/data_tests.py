@@ -1,4 +1,4 @@
-"""Running the tests of tables after their refreshes."""
+"""Data tests of tables, run after their refreshes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
 
 class DataTests:
-    """Runs the tests of tables that were refreshed, one table after the other; a failure ends nothing.
+    """Runs the tests of refreshed tables, one table at a time; a failure does not stop the others.
 
-    Where a table is refreshed several times before its turn comes, its tests are run once. When a service begins to
-    lead, those of all tables are: what failed before must still be shown.
+    If a table is refreshed several times before its turn, its tests are run once. When a service begins to lead, the
+    tests of all tables are run, since earlier failures must still be shown.
     """
 
     def __init__(self, project: Project, shared: SharedState) -> None:
@@ -27,14 +27,14 @@ class DataTests:
         self._failing: set[TableName] = set()
 
     def queue_tests(self, table: TableName) -> None:
-        """Queues the tests of a table; can be called from any thread."""
+        """Queues the tests of a table, if it has any; can be called from any thread."""
         if table in self._project.list_tested_tables():
             with self._changed:
                 self._waiting[table] = None
                 self._changed.notify()
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs tests until it is over, and then finishes those under way."""
+        """Runs queued tests until `over` is set; tests that are running then are finished."""
         self._project.prepare_thread()
         for table in self._project.list_tested_tables():
             self.queue_tests(table)
@@ -44,7 +44,7 @@ class DataTests:
                 self.perform_tests(following)
 
     def perform_tests(self, table: TableName) -> None:
-        """Runs the tests of a table now, and shows what they tell."""
+        """Runs the tests of a table now, and shows their outcomes as a job and, if any failed, as an error."""
         for gone in self._failing - set(self._project.list_tested_tables()):
             self._show_failures(gone, "")
         job = self._shared.jobs.add_job("test", "dbt test", (table,), "after a refresh", "running")

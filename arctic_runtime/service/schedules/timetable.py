@@ -1,4 +1,4 @@
-"""Running the models that are not arctic when their time has come."""
+"""Runs models that are not arctic when their schedule says so."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ LOG = logging.getLogger(__name__)
 
 
 class RunTimes(Protocol):
-    """Store of the times at which models were run, so that a service that takes over knows."""
+    """Store of the times at which models were run, so that a service that takes over knows them."""
 
     def list_run_times(self) -> Mapping[str, float]:
         """Name of a model → when its last run began, in seconds since 1970."""
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Notes when runs of models began."""
+        """Stores when runs of models began."""
 
 
 class Timetable:
-    """Runs models at the times that their cron expressions name, one after the other.
+    """Runs models at the times of their cron expressions, one after the other.
 
-    A time that passed while no service ran is made up for once. A model that fails is tried again after a pause, and
-    holds back those that read it. That a run ended is noted after it: one that a process did not live to see the end of
-    is run again.
+    A time missed while no service ran is made up for once. A model that fails is tried again after a pause, and holds
+    back the models that read it. A run is stored after its end; if the process ends earlier, the model is run again.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Timetable:
         self._retry_at: dict[str, float] = {}
 
     def run_until(self, over: threading.Event) -> None:
-        """Runs due models until it is over, and then finishes those under way."""
+        """Runs due models until `over` is set; a run that is in progress then is finished."""
         self._last = None
         self._project.prepare_thread()
         while not over.is_set():
@@ -73,7 +72,7 @@ class Timetable:
             over.wait(self._limits.poll_seconds)
 
     def run_due(self, over: threading.Event | None = None) -> None:
-        """Runs what is due now; raises CatalogError if the catalog does not answer."""
+        """Runs the models that are due now; raises CatalogError if the catalog does not answer."""
         models = self._project.list_scheduled()
         self._discard_others(models)
         if not models:
@@ -90,7 +89,10 @@ class Timetable:
                 waiting.add(model.name)
 
     def _list_last_runs(self, models: Sequence[Scheduled]) -> dict[str, float]:
-        """Time of each model's last run; one that is new, and one whose last run lies ahead, counts from now on."""
+        """Time of each model's last run, in seconds since 1970.
+
+        A new model, and a model whose last run is in the future, count as run now.
+        """
         if self._last is None:
             self._last = dict(self._times.list_run_times())
         last, now = self._last, self._clock.time()
@@ -135,7 +137,7 @@ class Timetable:
         self._shared.report_error(schedule_part(model.name), f"{message}\n  tried again in {pause:.0f} s")
 
     def _discard_others(self, models: Sequence[Scheduled]) -> None:
-        """Discards the records of models that are not scheduled any more."""
+        """Discards the failures of models that are no longer scheduled."""
         names = {model.name for model in models}
         for name in self._failures.keys() - names:
             del self._failures[name]

@@ -1,4 +1,4 @@
-"""Every metric of a service: its name, its labels, its meaning, and where its values come from."""
+"""All metrics of a service: name, labels, meaning, and how their values are computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arctic_runtime.service.view.live_data import (
 )
 
 Sample = tuple[tuple[str, ...], float]
-"""The values of the labels, in their order, and the value of the metric."""
+"""The values of the metric's labels, in the order of its label names, and the value of the metric."""
 
 ENDED: frozenset[str] = frozenset({"done", "failed", "cancelled"})
 _ROLES = ("starting", "leads", "stands_by", "ending")
@@ -57,9 +57,9 @@ def _list_no_samples(_: Snapshot) -> Iterable[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Counter:
-    """A metric that grows with events. `expected` are labels that are shown with 0 before the first of their events.
+    """A metric that grows with events. `expected` are labels that are shown with 0 before their first event.
 
-    A counter that begins with its first event hides that one from Prometheus, which sees only differences.
+    Prometheus sees only differences, so it would miss the first event of a counter that did not exist before.
     """
 
     name: str
@@ -74,7 +74,7 @@ SECONDS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0
 
 @dataclass(frozen=True)
 class Histogram:
-    """A metric of how values of events are distributed."""
+    """A metric that shows the distribution of values of events."""
 
     name: str
     labels: tuple[str, ...]
@@ -88,7 +88,7 @@ class Histogram:
 
 
 def _read_from_service(read: Callable[[Snapshot], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """One value for the whole service."""
+    """Builds a gauge's reader that gives one value for the whole service."""
     return lambda snapshot: (((), read(snapshot)),)
 
 
@@ -99,7 +99,7 @@ def _get_label_names(overview: TableOverview) -> tuple[str, str]:
 def _read_from_tables(
     read: Callable[[TableOverview, datetime], float | None],
 ) -> Callable[[Snapshot], Iterable[Sample]]:
-    """A value for each table that has one."""
+    """Builds a gauge's reader that gives a value for each table; tables for which `read` returns None are left out."""
 
     def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
         for overview in snapshot.tables:
@@ -111,7 +111,7 @@ def _read_from_tables(
 
 
 def _read_from_built_tables(read: Callable[[TableOverview], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """A value for each table that exists and can be looked at."""
+    """Builds a gauge's reader that gives a value for each table that exists and has a known version."""
     return _read_from_tables(
         lambda overview, _: None if overview.state == "missing" or not overview.version else read(overview)
     )
@@ -166,7 +166,7 @@ def _read_from_ingested(
 
 
 def _read_from_sources(read: Callable[[IngestionState], float]) -> Callable[[Snapshot], Iterable[Sample]]:
-    """The highest value that the tables of a source tell."""
+    """Builds a gauge's reader that gives for each source the highest value of its tables."""
 
     def list_samples(snapshot: Snapshot) -> Iterator[Sample]:
         values: dict[str, float] = {}
@@ -388,7 +388,7 @@ def _get_ended_job(event: Event) -> Job | None:
 
 
 def _count_ended_jobs(count: Callable[[Job], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Samples of each job that ends."""
+    """Builds a function of an event that applies `count` to jobs that ended; other events give no samples."""
 
     def list_samples(event: Event) -> Iterable[Sample]:
         job = _get_ended_job(event)
@@ -412,7 +412,10 @@ def _list_wait_seconds(job: Job) -> Iterator[Sample]:
 
 
 def _count_batches(count: Callable[[Mapping[str, Any]], Iterable[Sample]]) -> Callable[[Event], Iterable[Sample]]:
-    """Samples of each ingested batch: its `source`, `events`, those that are `dead`, and rows of `tables` by action."""
+    """Builds a function of an event that applies `count` to ingested batches; other events give no samples.
+
+    A batch has its `source`, the number of `events`, the number of `dead` ones, and rows of `tables` by action.
+    """
     return lambda event: count(event.data) if event.kind == "batch" else ()
 
 
@@ -519,7 +522,7 @@ METRICS: tuple[Gauge | Counter | Histogram, ...] = (*GAUGES, *COUNTERS, MISSED, 
 
 
 def describe_metrics() -> str:
-    """The table of metrics in docs/metrics.md, in Markdown."""
+    """Writes the table of metrics in docs/metrics.md, in Markdown."""
     kinds = {Gauge: "gauge", Counter: "counter", Histogram: "histogram"}
     rows = (
         f"| `{metric.name}` | {kinds[type(metric)]} | {', '.join(f'`{name}`' for name in metric.labels)} "

@@ -1,4 +1,4 @@
-"""Logs as lines of JSON, for programs that collect them: what the service does, with its table, job and event."""
+"""Logs as lines of JSON, for programs that collect them: the events of a service with table, job and kind."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from arctic_runtime.thresholds import ServiceThresholds
 
 LOGGER = "arctic"
 _FIELDS = "arctic_fields"
-"""The attribute of a log record that holds its fields."""
+"""Attribute of a log record that holds its structured fields."""
 
 _AT = "arctic_at"
-"""The attribute of a log record that holds when something happened, if it was logged later."""
+"""Attribute of a log record that holds the time of the event, if it was logged later."""
 
 _TOLD_STATES = ("running", "done", "failed", "cancelled")
 _MASK = "***"
 
 
 class JsonFormatter(logging.Formatter):
-    """A line of JSON for each record: time, level, logger, message, the record's fields, and an error with its trace.
+    """Formats a log record as a line of JSON: time, level, logger, message, fields, and an error with its trace.
 
-    An error of ours has its parts too: `where`, `expected`, `actual` and `fix`, as far as they are known. What looks
-    like a secret is masked, and so are the `secrets` themselves wherever they stand.
+    An ArcticError also adds its known parts: `where`, `expected`, `actual` and `fix`. Text that looks like a secret is
+    masked, and so are the given `secrets`, anywhere in the record.
     """
 
     def __init__(self, secrets: Collection[str] = ()) -> None:
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
     def _mask_value(self, value: Any) -> Any:
-        """A value without secrets, whatever it is made of."""
+        """The value with secrets masked, including those in nested mappings and lists."""
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, _MASK)
@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
-    """From now on all that this process logs, libraries too, goes to a stream as lines of JSON."""
+    """Writes all logs of this process, including those of libraries, to `stream` as lines of JSON from now on."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter(secrets))
     root = logging.getLogger()
@@ -78,20 +78,20 @@ def write_json_logs(stream: TextIO, secrets: Collection[str] = ()) -> None:
 
 
 def log_event(level: int, message: str, at: datetime | None = None, **fields: Any) -> None:
-    """Logs a message with fields, of which those that are None are left out; `at` is when it happened, if not now."""
+    """Logs a message with those `fields` that are not None; `at` is when it happened, if not now."""
     present_fields = {name: value for name, value in fields.items() if value is not None}
     logging.getLogger(LOGGER).log(level, message, extra={_FIELDS: present_fields, _AT: at})
 
 
 def log_message(text: str) -> None:
-    """Logs what a service tells people; a line for all of it."""
+    """Logs a message that a service shows to people, as one line."""
     log_event(logging.INFO, text, event="message")
 
 
 class EventLogger:
     """Logs the events of a service between `__enter__` and `__exit__`, in a thread of its own.
 
-    Jobs when they begin and end, ingested batches, and the service when its role, its pauses or its errors change.
+    It logs when jobs begin and end, ingested batches, and changes of the service's role, pauses or errors.
     """
 
     def __init__(self, events: EventLog, thresholds: ServiceThresholds) -> None:
@@ -135,7 +135,10 @@ class EventLogger:
                 self._log_service(event.data)
 
     def _log_job(self, job: Job, at: datetime) -> None:
-        """A job tells of its progress too; only another state is worth a line. A batch that ends has one of its own."""
+        """Logs a job if its state has changed; progress, and batches that did not fail, are left out.
+
+        Batches have events of their own.
+        """
         if job.kind == "ingest" and job.state != "failed":
             return
         if job.state not in _TOLD_STATES or self._states.get(job.number) == job.state:
@@ -166,7 +169,7 @@ def _list_logged_state(state: ServiceState) -> tuple[object, ...]:
 
 
 def log_job(job: Job, at: datetime | None = None) -> None:
-    """Logs a job in the state that it has since a time."""
+    """Logs a job in the state that it has had since `at`."""
     tables = [str(table) for table in job.tables]
     log_event(
         logging.ERROR if job.state == "failed" else logging.INFO,
@@ -187,7 +190,7 @@ def log_job(job: Job, at: datetime | None = None) -> None:
 
 
 def log_batch(batch: Mapping[str, Any], at: datetime | None = None) -> None:
-    """Logs a batch whose ingestion ended at a time."""
+    """Logs an ingested batch that ended at `at`."""
     dead = batch["dead"]
     log_event(
         logging.WARNING if dead else logging.INFO,

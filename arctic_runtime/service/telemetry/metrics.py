@@ -1,4 +1,4 @@
-"""Metrics of a service for Prometheus: gauges as it stands when asked, and counters of its events."""
+"""Prometheus metrics of a service: gauges read at the time of a request, and counters of its events."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _get_now() -> datetime:
 
 
 class Tally:
-    """Counters of events. A job that is reported twice after its end counts once."""
+    """Counts events for counters and histograms. A job that is reported twice after its end is counted once."""
 
     def __init__(self, remembered_jobs: int) -> None:
         self._remembered_jobs = remembered_jobs
@@ -58,7 +58,7 @@ class Tally:
                     distributions.setdefault(labels, _Distribution(histogram.buckets)).add_value(value)
 
     def count_missed(self, count: int) -> None:
-        """Notes that so many events are gone."""
+        """Adds `count` events that were dropped before they could be counted."""
         with self._counting:
             counts = self._counts[MISSED.name]
             counts[()] = counts.get((), 0.0) + count
@@ -104,7 +104,7 @@ class _Distribution:
             self._counts[place] += value <= bound
 
     def list_cumulative(self) -> list[tuple[str, float]]:
-        """For each bucket its upper bound, and how many values are not above it."""
+        """For each bucket, its upper bound and the number of values at or below it."""
         return [
             ("+Inf" if bound == float("inf") else str(bound), count)
             for bound, count in zip(self._bounds, self._counts, strict=True)
@@ -112,7 +112,7 @@ class _Distribution:
 
 
 class ServiceCollector:
-    """A collector of prometheus_client: reads the service each time it is asked."""
+    """A collector for prometheus_client that reads the service's state at each request."""
 
     def __init__(self, service: LiveService, tally: Tally, clock: Callable[[], datetime]) -> None:
         self._service = service
@@ -132,14 +132,14 @@ class ServiceCollector:
         yield from self._tally.list_families(snapshot)
 
     def describe(self) -> Iterable[Metric]:
-        """No names beforehand; without this, registering would ask the service."""
+        """Returns no metrics; without this method, prometheus_client would call `collect` at registration."""
         return ()
 
 
 class Metrics:
-    """The metrics of a service: counts its events between `__enter__` and `__exit__`, in a thread of its own.
+    """Metrics of a service: counts its events between `__enter__` and `__exit__`, in a thread of its own.
 
-    Counters begin at 0 with each start of the process, as Prometheus expects, and never go back in between.
+    Counters begin at 0 when the process starts, as Prometheus expects, and never decrease after that.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Metrics:
         return self._last
 
     def format_metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """The metrics in the format that an Accept header asks for, and the type of that format."""
+        """The metrics in the format that the Accept header `accept` requests, and their content type."""
         self._count_new_events()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
@@ -181,7 +181,7 @@ class Metrics:
             self._count_new_events()
 
     def _count_new_events(self) -> None:
-        """Counts what has happened since it was last called; by one thread at a time."""
+        """Counts the events since the last call; only one thread at a time."""
         with self._reading:
             events, missed = self._service.events.wait_after(self._last)
             if missed:

@@ -1,4 +1,4 @@
-"""Traces of passes, refreshes, their steps and effects, sent by OpenTelemetry."""
+"""OpenTelemetry traces of passes, refreshes, and the steps and effects of refreshes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ SERVICE = "dbt-arctic"
 
 
 class Traces:
-    """Makes a span for each pass, each refresh in it, and each step and effect of a refresh.
+    """Creates a span for each pass, each refresh in it, and each step and effect of a refresh.
 
-    Between `__enter__` and `__exit__` steps and effects of all threads are seen; those outside of a refresh are left
-    out. A pass lasts from the start of its first refresh to the end of its last one. Spans are sent by a thread of the
-    library, and are lost where the receiver is away.
+    Between `__enter__` and `__exit__`, steps and effects of all threads are traced; those outside of a refresh are left
+    out. A pass lasts from the start of its first refresh to the end of its last one. A thread of the library sends the
+    spans; they are lost if the receiver can't be reached.
     """
 
     def __init__(self, project: str, processor: SpanProcessor | None = None) -> None:
-        """Sends where OpenTelemetry's variables say, unless another processor is given."""
+        """Sends spans to the endpoint of OpenTelemetry's environment variables, unless `processor` is given."""
         resource = Resource.create({"service.name": SERVICE, "dbt_arctic.project": project})
         self._provider = TracerProvider(resource=_merge_resource(resource))
         self._provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
@@ -57,7 +57,7 @@ class Traces:
         self._provider.shutdown()
 
     def trace_refresh(self, refresh: RefreshModel) -> RefreshModel:
-        """The same refresh with a span around it."""
+        """Wraps `refresh` so that each call gets a span."""
 
         def refresh_with_span(task: Task) -> Done:
             pass_span = self._get_pass_span(task.pins)
@@ -83,7 +83,7 @@ class Traces:
 
     @contextmanager
     def _trace_part(self, name: str) -> Iterator[None]:
-        """A step or an effect of the refresh that this thread is doing."""
+        """Traces a step or an effect as a part of the current thread's refresh."""
         if not trace.get_current_span().is_recording():
             yield
             return
@@ -95,7 +95,7 @@ class Traces:
                 raise
 
     def _get_pass_span(self, pins: PinnedSnapshots) -> _PassSpan:
-        """The span of the pass that reads these versions; it ends when nothing of the pass is left."""
+        """The span of the pass that reads the versions `pins`; it ends once `pins` is no longer referenced."""
         with self._lock:
             pass_span = self._passes.get(id(pins))
             if pass_span is None:
@@ -120,7 +120,7 @@ class _PassSpan:
 
 
 def _merge_resource(resource: Resource) -> Resource:
-    """OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over the names given here."""
+    """Adds OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES to a resource; they override its own names."""
     return resource.merge(Resource.create())
 
 
@@ -131,7 +131,7 @@ def _describe_span(span: Span, done: Done) -> None:
 
 
 def _mark_failed(span: Span, error: Exception) -> None:
-    """A lost race is no failure: it is made again."""
+    """Marks a span as failed; a lost commit race only gets an attribute, since the refresh is repeated."""
     if isinstance(error, CommitConflict):
         span.set_attribute("dbt_arctic.conflict", True)
         return

@@ -1,4 +1,4 @@
-"""Whether traces are to be sent; asked without loading OpenTelemetry."""
+"""Decides whether to send traces, without loading OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def build_traces(project: str) -> Traces | None:
-    """Traces where the environment names an endpoint for them; raises ConfigError without OpenTelemetry's library."""
+    """Builds Traces if the environment names an endpoint; raises ConfigError without OpenTelemetry's library."""
     if not is_traced(os.environ):
         return None
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
@@ -31,7 +31,7 @@ def build_traces(project: str) -> Traces | None:
 
 
 def is_traced(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry has an address to send traces to, and is not disabled."""
+    """Whether OpenTelemetry is configured with an endpoint for traces, and is not disabled."""
     is_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or (
         environment.get("OTEL_TRACES_EXPORTER", "otlp") == "none"
     )

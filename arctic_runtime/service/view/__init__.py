@@ -1,1 +1,1 @@
-"""State of a service as HTTP, the page and metrics show it."""
+"""State of a service in the form that HTTP, the page and metrics show."""

@@ -1,4 +1,4 @@
-"""Log of a service's events, in order: readers in other threads follow it from where they were."""
+"""Log of a service's events, in order; readers in other threads follow it from any event number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened; `number` is one more than that of the event before."""
+    """An event of a service; `number` is one more than that of the event before."""
 
     number: int
     kind: str
@@ -35,7 +35,7 @@ class EventLog:
         return self._last
 
     def append_event(self, kind: str, data: Any) -> Event:
-        """Appends an event, and wakes those who wait for one."""
+        """Appends an event, and wakes threads that wait for one."""
         with self._changed:
             self._last += 1
             event = Event(self._last, kind, datetime.now(timezone.utc), data)
@@ -44,10 +44,10 @@ class EventLog:
         return event
 
     def wait_after(self, number: int, timeout_seconds: float = 0.0) -> tuple[Sequence[Event], int]:
-        """The events after this number, oldest first, and how many of them are no longer kept.
+        """The kept events after `number`, oldest first, and the count of later events that are no longer kept.
 
-        Where there are none yet it waits for one, at most for so long. A number that this log has not reached, as
-        one of a service that ran before, counts as 0.
+        If there are none yet, it waits up to `timeout_seconds` for one. A number beyond the last event, as one from an
+        earlier process, counts as 0.
         """
         end = time.monotonic() + timeout_seconds
         with self._changed:

@@ -1,4 +1,4 @@
-"""The jobs of a service: what waits, what runs, and what ended of late."""
+"""The jobs of a service: those that wait, run, or ended recently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from arctic_runtime.thresholds import ServiceThresholds
 
 
 class JobBoard:
-    """Jobs by their numbers, each change of which is an event; may be used by any thread."""
+    """Jobs by number; each change of a job becomes an event. May be used by any thread."""
 
     def __init__(self, events: EventLog, thresholds: ServiceThresholds) -> None:
         self._events = events
@@ -29,7 +29,7 @@ class JobBoard:
         self._cancels: dict[str, Callable[[], None]] = {}
 
     def list_jobs(self) -> Sequence[Job]:
-        """Those that wait or run, then those that ended, newest first. Of each kind as many are kept."""
+        """Jobs that wait or run, then ended jobs, newest first. Of each kind, a number of ended jobs is kept."""
         with self._lock:
             return [*reversed(self._open.values()), *sorted(self._list_ended(), key=_sort_by_end)]
 
@@ -40,14 +40,14 @@ class JobBoard:
     def add_job(
         self, kind: JobKind, name: str, tables: Sequence[TableName], reason: str = "", state: JobState = "waiting"
     ) -> Job:
-        """A new job, which waits or runs already."""
+        """Adds a new job, which waits or is running already."""
         now = datetime.now(timezone.utc)
         began = now if state == "running" else None
         job = Job(str(next(self._numbers)), kind, name, tuple(tables), state, now, began, reason=reason)
         return self._put_job(job)
 
     def begin_job(self, number: str) -> bool:
-        """The job, which waited, runs from now on. False if it was cancelled meanwhile."""
+        """Marks a waiting job as running; returns False if it was cancelled before."""
         with self._lock:
             job = self._open.get(number)
             if job is None:
@@ -57,13 +57,13 @@ class JobBoard:
         return True
 
     def allow_cancel(self, number: str, cancel: Callable[[], None]) -> None:
-        """From now on the work of a job that runs can be ended, by `cancel`."""
+        """Registers `cancel`, which ends the work of a running job."""
         with self._lock:
             if number in self._open:
                 self._cancels[number] = cancel
 
     def report_progress(self, number: str, line: str) -> None:
-        """Adds a line of progress to a job that runs."""
+        """Adds a line of progress to a running job."""
         with self._lock:
             job = self._open.get(number)
             if job is None:
@@ -73,7 +73,7 @@ class JobBoard:
         self._events.append_event("job", job)
 
     def end_job(self, number: str, state: JobState, **outcome: Any) -> Job | None:
-        """The end of a job that waits or runs, with its results as fields of `Job`; None if it has ended."""
+        """Ends a waiting or running job, with its results as fields of `Job`; None if it has ended before."""
         with self._lock:
             job = self._open.pop(number, None)
             self._cancels.pop(number, None)
@@ -88,14 +88,14 @@ class JobBoard:
         return job
 
     def discard_job(self, number: str) -> None:
-        """Takes a job away that did nothing worth a look."""
+        """Removes a job that did nothing worth showing."""
         with self._lock:
             self._open.pop(number, None)
             self._cancels.pop(number, None)
         self._events.append_event("forgotten_job", {"number": number})
 
     def cancel_job(self, number: str) -> Job | None:
-        """Ends a job that waits, and the work of one that runs; None if there is no such job, or it can't end."""
+        """Ends a waiting job, or the work of a running one; None if there is no such job, or it can't be cancelled."""
         with self._lock:
             job = self._open.get(number)
             cancel = self._cancels.get(number)
@@ -120,5 +120,5 @@ class JobBoard:
 
 
 def _sort_by_end(job: Job) -> tuple[float, int]:
-    """Orders jobs that ended, the newest first."""
+    """Sort key of ended jobs: newest first."""
     return (-job.ended_at.timestamp() if job.ended_at is not None else 0.0, -int(job.number))

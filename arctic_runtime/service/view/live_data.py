@@ -1,4 +1,4 @@
-"""Vocabulary of HTTP, page and metrics: the data that a live service shows, and the requests that it takes."""
+"""Data types of HTTP, page and metrics: the state that a live service shows, and the requests that it accepts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.operations.operation import Answer, Operation
 from arctic_runtime.service.view.event_log import EventLog
 
 TableKind = Literal["model", "scheduled", "ingested", "landing", "source"]
-"""How a table is written: by a model, by ingestion, by others who append events, or by others in any way."""
+"""Writer of a table: an arctic model, a model that dbt runs, ingestion, programs that append events, or others."""
 
 TableState = Literal["fresh", "behind", "refreshing", "delayed", "failed", "held", "paused", "missing", "unknown"]
 """Whether a table shows its sources as they are, through all layers.
@@ -24,7 +24,7 @@ table alone waits; `paused` by a user; `missing` if it does not exist; and `unkn
 """
 
 JobKind = Literal["refresh", "ingest", "upkeep", "operation", "run", "test"]
-"""An `ingest` is a batch of a source, a `run` one by dbt, of a model that is scheduled, and a `test` the data tests of
+"""An `ingest` is a batch of a source, a `run` is dbt's run of a scheduled model, and a `test` runs the data tests of
 a table."""
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -32,7 +32,7 @@ JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Lag:
-    """Lag of a reader behind a table: a model that has yet to read so many commits, and rows in them."""
+    """Lag of a reader behind a table: the commits, and rows in them, that the model has not read yet."""
 
     model: str
     commits: int
@@ -58,13 +58,13 @@ class IngestionState:
 
 @dataclass(frozen=True)
 class TableOverview:
-    """A table at one glance.
+    """Summary of a table's state.
 
-    `layer` is 0 for tables without upstreams, and one more than that of its highest upstream for others.
-    `changed_at` is the time of its newest commit, and `refreshed_at` that of the newest refresh that found it up to
-    date. `freshness` says as of when it shows its sources, and what it is late for; None for a table of others.
-    `recent_rows` are the rows that were changed in it within the last minute. `waste_bytes` is what readers pay until
-    the upkeep that is due is done. `error` is why its last refresh failed, which is tried again at `retry_at`.
+    `layer` is 0 for tables without upstreams, else one more than the highest layer of its upstreams. `changed_at` is
+    the time of its newest commit, and `refreshed_at` that of the newest refresh that found it up to date. `freshness`
+    says as of when it shows its sources, and why it is late; None for a table of others. `recent_rows` are the rows
+    that were changed within the last minute. `waste_bytes` is what readers read in vain until the due upkeep is done.
+    `error` is why its last refresh failed, which is tried again at `retry_at`.
     """
 
     table: TableName
@@ -99,9 +99,9 @@ class TableOverview:
 class Job:
     """Work on tables: a refresh, a batch, upkeep, an operation that a user asked for, a scheduled run, or tests.
 
-    `reason` says why it is done. `lines` are those for people, as they come; `rows` the changed rows by action, and
-    `bytes` what was written anew. `answer` is the data of an operation's answer. `seconds` is how long it ran.
-    `error_details` are those of `where`, `expected`, `actual` and `fix` that are known of its `error`.
+    `reason` says why it is done. `lines` are progress and results for people; `rows` the changed rows by action, and
+    `bytes` the bytes that were written. `answer` is the data of an operation's answer. `seconds` is how long it ran.
+    `error_details` are the known parts of its `error`: `where`, `expected`, `actual` and `fix`.
     """
 
     number: str
@@ -125,9 +125,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """Upkeep that is planned for a table: what, why, what it writes anew, and what readers save by it.
+    """Upkeep that is planned for a table: operation, reasons, the bytes that it writes, and those that readers save.
 
-    `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it comes next.
+    `waits_for` says why it is not done now, such as quiet hours or the budget; empty if it is next.
     """
 
     table: TableName
@@ -140,10 +140,10 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """The service itself: since when it runs, whether it leads or stands by, and the work that is paused.
+    """State of the service itself: since when it runs, whether it leads or stands by, and what is paused.
 
-    A service that stands by does no work until the one that leads ends, which is `leader`. `errors` are of parts that
-    do not work now, such as a catalog that does not answer, by part.
+    A service that stands by does no work until the `leader` ends. `errors` are the errors of parts that do not work
+    now, by part, such as a catalog that does not answer.
     """
 
     started_at: datetime
@@ -159,7 +159,7 @@ class ServiceState:
 
 
 class Requests(Protocol):
-    """Requests of users to a service. All are answered at once, and may be made by any thread."""
+    """Requests of users to a service. All return without waiting for jobs, and may be called by any thread."""
 
     def answer_operation(
         self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any], plan: bool
@@ -167,26 +167,32 @@ class Requests(Protocol):
         """Performs an operation that needs no Spark, or its plan. Raises what `Operation.run_operation` raises."""
 
     def submit_operation(self, operation: Operation, tables: Sequence[str], given_arguments: Mapping[str, Any]) -> Job:
-        """Queues an operation; raises ConfigError for tables or arguments that can't be meant."""
+        """Queues an operation as a job; raises ConfigError for unknown tables or invalid arguments."""
 
     def refresh_tables(self, tables: Sequence[str]) -> None:
-        """Looks at these models at once, whatever pause or `target_lag` they have; at all for no names."""
+        """Refreshes these models at the next look, regardless of pauses after failures and `target_lag`.
+
+        Without names it refreshes all models.
+        """
 
     def cancel_job(self, number: str) -> Job | None:
-        """Takes a job that waits from the queue; of one that runs, its Spark jobs. None if there is no such job."""
+        """Removes a waiting job from the queue, or cancels the Spark jobs of a running one.
+
+        None if there is no such job, or it can't be cancelled.
+        """
 
     def pause_tables(self, tables: Sequence[str], upkeep_only: bool) -> None:
-        """Leaves tables alone until `resume`, all for no names; raises ConfigError for a name that is none."""
+        """Pauses tables until `resume_tables`, all if no names are given; raises ConfigError for an unknown name."""
 
     def resume_tables(self, tables: Sequence[str]) -> None:
-        """Ends what `pause` began, for all where no name is given."""
+        """Ends the pause of these tables, of all if no names are given."""
 
 
 class LiveService(Protocol):
     """State of a service for HTTP, the page and metrics.
 
-    All methods answer at once, and may be called by any thread. `events` has what changes: kind `table` with a
-    TableOverview, `job` with a Job, `forgotten_job` with the number of one that had nothing to do, `service` with the
+    All methods return at once, and may be called by any thread. `events` contains all changes: kind `table` with a
+    TableOverview, `job` with a Job, `forgotten_job` with the number of a discarded job, `service` with the
     ServiceState, and `batch` with an ingested batch.
     """
 
@@ -194,22 +200,22 @@ class LiveService(Protocol):
 
     @property
     def requests(self) -> Requests:
-        """The requests that the service takes."""
+        """The requests that the service accepts."""
 
     def get_state(self) -> ServiceState:
-        """The service itself."""
+        """State of the service itself."""
 
     def list_tables(self) -> Sequence[TableOverview]:
-        """All tables, layer by layer."""
+        """Overviews of all tables, layer by layer."""
 
     def find_table(self, name: str) -> TableOverview | None:
-        """The table of this name, with or without catalog and schema where it is the only one; None for no table."""
+        """The overview of the table `name`, with or without catalog and schema; None if none or several match."""
 
     def list_jobs(self) -> Sequence[Job]:
-        """Jobs that wait or run, and then those that ended of late, newest first."""
+        """Jobs that wait or run, then jobs that ended recently, newest first."""
 
     def find_job(self, number: str) -> Job | None:
-        """A job that `jobs` still has."""
+        """The job `number`; None if `list_jobs` no longer lists it."""
 
     def list_upkeep(self) -> Sequence[Upkeep]:
-        """The upkeep that is planned, what comes next first."""
+        """The planned upkeep, in the order in which it will be done."""

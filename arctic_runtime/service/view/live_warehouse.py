@@ -1,4 +1,4 @@
-"""A service as HTTP, the page and metrics see it: its tables, its jobs, and the upkeep that it plans."""
+"""The `LiveService` of a running service: its tables, its jobs, and the upkeep that it plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.service.view.overviews import Refreshing, Shown, build_overv
 
 
 class LiveWarehouse:
-    """Live state of a warehouse: the `LiveService` of `live_data.py`, whether the service leads or stands by."""
+    """Live state of a warehouse; implements `LiveService` of `live_data.py`, whether the service leads or stands by."""
 
     def __init__(self, activity: Activity, upkeep: UpkeepRunner, requests: Requests) -> None:
         self._activity = activity
@@ -34,7 +34,7 @@ class LiveWarehouse:
         return self._requests
 
     def observe_tables(self) -> Collection[TableName]:
-        """Looks at all tables, tells of those whose overview is another one, and returns those that moved.
+        """Observes all tables, publishes events for changed overviews, and returns the tables that changed.
 
         Raises CatalogError if the catalog does not answer.
         """
@@ -66,7 +66,7 @@ class LiveWarehouse:
         return moved
 
     def _publish_changes(self) -> None:
-        """Publishes the tables that differ from their last published state; mere passing of time only now and then."""
+        """Appends an event for each table whose overview has changed; for progress of time alone, only at intervals."""
         self._last_overviews = {
             table: earlier_overview for table, earlier_overview in self._last_overviews.items() if table in self._tables
         }
@@ -76,7 +76,7 @@ class LiveWarehouse:
                 self.events.append_event("table", overview)
 
     def _describe_last_run(self, model: Scheduled) -> Refreshing:
-        """Describes the runs of a model that dbt runs."""
+        """State of the dbt runs of a scheduled model, in the form of refreshes."""
         running = (job for job in self._shared.jobs.list_jobs() if job.kind == "run" and job.state == "running")
         return Refreshing(
             any(model.table in job.tables for job in running),

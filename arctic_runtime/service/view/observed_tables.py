@@ -1,4 +1,4 @@
-"""Observed tables, cached until they change."""
+"""Observed tables, cached until their heads change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from arctic_runtime.service.refreshing.source_relations import list_relations
 
 @dataclass(frozen=True)
 class ObservedTable:
-    """A table as its newest commits tell it; `status` is None for a table of others."""
+    """State of a table, read from its newest commits; `status` is None for a table that is not a model."""
 
     facts: TableFacts
     status: Status | None = None
@@ -40,7 +40,7 @@ class ObservedTable:
 
 
 class ObservedTables:
-    """Tables by their names; `look` reads those again that have moved since the look before."""
+    """Observed tables by name; `observe_moved` reads tables again if they have changed since its last call."""
 
     def __init__(self, reader: CatalogReader, heads: SharedHeads) -> None:
         self._reader = reader
@@ -49,10 +49,10 @@ class ObservedTables:
         self._heads: Heads = {}
         self.tables: dict[TableName, ObservedTable] = {}
         self.readable: frozenset[TableName] = frozenset()
-        """The tables and views that there are under the names themselves; one that is being made has relations only."""
+        """Names under which a table or view exists; a table that is being created only has helper relations yet."""
 
     def observe_moved(self, models: Mapping[TableName, Model], others: Iterable[TableName]) -> set[TableName]:
-        """The tables of models, and tables of others, that have moved; those that are not asked for are forgotten.
+        """Observes `models` and `others` again if they changed, and returns those; other tables are forgotten.
 
         Raises CatalogError if the catalog does not answer.
         """
@@ -92,6 +92,9 @@ class ObservedTables:
 
 
 def _list_relations(name: TableName, model: Model | None) -> tuple[TableName, ...]:
-    """The relations that tell of a table; how far a source of change data is stands beside its dead letters."""
+    """The relations whose heads show a change of `name`; of an ingested table also the dead letters.
+
+    Progress of a change data source is stored with its dead letters.
+    """
     source = model.source if model else None
     return (*list_relations(name), *((source.dead_letters,) if source else ()))

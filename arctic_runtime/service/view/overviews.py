@@ -1,4 +1,4 @@
-"""Every table at one glance: what the catalog tells of it, and what the service knows of its refreshes."""
+"""Overviews of all tables, computed from the catalog and from the service's state of their refreshes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Reads = Mapping[TableName, Collection[TableName]]
 class Refreshing:
     """State of a model's refreshes in the service.
 
-    `refreshed_at` is when the newest one that succeeded ended. `error` is why the newest failed, and `retry_at` when it
-    is tried again; `held_by` is a model above that failed.
+    `refreshed_at` is the end of the newest successful refresh. `error` is why the newest one failed, and `retry_at`
+    when it is tried again; `held_by` is an upstream model that failed and so holds this one back.
     """
 
     is_running: bool = False
@@ -38,24 +38,24 @@ class Refreshing:
 
 @dataclass(frozen=True)
 class IngestionRun:
-    """Whether this service ingests a source now, and why that fails, until a batch has succeeded."""
+    """Whether this service ingests a source now, and the failure of that, which is kept until a batch succeeds."""
 
     is_running: bool = False
     failure: Failure | None = None
 
 
 def to_part_name(source: str) -> str:
-    """The name under which errors of ingestion of a source are shown among parts of the service."""
+    """The name of a source's ingestion among the parts of the service, used for errors."""
     return f"ingest {source}"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Everything that overviews are made of, at a moment.
+    """All inputs from which overviews are computed at a moment.
 
-    `reads` are the tables that each model reads; `models` are those of the project, ingested and landing tables
-    included. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
-    tables and views that there are. A look at an idle source counts for `confirmed_seconds`.
+    `reads` are the tables that each model reads; `models` are those of the project, including ingested and landing
+    tables. `waste` is by table, `ingestions` by source. `scheduled` are the models that dbt runs, and `readable` the
+    existing tables and views. A check of an idle source is valid for `confirmed_seconds`.
     """
 
     now: datetime
@@ -72,13 +72,13 @@ class Shown:
     confirmed_seconds: float = IngestThresholds.confirmed_seconds
 
     def read_by(self, name: TableName) -> Collection[TableName]:
-        """Tables that a model reads, whoever runs it."""
+        """The tables that the model `name` reads, whether the service or dbt runs it."""
         return self.reads[name] if name in self.reads else self.scheduled[name].reads if name in self.scheduled else ()
 
 
 @dataclass(frozen=True)
 class _Derived:
-    """Facts about tables with the service's own ingestion and refreshes, by name, and what follows from all of them."""
+    """Facts about tables, by name, completed by the service's state, and the freshness and lags derived from them."""
 
     facts: Mapping[str, TableFacts]
     plan: FreshnessPlan
@@ -86,7 +86,7 @@ class _Derived:
 
 
 def build_overviews(shown: Shown) -> list[TableOverview]:
-    """Every table, layer by layer, and by name within a layer."""
+    """Computes the overviews of all tables, ordered by layer and name."""
     facts = {str(name): _complete_facts(name, observed, shown) for name, observed in shown.observed.items()}
     derived = _Derived(facts, FreshnessPlan(facts, shown.now, shown.confirmed_seconds), _list_reader_lags(shown))
     built = [_build_overview(name, layer, shown, derived) for name, layer in _compute_layers(shown).items()]
@@ -94,7 +94,10 @@ def build_overviews(shown: Shown) -> list[TableOverview]:
 
 
 def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> bool:
-    """Whether readers are to get another overview than the last; that it holds as of later counts after a while."""
+    """Whether the overview `now` differs enough from `last` to be published.
+
+    If only the time as of which it shows its sources has moved on, it is news after `seconds`.
+    """
     if last is None or last.freshness is None or now.freshness is None:
         return last != now
     before, after = last.freshness.as_of, now.freshness.as_of
@@ -105,7 +108,7 @@ def is_news(last: TableOverview | None, now: TableOverview, seconds: float) -> b
 
 
 def _compute_layers(shown: Shown) -> dict[TableName, int]:
-    """Table → its layer; in an order in which each comes after all that it reads."""
+    """Table → its layer, in an order in which each table comes after the tables that it reads."""
     layers: dict[TableName, int] = {}
 
     def place_table(name: TableName) -> int:
@@ -120,7 +123,7 @@ def _compute_layers(shown: Shown) -> dict[TableName, int]:
 
 
 def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
-    """Table → how far each of its readers is behind."""
+    """Table → the lags of the models that read it."""
     lags_by_table: dict[TableName, list[Lag]] = {}
     for reader, tables in shown.reads.items():
         own = shown.observed.get(reader)
@@ -135,7 +138,7 @@ def _list_reader_lags(shown: Shown) -> dict[TableName, tuple[Lag, ...]]:
 
 
 def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> TableFacts:
-    """Adds the service's own ingestion and refreshes to the facts about tables."""
+    """Adds the service's ingestion, pause or refresh failure to the facts about a table."""
     facts, refreshing = observed.facts, shown.refreshing.get(name, Refreshing())
     if facts.origin is not None:
         run = shown.ingestions.get(facts.origin.source, IngestionRun())
@@ -149,7 +152,10 @@ def _complete_facts(name: TableName, observed: ObservedTable, shown: Shown) -> T
 
 
 def _add_run(origin: OriginStatus, run: IngestionRun, now: datetime) -> OriginStatus:
-    """A source that this service ingests: tables may not tell of a failure, if they can't be written either."""
+    """Adds the service's own ingestion of a source to its status.
+
+    The stored status may lack a failure, if the failure prevents writes too.
+    """
     origin = replace(origin, failure=origin.failure or run.failure)
     if not run.is_running or origin.is_ingested(now):
         return origin

@@ -1,1 +1,1 @@
-"""Lineage of tables and columns, for tools that collect it from many systems."""
+"""Lineage of tables and columns, for tools that collect it across systems."""

@@ -1,7 +1,7 @@
-"""Lineage of a query's columns from those of its tables, and of the columns that decide which rows there are.
+"""Column lineage of a query: which source columns each result column, and the set of rows, depend on.
 
-The words are those of OpenLineage's facet of column lineage: a use is direct where a value comes from the column, and
-indirect where the column decides which value or which rows there are.
+The terms are those of OpenLineage's column lineage facet: a use is direct if a value comes from the column, and
+indirect if the column decides which value or which rows there are.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from arctic_runtime.model.names import TableName
 Kind = Literal["IDENTITY", "TRANSFORMATION", "AGGREGATION", "JOIN", "GROUP_BY", "FILTER", "WINDOW", "CONDITIONAL"]
 
 _DIRECT: tuple[Kind, ...] = ("IDENTITY", "TRANSFORMATION", "AGGREGATION")
-"""Direct uses, where each hides the ones before it."""
+"""Kinds of direct uses; of two nested ones, the later one in this order is reported."""
 
 _HASHES = frozenset(
     {"crc32", "hash", "mask", "md5", "md5digest", "sha", "sha1digest", "sha2", "sha2digest", "xxhash64"}
 )
-"""Functions whose result does not show what they are given."""
+"""Functions whose result does not reveal their argument."""
 
 
 @dataclass(frozen=True, order=True)
@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """Use of a column; `is_masking` where its values can't be read from the result, as with a hash or a count."""
+    """Use of a column; `is_masking` if its values can't be read from the result, as with a hash or a count."""
 
     kind: Kind
     is_masking: bool = False
@@ -64,7 +64,7 @@ class Use:
         return self.kind in _DIRECT
 
     def compose_with(self, inner: Use) -> Use:
-        """The use of a column where this use is one of a value that came from it by `inner`."""
+        """The use of a column if this use applies to a value that was computed from the column by the use `inner`."""
         if not self.is_direct:
             return self
         if not inner.is_direct:
@@ -74,31 +74,31 @@ class Use:
 
 
 _OF_ONE_ROW = (exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue)
-"""Window functions whose result is a value of one row; sqlglot counts them among aggregates."""
+"""Window functions that return a value of a single row; sqlglot classifies them as aggregates."""
 
 Uses = Mapping[Origin, frozenset[Use]]
 
 
 @dataclass(frozen=True)
 class ColumnLineage:
-    """The uses that make each column of a result, and those that decide which rows it has."""
+    """Uses from which each result column is computed, and uses that decide which rows the result has."""
 
     columns: Mapping[str, Uses]
     rows: Uses
 
 
 def compute_column_lineage(tree: Node, outputs: Iterable[tuple[str, str]]) -> ColumnLineage:
-    """The lineage of an analysed query, whose `outputs` are names of columns and the tree's columns.
+    """Computes the lineage of an analysed query; `outputs` are pairs of a result column and a column of `tree`.
 
-    Other values in a column that is no origin change nothing in the result. Columns whose names Spark makes up are left
-    out.
+    A column that is not listed as an origin has no influence on the result. Columns whose names Spark generates are
+    left out.
     """
     lineage = _compute_lineage(tree)
     return ColumnLineage({name: lineage.columns[made] for name, made in outputs if name}, lineage.rows)
 
 
 _Found = ColumnLineage
-"""The lineage of a node, by the names of the tree."""
+"""The lineage of a node, with column names of the tree."""
 
 _AS_IT_IS = Use("IDENTITY")
 
@@ -158,7 +158,7 @@ def _compute_lineage(node: Node) -> _Found:  # noqa: C901 - one case per operato
 
 
 def _compute_positional_lineage(node: Node, names: tuple[str, ...]) -> _Found:
-    """The lineage of a query whose columns get these names."""
+    """The lineage of a query whose columns are renamed to `names`, by position."""
     lineage = _compute_lineage(node)
     return _Found(
         {name: lineage.columns[tree_name] for name, tree_name in zip(names, list_columns(node), strict=True)},
@@ -171,7 +171,7 @@ def _combine_sides(left: _Found, right: _Found) -> _Found:
 
 
 def _add_deciding_uses(lineage: _Found, kind: Kind, *decided_by: Uses) -> _Found:
-    """The same columns, if these uses decide which rows there are."""
+    """Adds the uses `decided_by`, as uses of kind `kind`, to those that decide which rows there are."""
     decides = {origin: frozenset({Use(kind)}) for uses in decided_by for origin in uses}
     return replace(lineage, rows=_merge_uses((lineage.rows, decides)))
 
@@ -185,7 +185,7 @@ def _merge_uses(parts: Iterable[Uses]) -> Uses:
 
 
 def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
-    """The uses that make an expression over the columns below."""
+    """The uses of origins in an expression over the columns of `below`."""
     uses_by_origin: dict[Origin, frozenset[Use]] = {}
     for name, use in _walk_column_uses(expression):
         for origin, uses in below.columns[name].items():
@@ -196,7 +196,7 @@ def _compute_expression_uses(below: _Found, expression: exp.Expr) -> Uses:
 
 
 def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
-    """The columns that an expression reads, and how."""
+    """Yields each column that an expression reads, with its use there."""
     waiting = [(expression, _AS_IT_IS)]
     while waiting:
         part, use = waiting.pop()
@@ -207,7 +207,7 @@ def _walk_column_uses(expression: exp.Expr) -> Iterator[tuple[str, Use]]:
 
 
 def _list_argument_uses(part: exp.Expr) -> Iterator[tuple[exp.Expr, Use]]:
-    """The arguments of an operator, and how it uses them."""
+    """Yields the arguments of an operator, each with the use that the operator makes of it."""
     own = _use_by(part)
     for name, value in part.args.items():
         kind = _INDIRECT.get((type(part), name))
@@ -225,7 +225,7 @@ _INDIRECT: Mapping[tuple[type[exp.Expr], str], Kind] = {
     (exp.Window, "order"): "WINDOW",
     (exp.Window, "spec"): "WINDOW",
 }
-"""Arguments that decide what the result is, and are no part of it."""
+"""Arguments that decide on the result without being part of it."""
 
 
 def _use_by(part: exp.Expr) -> Use:

@@ -1,4 +1,4 @@
-"""Whether lineage is to be sent; asked without loading OpenLineage, which most projects do without."""
+"""Decides whether to send lineage, without loading OpenLineage, which most projects don't use."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ DEFAULT_NAMESPACE = "dbt-arctic"
 
 
 def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[str], None]) -> LineageEmitter | None:
-    """An emitter where the environment, or an `openlineage.yml` here or in `~/.openlineage`, configures OpenLineage.
+    """Builds an emitter if OpenLineage is configured by the environment or a file; else returns None.
 
-    `project` comes before the names of models. The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`.
-    Raises ConfigError if the client is not installed, or can't read its configuration.
+    The file is `openlineage.yml` in the current folder or in `~/.openlineage`. `project` is the prefix of model names.
+    The namespace of jobs is OPENLINEAGE_NAMESPACE, else `dbt-arctic`. Raises ConfigError if the client is not
+    installed, or can't read its configuration.
     """
     if not is_configured(os.environ, (Path.cwd(), Path.home() / ".openlineage")):
         return None
@@ -53,7 +54,7 @@ def build_lineage_emitter(reader: CatalogReader, project: str, warn: Callable[[s
 
 
 def is_configured(environment: Mapping[str, str], folders: tuple[Path, ...]) -> bool:
-    """Whether OpenLineage has an address to send events to, and is not disabled."""
+    """Whether OpenLineage is configured with a destination for events, and is not disabled."""
     if environment.get("OPENLINEAGE_DISABLED", "").strip().lower() == "true":
         return False
     named = any(environment.get(name) for name in _VARIABLES) or any(

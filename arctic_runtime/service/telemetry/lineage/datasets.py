@@ -1,6 +1,6 @@
-"""Names of tables in OpenLineage: by where their files are, and by the catalog that knows them.
+"""Names of tables in OpenLineage: by the location of their files, and by the catalog that lists them.
 
-As OpenLineage's integration of Spark names Iceberg tables, so that the same table has the same name from both.
+They equal the names that OpenLineage's Spark integration gives to Iceberg tables.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from arctic_runtime.catalog_kinds.registry import select_catalog_kind
 from arctic_runtime.model.names import TableName
 
 _SCHEMES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
-"""Schemes of Hadoop's clients, and the one that names the store."""
+"""URL schemes of Hadoop clients, with the scheme that OpenLineage uses for the same store."""
 
 
 @dataclass(frozen=True)
 class DatasetName:
-    """A name in OpenLineage; the namespace tells which store or catalog it belongs to."""
+    """A dataset's name in OpenLineage; the namespace identifies its store or catalog."""
 
     namespace: str
     name: str
 
 
 def name_by_location(location: str) -> DatasetName:
-    """The name of what is stored at a location, such as `s3://bucket/warehouse/ods/orders`."""
+    """The dataset name for a storage location such as `s3://bucket/warehouse/ods/orders`."""
     url = urlsplit(location)
     if url.scheme in ("", "file"):
         return DatasetName("file", "/" + url.path.strip("/"))
@@ -34,7 +34,7 @@ def name_by_location(location: str) -> DatasetName:
 
 
 def name_by_catalog(table: TableName, properties: Mapping[str, str]) -> DatasetName:
-    """The name of a table in a catalog with these properties, without what may be secret in them."""
+    """The dataset name of a table in the catalog with these `properties`, without their secrets."""
     return DatasetName(_build_catalog_namespace(properties) or table.catalog, f"{table.schema}.{table.name}")
 
 

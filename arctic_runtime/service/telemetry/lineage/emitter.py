@@ -1,4 +1,4 @@
-"""Lineage of refreshes, sent to where OpenLineage's own configuration says, and never at a refresh's cost."""
+"""Sends lineage of refreshes to OpenLineage's configured destination, without delaying or failing a refresh."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from arctic_runtime.service.telemetry.lineage.observed import ModelLineage
 from arctic_runtime.thresholds import LineageThresholds
 
 ObserveLineage = Callable[[FollowedModel], ModelLineage]
-"""Looks into the catalog; raises ArcticError where that fails."""
+"""Observes a model's lineage from the catalog; raises ArcticError if that fails."""
 
 
 class Client(Protocol):
-    """Methods used of an OpenLineageClient."""
+    """The methods of OpenLineageClient that are used here."""
 
     def emit(self, event: RunEvent) -> None: ...
 
@@ -33,10 +33,10 @@ class Client(Protocol):
 
 
 class LineageEmitter:
-    """Takes the reports of a follower, and sends a start and an end for each refresh, in a thread of its own.
+    """Receives the reports of a follower, and sends a start and an end event per refresh, in a thread of its own.
 
-    A call returns at once and raises nothing. Where the receiver is too slow, or does not answer, events are left out,
-    and `warn` is called once until it answers again.
+    A call returns at once and raises nothing. If the receiver is too slow, or does not answer, events are dropped, and
+    `warn` is called once until it answers again.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LineageEmitter:
         thresholds: LineageThresholds,
         client: Client | None = None,
     ) -> None:
-        """The client reads the environment and `openlineage.yml`, unless one is given."""
+        """Without `client`, creates one that reads the environment and `openlineage.yml`."""
         self._place = place
         self._observe = observe
         self._warn = warn
@@ -66,7 +66,7 @@ class LineageEmitter:
         self.close_emitter()
 
     def __call__(self, report: Report) -> None:
-        """Takes a report; only those of refreshes that changed something, or failed, are sent."""
+        """Queues a report; reports other than those of refreshes that changed something, or failed, are ignored."""
         if report.status not in ENDS:
             return
         try:
@@ -75,7 +75,7 @@ class LineageEmitter:
             self._warn_once(f"{self._thresholds.queued_reports} events wait already, so later ones are left out")
 
     def close_emitter(self) -> None:
-        """Sends what waits, for some seconds at most; what is left then is lost."""
+        """Sends the queued reports, for some seconds at most; reports that are left then are lost."""
         until = time.monotonic() + self._thresholds.close_seconds
         try:
             self._reports.put(None, timeout=self._thresholds.close_seconds)
@@ -96,7 +96,7 @@ class LineageEmitter:
                 self._is_failing = False
 
     def _get_lineage(self, report: Report) -> ModelLineage:
-        """Lineage of a model; looked at again when its query has changed, and from time to time."""
+        """Lineage of a model, cached; observed again if the model has changed, or the cached lineage is too old."""
         followed = report.followed
         known = self._known.get(followed.table)
         now = time.monotonic()
@@ -108,7 +108,7 @@ class LineageEmitter:
         return observed
 
     def _observe_if_possible(self, followed: FollowedModel) -> ModelLineage:
-        """Observes the model; if the catalog does not answer, a failed refresh is sent without tables."""
+        """Observes the model's lineage; empty lineage if the catalog does not answer."""
         try:
             return self._observe(followed)
         except ArcticError:

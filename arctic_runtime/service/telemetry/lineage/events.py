@@ -1,4 +1,4 @@
-"""Events of OpenLineage for a refresh, made of its report and of what the model reads."""
+"""OpenLineage events of a refresh, built from its report and the lineage of its model."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from arctic_runtime.service.telemetry.lineage.observed import Dataset, ModelLine
 
 PRODUCER = "urn:dbt-arctic"
 ENDS: Mapping[Status, RunState] = {"refreshed": RunState.COMPLETE, "failed": RunState.FAIL}
-"""Reports that end a run. One without news is none, and one that lost a race is made again."""
+"""Report statuses that become runs. Unchanged models make no run, and refreshes that lost a race are repeated."""
 
 
 @dataclass(frozen=True)
 class JobPlace:
-    """Identity of jobs: the namespace of OpenLineage, and the project whose name comes before a model's."""
+    """Identity of jobs: the OpenLineage namespace, and the project whose name is the prefix of job names."""
 
     namespace: str
     project: str
@@ -43,7 +43,7 @@ class JobPlace:
 
 
 def build_refresh_events(place: JobPlace, report: Report, lineage: ModelLineage) -> tuple[RunEvent, RunEvent]:
-    """The start and the end of a refresh. The same report makes the same run, whoever asks."""
+    """Builds the start and end events of a refresh; the run id depends only on the report and `place`."""
     job = _build_job(place, report)
     instant = report.began.astimezone(timezone.utc)
     run_id = str(generate_static_uuid(instant, f"{job.namespace}/{job.name}".encode()))

@@ -1,4 +1,4 @@
-"""Lineage of a model, from the catalog and the analysis of its query."""
+"""Lineage of a model, observed from the catalog and the analysis of its query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arctic_runtime.service.telemetry.lineage.datasets import DatasetName, name_
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table: its name by location, its name in the catalog, and its columns."""
+    """A table: its dataset name by location, its dataset name in the catalog, and its columns."""
 
     name: DatasetName
     alias: DatasetName
@@ -32,9 +32,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class ModelLineage:
-    """The tables that a model reads, directly or through views, and its own; None if that does not exist.
+    """`inputs` are the tables that a model reads, directly or through views; `output` is its own table.
 
-    `columns` is None if the query is not understood.
+    `output` is None if that table does not exist. `columns` is None if the query can't be analysed.
     """
 
     inputs: Mapping[TableName, Dataset] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ModelLineage:
 
 
 def observe_lineage(reader: CatalogReader, followed: FollowedModel) -> ModelLineage:
-    """The lineage of a model now, without Spark. Raises CatalogError if the catalog does not answer."""
+    """Observes the current lineage of a model, without Spark. Raises CatalogError if the catalog does not answer."""
     model = followed.model
     upstreams = RefreshPlanner(model, reader).observe_upstreams()
     states = [state for state in upstreams.states.values() if state is not None]
@@ -65,7 +65,7 @@ def _build_dataset(reader: CatalogReader, state: SourceState) -> Dataset:
 
 
 def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None) -> ColumnLineage | None:
-    """The lineage of the query's columns, by the names that the table has for them."""
+    """Column lineage of the model's query, under the column names of its table; None if it can't be analysed."""
     sources = {
         state.name: strip_change_columns(state.columns) for state in upstreams.states.values() if state is not None
     }
@@ -92,7 +92,7 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
 
 
 def _analyse_over_events(model: Model, sources: Mapping[TableName, tuple[Column, ...]]) -> Analysed:
-    """The query of a model that reads the new rows of its sources, each under the name of a view of its own."""
+    """Analyses the query of a model that reads new rows of its sources, each source as a view of its changes."""
     further = tuple(Column(name, "string") for name in RESERVED)
     relations = {
         str(_name_changes(model, source)): Relation((*columns, *further)) for source, columns in sources.items()
