@@ -1,3 +1,3 @@
-"""The version of a release, which the build of the wheel and dbt read."""
+"""The version of this release, read by dbt and by the build of the wheel."""
 
 version = "0.1.0"

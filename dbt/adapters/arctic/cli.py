@@ -1,4 +1,4 @@
-"""The command `arctic`: looks at, checks and maintains what dbt builds.
+"""The command `arctic`: shows, checks and maintains the tables that dbt builds.
 
 Exit codes: 0 done, 1 a difference or failure in the data, 2 wrong use.
 """
@@ -21,7 +21,7 @@ from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 from dbt.adapters.arctic.commands import ingest, run, serve, spark
 
 OTHERS = (ingest, run, serve, spark)
-"""Commands that ask nothing of a table."""
+"""Commands that are not operations on tables."""
 
 DONE, DIFFERENT, WRONG_USE = 0, 1, 2
 
@@ -68,7 +68,7 @@ def _perform_operation(asked: Operation, options: argparse.Namespace) -> Answer:
 
 
 def _is_planned(asked: Operation, options: argparse.Namespace) -> bool:
-    """Whether only a plan is wanted: always where it must be confirmed and is not."""
+    """Whether only a plan is shown: if asked for, or if the operation needs a confirmation that is missing."""
     if asked.plan is None:
         return False
     return bool(options.plan) or (asked.needs_confirmation and not options.yes)
@@ -79,11 +79,11 @@ def _print_line(line: str) -> None:
 
 
 def _ignore_progress(_: str) -> None:
-    """Keeps progress out of an output that a program parses."""
+    """Ignores progress, so that the output contains only JSON."""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of every command: one for each operation, and those that are not about a table."""
+    """Builds the parser of all commands: one per operation, and the commands of `OTHERS`."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--project-dir", type=Path, default=Path(), help="where dbt_project.yml is (default: here)")
     shared.add_argument("--profiles-dir", type=Path, default=None, help="where profiles.yml is, as for dbt")
@@ -105,7 +105,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def list_command_names() -> tuple[str, ...]:
-    """Every command, in the order of help."""
+    """Names of all commands, in the order of the help."""
     return (*(known.name for known in OPERATIONS), *(command.NAME for command in OTHERS))
 
 
@@ -130,7 +130,7 @@ def _add_arguments(command: argparse.ArgumentParser, asked: Operation) -> None:
 
 
 def _add_argument(place: Any, argument: Argument) -> None:
-    """Adds an argument to a parser or a group of it."""
+    """Adds an operation's argument to a parser or an argument group."""
     options: dict[str, Any] = {"help": argument.help}
     if argument.json_type == "boolean":
         options |= {"action": "store_true"}
@@ -145,7 +145,7 @@ def _add_argument(place: Any, argument: Argument) -> None:
 
 
 _TYPES: dict[str, dict[str, Any]] = {"integer": {"type": int}, "array": {"nargs": "+"}, "object": {"action": "append"}}
-"""What argparse makes of an argument by its JSON type; the rest is text."""
+"""Options of argparse for an argument, by its JSON type; arguments of other types are text."""
 
 
 if __name__ == "__main__":

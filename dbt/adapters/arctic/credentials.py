@@ -1,4 +1,4 @@
-"""Credentials from a target of `profiles.yml`, checked once."""
+"""Credentials from a target of `profiles.yml`, checked when they are read."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _OTHER_ADAPTERS_KEYS = {
 
 @dataclass
 class ArcticCredentials(Credentials):
-    """A target of type `arctic`; `catalog` is another name of `database`.
+    """A target of type `arctic`; `catalog` is an alias of `database`.
 
-    A relative `warehouse` counts from the project's folder. Everything unknown or contradictory raises
-    DbtRuntimeError, which dbt shows together with the profile's and the target's name.
+    A relative `warehouse` is relative to the project's folder. Unknown or contradictory keys raise DbtRuntimeError,
+    which dbt shows together with the names of profile and target.
     """
 
     database: str = "lake"
@@ -42,7 +42,7 @@ class ArcticCredentials(Credentials):
     serve: dict[str, Any] = field(default_factory=dict, repr=False)
 
     thresholds: ClassVar[Thresholds] = Thresholds()
-    """What every profile gets; not a key of a target."""
+    """Thresholds of every profile; not a key of a target."""
 
     _ALIASES: ClassVar[dict[str, str]] = {"catalog": "database"}
 
@@ -71,7 +71,7 @@ class ArcticCredentials(Credentials):
         self._check_serve()
 
     def _check_serve(self) -> None:
-        """Checks the settings of `arctic serve` when the profile is read."""
+        """Checks the settings of `arctic serve` when the profile is read; raises DbtRuntimeError."""
         if self.serve:
             try:
                 read_settings(self.serve)
@@ -100,14 +100,14 @@ class ArcticCredentials(Credentials):
         return ("database", "schema", "method", "warehouse", "catalog_config", "master", "url")
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
-        """Keys that `dbt debug` prints and `target` holds: nothing secret, and no more than is given."""
+        """Yields the keys that `dbt debug` prints and `target` contains: only those set, with secrets masked."""
         for key, value in super().connection_info(with_aliases=with_aliases):
             if value is None or value == {}:
                 continue
             yield key, _strip_secrets(value)
 
     def to_profile(self, base: Path) -> Profile:
-        """The runtime's profile; a relative warehouse counts from `base`."""
+        """Builds the runtime's profile; a relative warehouse is relative to `base`. Raises DbtRuntimeError."""
         try:
             return self._build_profile(base)
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""The adapter: dbt's questions about a warehouse, answered from the catalog where it can tell, else by Spark."""
+"""The adapter: answers dbt's questions about a warehouse from the catalog if possible, else by Spark."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _PARTS = (CHANGES_SUFFIX, BASE_SUFFIX, TOTALS_SUFFIX)
 
 @dataclass
 class ArcticConfig(SparkConfig):
-    """Model configuration that dbt's own materializations understand here; the file format is always Iceberg."""
+    """Configuration of dbt's own materializations that the adapter supports; the file format is always Iceberg."""
 
     file_format: str = "iceberg"
     merge_exclude_columns: list[str] | str | None = None
@@ -80,10 +80,10 @@ class ArcticConfig(SparkConfig):
 
 
 class ArcticAdapter(SparkAdapter):
-    """Tables and views of an Iceberg catalog.
+    """Adapter for tables and views of an Iceberg catalog.
 
-    Listing relations asks the catalog and starts nothing. Spark starts with the first statement of a
-    run, or when `spark_session` is called.
+    Relations are listed from the catalog, without Spark. Spark starts with the first statement of a run, or when
+    `spark_session` is called.
     """
 
     Relation = ArcticRelation
@@ -130,19 +130,19 @@ class ArcticAdapter(SparkAdapter):
         return CatalogReader(self.profile)
 
     def spark_session(self) -> SparkSession:
-        """The session of the calling thread's connection; starts Spark where nothing has yet."""
+        """The Spark session of the calling thread's connection; starts Spark if it is not running yet."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
         return handle.spark
 
     def add_catalog_integration(self, catalog_integration: CatalogIntegrationConfig) -> CatalogIntegration:
-        """Takes an integration of `catalogs.yml`, which must be the profile's catalog."""
+        """Adds an integration of `catalogs.yml`; raises DbtRuntimeError if it is not the profile's catalog."""
         catalogs.check_integration(catalog_integration, self.profile.catalog)
         return super().add_catalog_integration(catalog_integration)
 
     # The arctic materialization
 
     def set_macro_resolver(self, macro_resolver: Any) -> None:
-        """Checks the models: dbt calls this with the whole manifest when a project was parsed."""
+        """Checks the models of the manifest; dbt calls this after a project was parsed."""
         super().set_macro_resolver(macro_resolver)
         self._nodes = tuple(getattr(macro_resolver, "nodes", {}).values())
         self._sources = tuple(getattr(macro_resolver, "sources", {}).values())
@@ -152,13 +152,13 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def changes_of(self, relation: BaseRelation, node: dict[str, Any]) -> str:
-        """Placeholder for a relation's new rows in a model's SQL."""
+        """The placeholder in a model's SQL for the new rows of `relation`."""
         return maintenance.name_changes(relation, node)
 
     def execute(
         self, sql: str, auto_begin: bool = False, fetch: bool = False, limit: int | None = None
     ) -> tuple[AdapterResponse, agate.Table]:
-        """Runs SQL; if it reads `changes(…)` outside a run, as `dbt show` does, those are all that there are."""
+        """Runs SQL; outside a refresh, as in `dbt show`, `changes(…)` in it returns all kept changes."""
         if list_changes_read(sql):
             with self.connections.exception_handler(sql):
                 from arctic_runtime.spark.refresh.run import preview_changes
@@ -186,21 +186,21 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def build_maintained_relation(self, relation: BaseRelation, node: dict[str, Any]) -> BaseRelation:
-        """The relation that others read, of the type that it has."""
+        """The relation that readers of the model use: a view if it is merged on read, else a table."""
         is_view = node["config"].get("merge") == "on_read"
         kind = RelationType.View if is_view else RelationType.Table
         return cast(BaseRelation, relation.incorporate(type=kind))
 
     @available.parse_list
     def build_maintained_relations(self, relation: BaseRelation, node: dict[str, Any]) -> list[BaseRelation]:
-        """The relations that others read: the model's own, and the view of its current versions if it has one."""
+        """The relations that readers use: the model's own, and the view of its current versions if it has one."""
         view = maintenance.to_model(relation, node, "").current_view
         shown = relation.incorporate(path={"identifier": view.name}, type=RelationType.View) if view else None
         return [self.build_maintained_relation(relation, node), *([cast(BaseRelation, shown)] if shown else [])]
 
     @available.parse_list
     def arctic_operation(self, name: str, target: BaseRelation | str, arguments: Mapping[str, Any]) -> list[str]:
-        """Performs an operation on a model's table, given by its relation or its name; returns lines for people."""
+        """Performs an operation on a model's table, given by relation or model name; returns lines for people."""
         with self.connections.exception_handler(name):
             asked = get_operation(name)
             if asked.changes:
@@ -214,17 +214,17 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_as_of(self, relation: BaseRelation, time: str, recorded: str | None = None) -> str:
-        """The versions that were valid at a time, as what stands in a `from` clause."""
+        """A subquery for a `from` clause, with the versions that were valid at `time`, as recorded at `recorded`."""
         return history.write_as_of(relation.render(), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_valid_at(self, alias: str, time: str, recorded: str | None = None) -> str:
-        """Whether a row of the table with this alias was valid at a time."""
+        """The SQL condition for rows of the table `alias` that were valid at `time`, as recorded at `recorded`."""
         return history.write_valid_at(unquote_identifier(alias), time, recorded)
 
     @available.parse(lambda *_a, **_k: "")
     def arctic_current(self, relation: BaseRelation) -> str:
-        """The current versions, as what stands in a `from` clause."""
+        """A subquery for a `from` clause, with the current versions of `relation`."""
         return history.write_current(relation.render())
 
     # Names and types
@@ -235,17 +235,17 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def literal(self, value: str | None) -> str:
-        """A SQL string literal of exactly this text."""
+        """The SQL string literal of `value`; of an empty text if it is None."""
         return quote_text(value or "")
 
     @available
     def unescape_literal(self, literal: str) -> str:
-        """The text of a literal that `literal` made; other text is returned as it is."""
+        """The text of a string literal that `literal` wrote; text without quotes is returned unchanged."""
         return parse_literal(literal)
 
     @available.parse(lambda *_a, **_k: "")
     def date_expression(self, name: str, *arguments: Any) -> str:
-        """SQL of one of dbt's functions of dates."""
+        """The SQL of dbt's date function `name`, such as `dateadd`."""
         return DATE_FUNCTIONS[name](*map(str, arguments))
 
     @classmethod
@@ -265,11 +265,11 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def list_named_columns(self, kind: NamedColumns, *arguments: Any) -> list[str]:
-        """Columns that a configuration names, as SQL."""
+        """The columns that a configuration names, as SQL."""
         return NAMED_COLUMNS[kind](*arguments)
 
     def assert_valid_snapshot_target_given_strategy(self, relation: Any, column_names: Any, strategy: Any) -> None:
-        """As dbt has it, for columns in any case."""
+        """Checks a snapshot's columns as dbt does, but ignores the case of their names."""
         lowered = {key: name.lower() for key, name in column_names.items()}
         super().assert_valid_snapshot_target_given_strategy(relation, lowered, strategy)
 
@@ -289,7 +289,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def create_namespace(self, relation: BaseRelation) -> None:
-        """Creates the relation's schema where it does not exist."""
+        """Creates the relation's schema if it does not exist."""
         rendered = relation.without_identifier().render()
         if self._is_readable(relation.database):
             self._ask_catalog(lambda: self.catalog_reader.create_namespace(str(relation.schema)))
@@ -299,7 +299,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def drop_namespace(self, relation: BaseRelation) -> None:
-        """Drops everything in the relation's schema, then the schema; not every catalog cascades by itself."""
+        """Drops all relations in the relation's schema, then the schema, since not every catalog cascades."""
         for member in self.list_relations_without_caching(relation):
             self.drop_relation(member)
         if self._is_readable(relation.database):
@@ -325,16 +325,16 @@ class ArcticAdapter(SparkAdapter):
         return cast("BaseRelation | None", SQLAdapter.get_relation(self, database, schema, identifier))
 
     def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
-        """Names are matched as they are written; the project's `quoting` does not change their case."""
+        """The name parts by which dbt compares relations: as they are written, whatever the project's `quoting` is."""
         return filter_null_values({"database": database, "schema": schema, "identifier": identifier})
 
     def get_columns_in_relation(self, relation: BaseRelation) -> list[ArcticColumn]:  # type: ignore[override]
-        """The columns with Spark's types; none if the relation does not exist."""
+        """The relation's columns with Spark types; empty if the relation does not exist."""
         return [self.Column(column=c.name, dtype=c.type) for c in self._list_columns(relation)]
 
     @available.parse_list
     def arctic_parts(self, relation: BaseRelation | None) -> list[BaseRelation]:
-        """The relations beside an arctic model's own: change table, base, totals and the view of current versions."""
+        """The helper relations of an arctic model: view of current versions, change table, base and totals."""
         if relation is None or not self._list_arctic_properties(relation):
             return []
         names = [f"{relation.identifier}{suffix}" for suffix in _PARTS]
@@ -349,19 +349,19 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_list
     def arctic_property_names(self, relation: BaseRelation) -> list[str]:
-        """The table or view properties by which an arctic model knows the relation as its own."""
+        """Names of the properties that mark a table or view as part of an arctic model."""
         return sorted(self._list_arctic_properties(relation))
 
     @available.parse(lambda *_a, **_k: False)
     def is_clone(self, relation: BaseRelation) -> bool:
-        """Whether `dbt clone` made the relation of an arctic model."""
+        """Whether the relation is a clone of an arctic model, made by `dbt clone`."""
         return self._list_arctic_properties(relation).get(KIND) == CLONE_KIND
 
     @available.parse_none
     def comments_to_change(
         self, relation: BaseRelation, description: str | None, columns: dict[str, str]
     ) -> dict[str, Any]:
-        """The parts of the wanted comments that the relation does not have yet."""
+        """The wanted comments of relation and columns that differ from the stored ones."""
         described = self._describe_relation(relation)
         lowered = {name.lower(): comment for name, comment in columns.items()}
         changed = {
@@ -376,7 +376,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse_none
     def stage_seed(self, relation: BaseRelation, agate_table: agate.Table) -> None:
-        """Makes a temporary view with the seed's rows, all columns as text."""
+        """Creates a temporary view with the seed's rows, all columns as text."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
         with self.connections.exception_handler("stage the seed"):
             frame = seeds.as_text_frame(handle.spark, agate_table)
@@ -385,7 +385,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available.parse(lambda *_a, **_k: "")
     def python_query(self, node: dict[str, Any], code: str) -> str:
-        """Runs a Python model's function; returns the query that reads the rows of what it returned."""
+        """Runs a Python model's function; returns the query that reads the rows of its result."""
         handle: SessionHandle = self.connections.get_thread_connection().handle
         view = python_models.name_view(str(node["alias"]))
         with self.connections.exception_handler(code):
@@ -397,26 +397,27 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def new_suffix(self) -> str:
-        """A part of a name that nobody else has."""
+        """A random suffix for unique names."""
         return uuid.uuid4().hex[:12]
 
     @available
     def branch_of(self, relation: BaseRelation) -> BaseRelation:
-        """The relation on a branch of its own, for statements of `replace_rows`; the branch is not made yet."""
+        """The relation on a new branch, for statements of `replace_rows`; the branch itself is not created yet."""
         from dbt.adapters.arctic.materialize import increments
 
         return relation.replace(branch=increments.branch_name(self.new_suffix()))
 
     @available.parse(lambda *_a, **_k: "")
     def write_event_filter(self, column: str, start: dt.datetime | None, end: dt.datetime | None) -> str:
-        """The condition for rows to be of a batch: the one by which the batch reads its sources."""
+        """The SQL condition for rows of a batch; a batch reads its sources by the same condition."""
         return write_event_window(column, start, end)
 
     @available.parse_none
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
-        """Runs statements that write to `branch_of` a table; readers see none of what they do, or all of it.
+        """Runs statements that write to a table's branch, then publishes it; readers see all of it or nothing.
 
-        The table `staged`, which they read, is dropped whatever becomes of them.
+        The relation `on_branch` comes from `branch_of`. The table `staged`, which the statements read, is dropped in
+        any case.
         """
         from dbt.adapters.arctic.materialize import increments
 
@@ -432,7 +433,7 @@ class ArcticAdapter(SparkAdapter):
 
     @available
     def select_checked_columns(self, model: dict[str, Any]) -> str:
-        """The select list of a contract: its columns, each raising an error where a constraint is broken."""
+        """The select list of a contract's columns; reading a value that breaks a constraint raises an error."""
         return checks.select_list(model)
 
     def validate_sql(self, sql: str) -> AdapterResponse:
@@ -442,7 +443,7 @@ class ArcticAdapter(SparkAdapter):
         return AdapterResponse(_message="OK")
 
     def debug_query(self) -> None:
-        """`dbt debug`: says which versions do the work, and tries a write."""
+        """Runs the checks of `dbt debug`: logs versions, and tries a write."""
         with self.connections.exception_handler("debug"):
             for line in report_debug(self):
                 logger.info(f"  {line}")
@@ -487,10 +488,10 @@ class ArcticAdapter(SparkAdapter):
         sources: list[BaseRelation],
         macro_resolver: Any = None,  # noqa: ARG002
     ) -> tuple[list[AdapterResponse | None], dict[BaseRelation, Any]]:
-        """Freshness from the catalog alone; tables that are not there, or have no snapshot, are left out.
+        """Computes freshness from metadata alone; tables that do not exist, or have no snapshot, are left out.
 
-        A table that `arctic ingest` keeps is as fresh as the state of its source that it shows, any other as its newest
-        snapshot that changed rows.
+        A table that `arctic ingest` writes is as fresh as the state of its source that it shows, any other as its
+        newest snapshot that changed rows.
         """
         now = dt.datetime.now(tz=dt.timezone.utc)
         times = {source: self._find_last_change(source) for source in sources}
@@ -556,7 +557,11 @@ class ArcticAdapter(SparkAdapter):
         return tuple(ColumnInfo(f.name, type_of(f.dataType), f.metadata.get("comment"), not f.nullable) for f in fields)
 
     def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
-        """Everything the catalog says of a relation; from Spark only columns where the catalog can't be read."""
+        """Describes a relation by its metadata in the catalog.
+
+        If the catalog can't be read, or has a type that only Spark knows, Spark gives columns and properties. None if
+        the relation does not exist.
+        """
         schema, name = str(relation.schema), str(relation.identifier)
         if self._is_readable(relation.database):
             try:

@@ -1,4 +1,4 @@
-"""A dbt project for the library `arctic_runtime`: refreshed as by `arctic run`, ingested and served by commands."""
+"""A dbt project for the library `arctic_runtime`: refreshed as by `arctic run`, ingested and served by its commands."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dbt.adapters.arctic.project.sources import list_ingested_models
 
 
 def read_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> OpenedProject:
-    """Parses a project, and compiles no model yet; raises ConfigError if dbt can't."""
+    """Parses a project without compiling its models; raises ConfigError if dbt can't."""
     return OpenedProject(project_dir, profiles_dir, target)
 
 
 class OpenedProject:
-    """A project that a program has opened; it is compiled when its models are first asked for."""
+    """A project that a program has opened; it is compiled when its models are first needed."""
 
     def __init__(self, project_dir: Path, profiles_dir: Path | None, target: str | None) -> None:
         self._location = Location(project_dir, profiles_dir, target, is_served=True)
         parsed = load_sources(project_dir, profiles_dir, target)
         self._sources = parsed.sources
         self.profile = with_jars(parsed.profile, parsed.sources)
-        """That of the target, with the JARs for ingestion, so that one Spark does for all."""
+        """Profile of the target, with the JARs for ingestion, so that one Spark serves all purposes."""
 
         self._followed: LiveProject | None = None
 
@@ -94,7 +94,7 @@ class OpenedProject:
         return [text for option, value in given.items() if value is not None for text in (option, str(value))]
 
     def _follow_project(self) -> LiveProject:
-        """The project as dbt has compiled it, with dbt's state of this thread set for it."""
+        """The compiled project; sets dbt's state of the calling thread for it."""
         from dbt.flags import set_flags
 
         if self._followed is None:

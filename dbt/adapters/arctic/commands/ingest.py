@@ -1,4 +1,4 @@
-"""The command `arctic ingest`: brings change data of the project's sources into arctic tables."""
+"""The command `arctic ingest`: ingests change data of the project's sources into arctic tables."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Ingests until the sources are drained (`--once`) or a signal ends it; raises what ingestion raises.
+    """Ingests until the sources are drained (`--once`) or a signal ends it; raises the errors of ingestion.
 
-    With `--replay-dead` it applies dead letters instead, and ends.
+    With `--replay-dead` it applies dead letters instead, and with `--discover` it prints YAML; both end after that.
     """
     from arctic_runtime.ingest.connectors import with_jars
     from arctic_runtime.spark.engine.session_pool import get_pool
@@ -113,7 +113,7 @@ def _to_discover(known: Sequence[IngestSource], names: Sequence[str]) -> Sequenc
 
 
 def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
-    """The YAML of sources with all tables of their databases, and these as data."""
+    """Answers with the YAML of sources that lists all tables of their databases, and with these tables as data."""
     from arctic_runtime.ingest.connectors import list_source_tables
 
     tables_by_source = [(source, list_source_tables(source)) for source in sources]
@@ -128,7 +128,7 @@ def _discover_tables(sources: Sequence[IngestSource]) -> Answer:
 
 @dataclass(frozen=True)
 class Resync:
-    """The sources to ingest, and of what another snapshot is made: of all their tables, or of some, by source."""
+    """The sources to ingest, and the tables that get a new snapshot: all if `is_full`, else `tables` by source."""
 
     sources: tuple[IngestSource, ...]
     is_full: bool = False
@@ -136,9 +136,9 @@ class Resync:
 
 
 def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Sequence[str]) -> Resync:
-    """Reads names of sources and the values of `--resync`, an empty one for all tables of the sources.
+    """Parses names of sources and the values of `--resync`; an empty value means all tables of the sources.
 
-    `--resync shop` is the same as `shop --resync` where shop is a source. Raises ConfigError for unknown names.
+    `--resync shop` is the same as `shop --resync` if shop is a source. Raises ConfigError for unknown names.
     """
     by_name = {source.name: source for source in known}
     named = [*names, *(value for value in values if value in by_name)]
@@ -152,7 +152,7 @@ def parse_resync(known: Sequence[IngestSource], names: Sequence[str], values: Se
 
 
 def _find_table(sources: Sequence[IngestSource], value: str) -> tuple[str, str]:
-    """The source and the name of a table that is written as SOURCE.TABLE or TABLE."""
+    """Finds the source and the name of a table that is written as SOURCE.TABLE or TABLE."""
     tables = [(source.name, table.name) for source in sources for table in source.tables]
     matches = [candidate for candidate in tables if value in (candidate[1], ".".join(candidate))]
     if len(matches) == 1:
@@ -183,7 +183,7 @@ def _choose_sources(sources: Sequence[IngestSource], names: Sequence[str]) -> Se
 
 
 def _replay_dead_letters(sources: Sequence[IngestSource], reader: CatalogReader, session: Callable[[], Any]) -> Answer:
-    """Applies the dead letters of sources; the answer says what became of those of each table."""
+    """Applies the dead letters of sources; the answer has the counts of each table's dead letters by outcome."""
     from arctic_runtime.ingest.connectors import connect
     from arctic_runtime.ingest.dead_letters.replay import replay_dead_letters
 
@@ -216,9 +216,9 @@ def _build_job(source: IngestSource, reader: CatalogReader, session: Callable[[]
 
 
 def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[TablesWait]:
-    """Runs jobs side by side; the first that fails stops the others after their batches.
+    """Runs jobs in parallel; if one fails, the others stop after their current batches.
 
-    Returns the errors of those that ended but for tables that wait.
+    Returns the TablesWait errors of jobs that ended except for tables that wait; raises other errors.
     """
     with ThreadPoolExecutor(len(jobs), "source") as pool:
         futures = [
@@ -238,6 +238,6 @@ def run_jobs(jobs: Sequence[Ingestion], once: bool, resync: Resync) -> list[Tabl
 
 
 def _stop_jobs(jobs: Sequence[Ingestion]) -> None:
-    """Ends jobs; each may take a while, and a signal's handler must not."""
+    """Stops jobs in threads of their own, since a stop may take a while and a signal handler must return quickly."""
     for job in jobs:
         threading.Thread(target=job.stop, daemon=True).start()

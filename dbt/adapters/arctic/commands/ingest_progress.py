@@ -1,4 +1,4 @@
-"""Output of `arctic ingest` about its batches: JSON, a line for each, or on a terminal one line per source in place."""
+"""Output of `arctic ingest` about batches: as JSON, as one line per batch, or as one updated line per source."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from arctic_runtime.ingest.job.reports import BatchReport
 
 Say = Callable[[str, "BatchReport"], None]
-"""Shows a batch of a source, by the source's name; may be called by several threads."""
+"""Shows a batch of the source with this name; may be called by several threads."""
 
 _SIGNS = {"insert": "+", "upsert": "+", "update": "~", "delete": "-"}
 _RATE_SECONDS = 10.0
-"""The time over which events a second are counted."""
+"""Length of the period over which the rate of events is computed."""
 
 
 @contextmanager
 def show_progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
-    """Shows batches while this lasts: in place on a terminal, else as lines."""
+    """Yields the function that shows batches: as JSON, as updated lines on a terminal, else as one line per batch."""
     if as_json:
         yield lambda source, batch: print(format_json_line(source, batch), flush=True)
     elif sys.stdout.isatty():
@@ -41,7 +41,7 @@ def show_progress(sources: Sequence[str], as_json: bool) -> Iterator[Say]:
 
 
 class LineWriter:
-    """Writes a line for each batch with events that has just ended, and for why a source can't be read if that is new.
+    """Writes a line for each batch with events, and one for each new reason why a source can't be read.
 
     May be used by several threads.
     """
@@ -65,12 +65,12 @@ def _format_clock() -> str:
 
 
 def format_dead_letters(count: int) -> list[str]:
-    """A part of a line that says how many there are; none if there are none."""
+    """The number of dead letters as a list with one text; empty if there are none."""
     return [f"{count:,} dead letter{'' if count == 1 else 's'}"] if count else []
 
 
 def format_line(source: str, batch: BatchReport) -> str:
-    """A batch for people, such as `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
+    """Formats a batch for people: `shop: 20 events in 0.5 s (40/s), 3.2 s behind, at LSN 0/16B: orders +12 ~8`."""
     tables = "; ".join(
         ", ".join(
             [
@@ -86,7 +86,7 @@ def format_line(source: str, batch: BatchReport) -> str:
 
 
 def format_json_line(source: str, batch: BatchReport) -> str:
-    """A batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
+    """Formats a batch as a line of JSON; `progress.position` is up to where all tables of the source are complete."""
     progress_made = batch.progress
     shown = {
         "position": batch.position.text,
@@ -103,7 +103,7 @@ def format_json_line(source: str, batch: BatchReport) -> str:
 
 @contextmanager
 def show_in_place(sources: Sequence[str], console: Console | None = None) -> Iterator[Say]:
-    """A line per source on a terminal that moves while batches come; other output stands above them."""
+    """Shows one line per source on a terminal, updated with each batch; other output appears above these lines."""
     totals = {source: Totals() for source in sources}
     lock = threading.Lock()
 
@@ -123,7 +123,7 @@ def show_in_place(sources: Sequence[str], console: Console | None = None) -> Ite
 
 @dataclass
 class Totals:
-    """Totals of a source since the process began. Times are seconds of a clock that never goes back."""
+    """Totals of a source since the process began. Times are seconds of a monotonic clock."""
 
     events: int = 0
     rows: dict[str, Counter[str]] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Totals:
     _recent: deque[tuple[float, int]] = field(default_factory=deque)
 
     def add_batch(self, batch: BatchReport, now: float) -> None:
-        """Counts a batch that has just ended."""
+        """Adds a batch that ended at `now`."""
         self.events += batch.count
         self.dead += sum(table.dead for table in batch.tables)
         for table in batch.tables:
@@ -141,13 +141,13 @@ class Totals:
         self.last = batch
 
     def compute_rate(self, now: float) -> float:
-        """Events a second of late; that of the last batch where it took longer."""
+        """Recent events per second; the rate of the last batch if that took longer than the period of measurement."""
         while len(self._recent) > 1 and self._recent[0][0] < now - _RATE_SECONDS:
             self._recent.popleft()
         return sum(count for _, count in self._recent) / max(now - self._recent[0][0], 1e-3) if self._recent else 0.0
 
     def describe_totals(self, now: float) -> str:
-        """A line for people, the most important first, since a terminal cuts its end."""
+        """Formats the totals for people, most important first, since a terminal cuts the end of the line."""
         if self.last is None:
             return "no events yet"
         tables = ", ".join(f"{table} {format_counts(rows) or 'no change'}" for table, rows in self.rows.items())
@@ -161,7 +161,7 @@ def format_counts(rows: Mapping[str, int]) -> str:
 
 
 def _format_lag(batch: BatchReport) -> list[str]:
-    """Lag of the tables behind the source, in the unit that is known: seconds up to now, events after the batch."""
+    """Lag of the tables behind the source, as far as it is known: in seconds, and in events."""
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]

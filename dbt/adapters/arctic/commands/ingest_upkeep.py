@@ -1,4 +1,4 @@
-"""Upkeep of the tables that `arctic ingest` writes: small files and old versions go while it runs."""
+"""Upkeep of the tables that `arctic ingest` writes: compacts small files and expires old versions meanwhile."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Readers = Callable[[TableName], tuple[TableName, ...]]
 
 
 class IngestedUpkeep:
-    """Keeps up the tables of sources, one job at a time, beside the batches.
+    """Maintains the tables of sources, one job at a time, while batches are ingested.
 
-    `readers` are the models that may read a table: what they have yet to read stays.
+    `readers` returns the models that may read a table; versions that they have not read yet are kept.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class IngestedUpkeep:
         self._runner = UpkeepRunner(SharedState(reader), sessions, UpkeepBudget())
 
     def note_batch(self, source: str, batch: BatchReport) -> None:
-        """A batch was written; its tables are looked at soon."""
+        """Records that a batch was written, so that its tables are checked for due upkeep soon."""
         written = {
             table
             for table_batch in batch.tables
@@ -53,7 +53,7 @@ class IngestedUpkeep:
 
     @contextmanager
     def run_in_background(self) -> Iterator[None]:
-        """Performs due upkeep, in a thread of its own, while this lasts."""
+        """Performs due upkeep in a thread of its own for the duration of the context."""
         over = threading.Event()
         self._set_tables()
         running = threading.Thread(target=self._runner.run_until, args=(over,), name="upkeep")

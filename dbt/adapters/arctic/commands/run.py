@@ -1,4 +1,4 @@
-"""The command `arctic run`: refreshes arctic models as soon as what they read has changed."""
+"""The command `arctic run`: refreshes arctic models as soon as their upstreams have changed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Follows models until a signal ends it, or refreshes each once; raises ConfigError for a project without any."""
+    """Follows models until a signal ends it, or refreshes each once; raises ConfigError if no model is selected."""
     from dbt.adapters.arctic.project.live_project import LiveProject
     from dbt.adapters.arctic.project.loaded_project import Location
     from dbt.adapters.arctic.project.run_results import Results, write_results
@@ -71,7 +71,7 @@ def _print_warning(text: str) -> None:
 
 
 def build_reporter(as_json: bool, once: bool) -> Callable[[Report], None]:
-    """Reports results of models. In a run without end only refreshed or failed models get a line."""
+    """Returns a function that prints the result of a model; if not `once`, only of refreshed and failed models."""
     shown_statuses = ("refreshed", "failed", "unchanged", "skipped", "conflict") if once else ("refreshed", "failed")
     show = _format_json if as_json else _format_text
 
@@ -89,7 +89,7 @@ def _warn_of_upkeep(report: Report) -> None:
 
 
 def _format_text(report: Report) -> str:
-    """A line as dbt prints it, with the time at which the refresh ended, and below it an error."""
+    """Formats a result like a line of dbt's output, with the end time of the refresh; an error follows below."""
     from dbt.adapters.arctic.project.run_results import to_response
 
     table = report.followed.table

@@ -1,4 +1,4 @@
-"""The command `arctic serve`: one process that ingests, refreshes models, does upkeep, and shows all of it."""
+"""The command `arctic serve`: one process that ingests, refreshes models, does upkeep, and shows its state."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Serves until a signal ends it; raises ConfigError for a project or settings that can't be used."""
+    """Runs the service until a signal ends it; raises ConfigError for an unusable project or settings."""
     from arctic_runtime.service.service import Service, ServiceWork
     from arctic_runtime.service.telemetry.lineage.configured import build_lineage_emitter
     from arctic_runtime.service.warehouse import Warehouse
@@ -122,7 +122,7 @@ def _serve_http(
     thresholds: Thresholds,
     warn: Callable[[str], None],
 ) -> Iterator[None]:
-    """The API and the page, while this lasts; raises ConfigError if the address can't be used."""
+    """Serves the API and the page for the duration of the context; raises ConfigError if the address can't be used."""
     _check_installed()
     from arctic_runtime.service.http.server import HttpServer
     from arctic_runtime.service.telemetry.metrics import Metrics
@@ -138,7 +138,7 @@ def _serve_http(
 
 
 def _list_secrets(settings: ServeSettings, project: LiveProject) -> list[str]:
-    """Secrets that must not stand in a log, wherever an error may have them from."""
+    """Secrets of the settings and sources that must not appear in logs, not even within error messages."""
     secrets = [settings.http.get("token"), *(source.connection.get("password") for source in project.sources)]
     return [str(secret) for secret in secrets if secret]
 
@@ -155,7 +155,7 @@ def _check_installed() -> None:
 
 @dataclass
 class SourceIngestion:
-    """The ingestion of one source, whose job is made when it begins, since one that has ended is not used again."""
+    """The ingestion of one source; its job is created at each start, since a job can't be used again after its end."""
 
     source: IngestSource
     reader: CatalogReader
@@ -221,7 +221,7 @@ def _print_line(text: str) -> None:
 
 
 def _show_nothing(source: str, batch: BatchReport) -> None:
-    """Leaves batches to those who read JSON: events of jobs and batches, and lines of refreshes."""
+    """Shows no batches: in JSON output, events of jobs and batches report them."""
 
 
 def _print_warning(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Ending a command that runs forever."""
+"""Ends a long-running command on SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def stop_on_signals(command: str, stop: Callable[[], None], text: str) -> Iterator[None]:
-    """While this lasts, SIGTERM and SIGINT say what follows, and call `stop`."""
+    """For the duration of the context, SIGTERM and SIGINT print `text` and call `stop`."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

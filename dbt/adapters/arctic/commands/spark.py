@@ -1,4 +1,4 @@
-"""The command `arctic spark`: starts, ends or shows the server that a target keeps, and looks at no model."""
+"""The command `arctic spark`: starts, stops or shows the background Spark server of a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def perform_command(options: argparse.Namespace) -> Answer:
-    """Does what `options.action` says; raises ConfigError if the target keeps no server."""
+    """Performs the action `options.action`; raises ConfigError if the target has no background server."""
     from dbt.adapters.arctic.project.compiled_project import load_profile
 
     profile = load_profile(options.project_dir, options.profiles_dir, options.target)

@@ -1,4 +1,4 @@
-"""Ending a command that runs forever when its Spark has ended: its supervisor starts it again."""
+"""Ends a long-running command when its Spark has ended, so that its supervisor restarts it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FAILED = 1
 
 @contextmanager
 def stop_with_spark(command: str, stop: Callable[[SparkEnded], None], limits: EngineThresholds) -> Iterator[None]:
-    """Calls `stop` if Spark ends while this lasts, and raises SparkEnded after it.
+    """Calls `stop` if Spark ends during the context, and raises SparkEnded at the end of the context.
 
-    What does not end in time is left behind with the process, which nothing is lost with.
+    If the context does not end in time after that, the process is ended at once; no data is lost.
     """
     ends: list[SparkEnded] = []
     timers: list[threading.Timer] = []

@@ -1,1 +1,1 @@
-"""Connections of dbt: a Spark session and its statements."""
+"""Connections of dbt: Spark sessions and their statements."""

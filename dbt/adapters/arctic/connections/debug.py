@@ -1,4 +1,4 @@
-"""Checks of `dbt debug` on Spark, the JARs, the catalog and the warehouse."""
+"""Checks of `dbt debug`: Spark, the JARs, the catalog and the warehouse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CheckedAdapter(Protocol):
-    """The part of an adapter that `dbt debug` tries."""
+    """The part of an adapter that `dbt debug` checks."""
 
     config: Any
     Relation: Any
@@ -44,7 +44,7 @@ class CheckedAdapter(Protocol):
 
 
 def report_debug(adapter: CheckedAdapter) -> Iterator[str]:
-    """Lines to print; the first thing that does not work raises an error."""
+    """Yields the lines to print; raises an error at the first check that fails."""
     yield from _list_catalog_lines(adapter)
     for tool, version in get_pool(adapter.profile).environment.list_versions().items():
         yield f"{tool}: {version}"
@@ -87,7 +87,10 @@ def _remove_empty_folders(adapter: CheckedAdapter, schema: str, trial: str) -> N
 
 
 def _try_write(adapter: CheckedAdapter) -> str:
-    """Creates and drops a small table, in a schema of its own if the profile's does not exist yet; says where."""
+    """Creates and drops a small table; returns a line that says where.
+
+    It uses a temporary schema if the profile's schema does not exist yet.
+    """
     from arctic_runtime.spark.tables.commit import perform_statement
 
     catalog, schema = adapter.profile.catalog, str(adapter.config.credentials.schema)
@@ -111,6 +114,6 @@ def _try_write(adapter: CheckedAdapter) -> str:
 
 
 def _find_location(spark: SparkSession, table: Sql) -> str:
-    """The place where a table keeps its files, as the catalog has it."""
+    """The location of a table's files, according to the catalog."""
     rows = spark.sql(fill_statement("DESCRIBE TABLE EXTENDED {table}", table=table)).collect()
     return next((str(row.data_type) for row in rows if row.col_name == "Location"), "an unknown place")

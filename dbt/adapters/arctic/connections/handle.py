@@ -1,4 +1,4 @@
-"""A dbt connection's side of a Spark session: statements in, rows out."""
+"""The Spark session of a dbt connection: runs statements and fetches rows."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ logging.getLogger("DataFrameQueryContextLogger").disabled = True
 
 
 class SessionHandle:
-    """Connection of dbt. It takes a Spark session when the first statement or `spark` asks for it."""
+    """Handle of a dbt connection. It takes a Spark session at the first statement or access to `spark`."""
 
     def __init__(self, pool: SessionPool, comment: Callable[[], str | None] = lambda: None) -> None:
-        """`comment` says what dbt is at; Spark's pages show it beside the jobs."""
+        """`comment` returns dbt's comment about the current work, which Spark's UI shows for the jobs."""
         self._pool = pool
         self._comment = comment
         self._described: str | None = None
@@ -55,13 +55,13 @@ class SessionHandle:
         return Cursor(self)
 
     def cancel(self) -> None:
-        """Ends what the session is doing now and refuses everything after it."""
+        """Interrupts what the session is doing, and refuses all later statements."""
         self._cancelled = True
         if self._session is not None:
             self._session.interruptAll()
 
     def rollback(self) -> None:
-        """Nothing to roll back: every statement commits itself."""
+        """Does nothing: every statement commits itself."""
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -73,7 +73,10 @@ class SessionHandle:
             self._pool.give_back(session)
 
     def _is_rid_of_views(self, session: SparkSession) -> bool:
-        """Drops temporary views; if Spark has ended, an earlier error says so, and this must not replace it."""
+        """Drops temporary views; returns False if that fails.
+
+        Then an earlier error already says that Spark has ended, and must not be replaced by this one.
+        """
         try:
             if self._has_views:
                 drop_temporary_views(session)
@@ -83,7 +86,7 @@ class SessionHandle:
         return True
 
     def note_statement(self, statement: str) -> None:
-        """Remembers what a statement leaves behind in the session."""
+        """Records whether a statement leaves settings or temporary views behind in the session."""
         self._has_settings |= statements.is_session_change(statement)
         self._has_views |= statements.is_temporary_view(statement)
 
@@ -91,12 +94,12 @@ class SessionHandle:
         self._has_views = True
 
     def mark_foreign_code(self) -> None:
-        """Code of a user had the session, and may have left anything behind: nobody gets it after this."""
+        """Records that a user's code had the session, which may have changed it, so that it is not used again."""
         self._has_settings = True
 
 
 class Cursor:
-    """The result of the last statement of a text; texts of several statements run one after the other."""
+    """The result of the last statement of a SQL text; several statements in one text run one after the other."""
 
     def __init__(self, handle: SessionHandle) -> None:
         self._handle = handle
@@ -104,7 +107,7 @@ class Cursor:
         self._is_query = False
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
-        """Runs commands, and plans a query: its rows are computed when they are fetched or by `finish`."""
+        """Runs the statements of `sql`; a query is only planned, and computed by a fetch or by `finish_query`."""
         self._result, self._is_query = None, False
         for statement in statements.split_statements(sql):
             self.finish_query()
@@ -114,7 +117,7 @@ class Cursor:
             self._result = self._handle.spark.sql(statement, args=arguments)
 
     def finish_query(self) -> None:
-        """Computes a query that nobody fetches, since it may be there for its errors."""
+        """Computes a query whose rows are not fetched, since it may have been run for the errors that it raises."""
         if self._result is not None and self._is_query:
             self._result.write.format("noop").mode("overwrite").save()
 
@@ -152,16 +155,16 @@ class Cursor:
 
 
 def _convert_argument(value: Any) -> Any:
-    """A bound value as Spark takes it without loss."""
+    """Converts a bound value so that Spark takes it without loss: integers beyond bigint become decimals."""
     is_wide = isinstance(value, int) and value not in _BIGINT
     return Decimal(value) if is_wide else value
 
 
 def _convert_value(value: Any, data_type: DataType, keeps_zone: bool) -> Any:
-    """A fetched value as plain Python.
+    """Converts a fetched value to plain Python.
 
-    PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other
-    adapters return them, if the session's time zone is UTC, and else with it, so that they stay exact.
+    PySpark returns timestamps in this machine's time zone. Here they are UTC: without a zone, as other adapters return
+    them, if the session's time zone is UTC, and else with it, so that they stay exact.
     """
     from pyspark.sql import types
 

@@ -1,4 +1,4 @@
-"""dbt's connections, one per thread, each a Spark session of its own once it is used."""
+"""dbt's connections, one per thread; each gets a Spark session of its own at its first use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = AdapterLogger("Arctic")
 
 
 class ArcticConnectionManager(SparkConnectionManager):
-    """Opens connections without starting anything; the first statement takes a session."""
+    """Opens connections without starting Spark; the first statement takes a session."""
 
     TYPE = "arctic"
 
@@ -48,13 +48,13 @@ class ArcticConnectionManager(SparkConnectionManager):
         return connection
 
     def _get_comment(self) -> str | None:
-        """The comment that dbt adds to this thread's queries now."""
+        """The comment that dbt currently adds to this thread's queries."""
         comment = None if self.query_header is None else self.query_header.comment.query_comment
         return comment.strip() if comment else None
 
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:
-        """Turns every error into dbt's own, with Spark's message and without Java's stack trace."""
+        """Converts every error into one of dbt's, with Spark's message and without Java's stack trace."""
         try:
             yield
         except DbtRuntimeError:
@@ -88,6 +88,6 @@ class ArcticConnectionManager(SparkConnectionManager):
 
 
 def _project_folder(config: object) -> Path:
-    """Folder from which a relative warehouse counts: the project, also before dbt has read it."""
+    """The base folder of a relative warehouse: the project's, even before dbt has read the project."""
     folder = getattr(config, "project_root", None) or getattr(get_flags(), "PROJECT_DIR", None)
     return Path(folder) if folder else Path.cwd()

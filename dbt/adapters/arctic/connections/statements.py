@@ -1,4 +1,4 @@
-"""Cutting a text of several SQL statements into single ones, since Spark takes one at a time."""
+"""Splits a text of several SQL statements into single ones, since Spark runs one at a time."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TEMPORARY = ("temp", "temporary")
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a text, without the semicolons between them and without empty ones.
+    """Splits a text into its statements, without the semicolons between them and without empty ones.
 
-    Semicolons in strings, quoted names and comments do not count, and a `BEGIN … END` script stays one
-    statement. A text of comments alone has no statement.
+    Semicolons in strings, quoted names and comments do not count, and a `BEGIN … END` script stays one statement. A
+    text that consists of comments has no statement.
     """
     if _is_script(text):
         return [text.strip().removesuffix(";")]
@@ -54,7 +54,7 @@ def get_first_word(statement: str) -> str:
 
 
 def is_query(statement: str) -> bool:
-    """Whether Spark only plans this statement until somebody fetches its rows."""
+    """Whether Spark only plans this statement until its rows are fetched."""
     return get_first_word(statement) in _QUERY_WORDS
 
 
@@ -75,7 +75,7 @@ def _get_temporary_kind(statement: str) -> str:
 
 
 def _is_script(text: str) -> bool:
-    """Whether a text is `BEGIN … END`, with a label or without."""
+    """Whether a text is a `BEGIN … END` script, with or without a label."""
     words = _list_first_words(text, 3)
     return words[:1] == ["begin"] or words[1:] == [":", "begin"]
 
@@ -98,7 +98,10 @@ def _list_tokens(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_block(text: str, position: int) -> int:
-    """Index at which a bracketed comment ends; Spark's nest."""
+    """Returns the index after a bracketed comment, or the end of the text if it is not closed.
+
+    Comments may be nested, as in Spark.
+    """
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[position:]):
         depth += 1 if mark.group() == "/*" else -1

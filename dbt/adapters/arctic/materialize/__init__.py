@@ -1,1 +1,1 @@
-"""From a node of dbt to a refresh: its configuration, its model, its materialization."""
+"""Converts nodes of dbt to refreshes: configuration, model, materialization."""

@@ -1,4 +1,4 @@
-"""The keys of a model's configuration that are dbt's own."""
+"""The configuration keys of models that belong to dbt itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import dataclasses
 import functools
 
 _OF_ADAPTERS = frozenset({"catalog_name", "sql_header", "submission_method"})
-"""Keys that dbt documents for all adapters, and that its class of a model's configuration does not have."""
+"""Keys that dbt documents for all adapters, but that are not fields of its class ModelConfig."""
 
 
 @functools.cache
 def list_dbt_keys() -> frozenset[str]:
-    """All keys that this release of dbt has for models, under the names that users write."""
+    """All configuration keys that this release of dbt has for models, as users write them."""
     from dbt.artifacts.resources import ModelConfig
 
     names = (field.metadata.get("alias", field.name) for field in dataclasses.fields(ModelConfig))

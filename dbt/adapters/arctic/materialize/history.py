@@ -1,4 +1,4 @@
-"""SQL that reads tables with history: as of a time, and as of now."""
+"""SQL that reads tables with history, as of a time or as of now."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from arctic_runtime.spark.engine.statement import Sql, fill_statement, join_part
 
 
 def write_as_of(relation: str, time: str, recorded: str | None = None) -> str:
-    """The versions of a relation that were valid at a time, an SQL expression; as it was recorded at another time."""
+    """A subquery with the versions of `relation` that were valid at `time`, as recorded at `recorded` if given.
+
+    Both times are SQL expressions.
+    """
     is_valid = _is_valid((), time, recorded)
     return fill_statement("(select * from {relation} where {valid})", relation=trust_query(relation), valid=is_valid)
 
 
 def write_valid_at(alias: str, time: str, recorded: str | None = None) -> str:
-    """Whether a row of a table with an alias was valid at a time, an SQL expression."""
+    """The condition for rows of the table `alias` that were valid at `time`, as recorded at `recorded` if given.
+
+    Both times are SQL expressions.
+    """
     return fill_statement("({valid})", valid=_is_valid((alias,), time, recorded))
 
 
 def write_current(relation: str) -> str:
-    """The current versions of a relation."""
+    """A subquery with the current versions of `relation`."""
     return fill_statement("(select * from {r} where {now})", r=trust_query(relation), now=quote_name(IS_CURRENT))
 
 

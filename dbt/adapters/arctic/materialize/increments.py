@@ -1,4 +1,4 @@
-"""Increments of several statements, which readers see in one step: they write to a branch that becomes the table."""
+"""Increments of several statements that readers see in one step: written to a branch, which is then published."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def branch_name(token: str) -> str:
 
 
 def build_attempt(spark: SparkSession, reader: CatalogReader | None, branch: str, thresholds: Thresholds) -> Attempt:
-    """The attempt that commits on a branch; `reader` reads the catalog where this process can."""
+    """The attempt that commits on `branch`; `reader` is None if this process can't read the catalog."""
     return Attempt(spark, reader, branch.removeprefix(BRANCH_PREFIX), thresholds.commits)
 
 
 def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], T]) -> T:
-    """Runs `write`, whose statements name the attempt's branch, and makes the branch the table.
+    """Runs `write`, whose statements write to the attempt's branch, and publishes the branch as the table.
 
-    Where another writer commits in the meantime, it starts over from what that left. Raises CommitConflict if others
-    are always faster; the table is then as they left it. Branches of runs that died go once nobody can be writing to
-    them any more.
+    If another writer commits in the meantime, it starts over from the table's new state. Raises CommitConflict if that
+    happens at every attempt; the table then has only the commits of others. Branches of runs that died are dropped once
+    no run can be writing to them any more.
 
-    The branch begins with a commit without rows. It names the attempt, which a delete of whole files does not, so it
-    tells whether the branch still is the one that the statements began with.
+    The branch begins with a commit without rows, whose summary has the attempt's token. A later delete of whole files
+    has no token, so this commit shows whether the branch is still the one that the statements began with.
     """
     spark, reader, branch = attempt.spark, attempt.reader, branch_name(attempt.token)
 
@@ -63,7 +63,7 @@ def publish_in_one_step(attempt: Attempt, table: TableName, write: Callable[[], 
 
 
 def _ensure_head(spark: SparkSession, table: TableName) -> int:
-    """The snapshot that the table is now; a table without one gets an empty one."""
+    """The id of the table's current snapshot; a table without one gets an empty snapshot."""
     tip_snapshots = read_tips(spark, table, "main")
     if not tip_snapshots:
         writer = _build_empty_writer(spark, quote_name(*table.parts))

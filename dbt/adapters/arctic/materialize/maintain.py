@@ -1,4 +1,4 @@
-"""From a dbt model to the runtime, and from what a run did to what dbt shows of it."""
+"""Converts dbt models to models of the runtime, and the outcome of a run to dbt's response."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _WITHOUT_MEANING: Mapping[str, str] = {
 
 @dataclass
 class ArcticResponse(AdapterResponse):
-    """Response of a run, as `run_results.json` keeps it.
+    """Response of a run, as `run_results.json` stores it.
 
-    `timings` are seconds by step; `estimates` those that following the changes, or computing everything, was thought
-    to take. `failures` are messages of upkeep after the run that failed, by its part.
+    `timings` are seconds by step; `estimates` are the estimated seconds of following the changes and of computing
+    everything. `failures` are messages of failed upkeep after the run, by the part of upkeep.
     """
 
     mode: str = ""
@@ -80,7 +80,7 @@ class ArcticResponse(AdapterResponse):
 
 
 def build_response(outcome: Outcome, failures: Mapping[str, str] | None = None) -> ArcticResponse:
-    """The run's outcome; ids are texts, since not every reader of JSON keeps 64 bits."""
+    """Converts the outcome of a run; snapshot ids become text, since not every reader of JSON keeps 64 bits."""
     rows, failed = outcome.rows, dict(failures or {})
     return ArcticResponse(
         _message="; ".join([_format_message(outcome), *(f"{part} failed" for part in failed)]),
@@ -116,9 +116,10 @@ def run_model(
     request: Request,
     readers: Callable[[TableName], Iterable[TableName]] = lambda _: (),
 ) -> ArcticResponse:
-    """Brings a model's table up to date; starts Spark only where there is something to do.
+    """Brings a model's table up to date; starts Spark only if there is something to do.
 
-    `readers` tells which models may read a table; what they have yet to read does not expire after the run.
+    `readers` returns the models that may read a table; versions that they have not read yet are not expired after the
+    run.
     """
     planner = RefreshPlanner(
         model, reader, request, pins=_GIVEN_PINS.get() or _get_pinned_snapshots(get_invocation_id())
@@ -131,7 +132,7 @@ def run_model(
 
 @functools.lru_cache(maxsize=1)
 def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
-    """Pinned snapshots that the models of one invocation of dbt share."""
+    """Pinned snapshots that all models of one dbt invocation share."""
     return PinnedSnapshots()
 
 
@@ -140,7 +141,7 @@ _GIVEN_PINS: ContextVar[PinnedSnapshots | None] = ContextVar("given pins", defau
 
 @contextmanager
 def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
-    """While this lasts, runs in this thread read these versions of sources, and not those of their invocation."""
+    """For the duration of the context, runs in this thread read the versions `pins` instead of their invocation's."""
     token = _GIVEN_PINS.set(pins)
     try:
         yield
@@ -149,7 +150,7 @@ def use_pinned_snapshots(pins: PinnedSnapshots) -> Iterator[None]:
 
 
 def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model:
-    """The runtime's view of a dbt model; raises ConfigError if its configuration is invalid."""
+    """Converts a dbt model to a model of the runtime; raises ConfigError if its configuration is invalid."""
     config = read_configuration(select_written_keys(node), str(node["unique_id"]), list_dbt_keys())
     return Model(
         table=get_table_name(relation),
@@ -164,7 +165,10 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
 
 
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
-    """Raises ConfigError if a run on a sample of the upstream rows would lose, or consume, rows outside of it."""
+    """Raises ConfigError if a run on a sample of the upstream rows would lose rows outside of the sample.
+
+    With `input: changes` it would skip them, else it would delete them, if `would_delete`.
+    """
     if node["config"].get("input") == "changes":
         raise ConfigError(
             f"{node['unique_id']}: --sample can't be used with `input: changes`: a run reads each new row only once.",
@@ -178,12 +182,12 @@ def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
 
 
 def get_node_table(node: Any) -> TableName:
-    """The table of a node of the manifest."""
+    """The table name of a node of the manifest."""
     return TableName(str(node.database), str(node.schema), str(node.alias))
 
 
 def is_arctic(node: Any) -> bool:
-    """Whether a node of the manifest is a model of this materialization."""
+    """Whether a node of the manifest is a model with `materialized: arctic`."""
     return str(node.resource_type) == "model" and node.config.materialized == MATERIALIZATION
 
 
@@ -192,7 +196,10 @@ def get_table_name(relation: BaseRelation) -> TableName:
 
 
 def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
-    """The name that stands for a relation's new rows in a model's SQL; in a unit test that of the rows given for it."""
+    """The name by which a model's SQL reads the new rows of `relation`; in a unit test the name of the given rows.
+
+    Raises CompilationError if a model other than an arctic one reads them.
+    """
     if node.get("resource_type") == "unit_test":
         return str(relation.render())
     materialized = node.get("config", {}).get("materialized")
@@ -205,7 +212,7 @@ def name_changes(relation: BaseRelation, node: Mapping[str, Any]) -> str:
 
 
 def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
-    """Checks models of this materialization, dbt's incremental ones, and all names, when a project was parsed.
+    """Checks arctic models, dbt's incremental models, and the names of all relations, after a project was parsed.
 
     Raises CompilationError that names the model, its file and everything that is wrong with its configuration.
     """
@@ -225,7 +232,7 @@ def check_manifest(nodes: Sequence[Any], sources: Iterable[Any] = ()) -> None:
 
 
 def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a node, less what dbt filled in, with what has no meaning here refused."""
+    """The configuration that users wrote for a node, without dbt's defaults; raises ConfigError for unusable keys."""
     config = node["config"]
     written = {*node.get("unrendered_config", {}), *node.get("config_call_dict", {})}
     for key, instead in _WITHOUT_MEANING.items():
@@ -239,7 +246,7 @@ def select_written_keys(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """The type, the columns and the expression of every constraint of a contract that is enforced."""
+    """The type, columns and expression of each constraint of an enforced contract."""
     declared = _list_declared_constraints(node)
     return [
         (str(getattr(c["type"], "value", c["type"])), columns, c.get("expression") or "") for c, columns in declared
@@ -247,7 +254,7 @@ def _list_constraints(node: Mapping[str, Any]) -> list[tuple[str, list[str], str
 
 
 def _list_declared_constraints(node: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[str]]]:
-    """Every constraint of a contract that is enforced, as it is written, and its columns."""
+    """Each constraint of an enforced contract, as written, with its columns."""
     if not node["config"].get("contract", {}).get("enforced"):
         return []
     constraints = [(c, list(c.get("columns", []))) for c in node.get("constraints", [])]

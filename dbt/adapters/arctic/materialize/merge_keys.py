@@ -1,4 +1,4 @@
-"""Keys of dbt's incremental models that would change which rows are written, and are not followed here."""
+"""Configuration keys of other adapters' incremental models that change which rows are written; refused here."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {
     "merge_update_columns": ("merge",),
     "merge_exclude_columns": ("merge",),
 }
-"""Keys that only these strategies follow."""
+"""Keys that have an effect only with these strategies."""
 
 
 def check_merge_keys(nodes: Iterable[Any]) -> None:
-    """Checks dbt's incremental models when a project was parsed; raises CompilationError that names model and key."""
+    """Checks dbt's incremental models of a manifest; raises CompilationError that names the model and the key."""
     for node in nodes:
         if str(node.resource_type) == "model" and node.config.materialized == "incremental":
             _check_node(node)

@@ -1,4 +1,4 @@
-"""Frames of pandas as tables of Arrow, whose columns have types that Spark and Iceberg can store."""
+"""Converts pandas frames to Arrow tables whose column types Spark and Iceberg can store."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _WIDER: Final = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
 }
-"""Types of Arrow that Spark does not have. Only nulls are a text: what else they would be is not known."""
+"""Arrow types that Spark lacks, with their replacements. A column of nulls alone becomes text."""
 
 _PRECISION, _SCALE = 38, 18
-"""Spark's own type for decimals of Python, in which values of another run fit as well."""
+"""Precision and scale of Spark's own type for Python decimals, so that values of later runs fit as well."""
 
 
 def to_arrow(frame: Any) -> pa.Table:
-    """The frame without its index; every missing value is a null: None, NA, NaT, and NaN in columns of floats too.
+    """Converts a frame without its index; None, NA, NaT, and NaN in columns of floats become null.
 
-    pandas itself writes NaN where a number or a text is missing, so that nothing tells the two apart. Raises
+    pandas itself writes NaN for missing numbers and texts, so the two can't be distinguished. Raises
     pyarrow.ArrowInvalid and pyarrow.ArrowTypeError, which name the column, for values of several types in one column.
     """
     table = pa.Table.from_pandas(frame, preserve_index=False)
@@ -35,7 +35,7 @@ def to_arrow(frame: Any) -> pa.Table:
 
 
 def to_storable(table: pa.Table) -> pa.Table:
-    """The table with each type that Spark does not have replaced by a wider one."""
+    """Replaces each column type that Spark lacks by a wider one."""
     return table.cast(pa.schema([(field.name, _to_storable(field.type)) for field in table.schema]))
 
 
@@ -52,7 +52,7 @@ def _to_storable(kind: pa.DataType) -> pa.DataType:
 
 
 def _widen_decimal(kind: pa.DataType) -> pa.DataType:
-    """Of decimals in Python's objects Arrow tells the narrowest type, another one in every run."""
+    """Widens a decimal type to a fixed precision; Arrow infers the narrowest type, which differs from run to run."""
     if not pa.types.is_decimal(kind):
         return kind
     fits = kind.scale <= _SCALE and kind.precision - kind.scale <= _PRECISION - _SCALE

@@ -1,4 +1,4 @@
-"""Python models: the model's function runs in this process, with the session that then writes what it returns."""
+"""Python models: run the model's function in this process, with the Spark session that then writes its result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 _FRAMES = ("pandas.DataFrame", "pandas.core.frame.DataFrame", "pyarrow.lib.Table")
-"""Kinds of frames whose rows are in this process; newer versions of pandas name theirs without the module."""
+"""Classes of frames with rows in this process; newer versions of pandas omit the inner module from the name."""
 
 
 def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
-    """Runs the function `model` of compiled code, and returns its result as a Spark frame.
+    """Runs the function `model` of a Python model's compiled code, and returns its result as a Spark frame.
 
-    The code sees the session as `spark` too. Raises DbtRuntimeError with the line of the model that failed, and
-    where it returns no frame.
+    The code also has the session as the variable `spark`. Raises DbtRuntimeError with the line of the model that
+    failed, or if the result is no frame.
     """
     namespace: dict[str, Any] = {"spark": spark, "__name__": model}
     file = f"<{model}>"
@@ -35,12 +35,12 @@ def run_python_model(code: str, model: str, spark: SparkSession) -> DataFrame:
 
 
 def write_view_query(view: str) -> str:
-    """The query that reads a model's rows under the name of their temporary view."""
+    """The query that reads the rows of a Python model from the temporary view `view`."""
     return str(fill_statement("SELECT * FROM {view}", view=quote_name(view)))
 
 
 def name_view(identifier: str) -> str:
-    """The name of the temporary view with a model's rows; no table is likely to have it."""
+    """The name of the temporary view with a Python model's rows; unlikely to be the name of a table."""
     return f"python({identifier})"
 
 
@@ -60,7 +60,7 @@ def _as_frame(returned: Any, model: str, spark: SparkSession) -> DataFrame:
 
 
 def _from_process(returned: Any, spark: SparkSession) -> DataFrame:
-    """A frame of rows that this process holds, by Arrow alone: a session in this process and a remote one are equal."""
+    """Converts a frame of this process by Arrow alone, so that local and remote sessions give equal results."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -72,7 +72,7 @@ def _from_process(returned: Any, spark: SparkSession) -> DataFrame:
 
 
 def _format_error(error: Exception, file: str, code: str) -> str:
-    """The error, and where in the model it came up."""
+    """Formats an error with the line of the model's code that raised it."""
     lines = code.splitlines()
     places = [place.lineno or 1 for place in traceback.extract_tb(error.__traceback__) if place.filename == file]
     where = f"\n  line {places[-1]}: {lines[places[-1] - 1].strip()}" if places else ""

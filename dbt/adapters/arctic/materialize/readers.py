@@ -1,4 +1,4 @@
-"""Arctic models that may read a table, by the manifest of a project."""
+"""Arctic models that may read a table, according to the manifest of a project."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _OWN_ROWS = frozenset({"table", "incremental", "seed", "snapshot"})
 
 
 class Readers:
-    """The readers of each table of a project; the manifest is looked through once, and not for each model."""
+    """The readers of each table of a project; indexes of the manifest are built once, at first use."""
 
     def __init__(self, nodes: Iterable[Any], sources: Iterable[Any]) -> None:
         self._nodes, self._sources = tuple(nodes), tuple(sources)
 
     def list_readers(self, table: TableName) -> tuple[TableName, ...]:
-        """Models that read a table by `ref` or `source`, through views too, and those whose text has its name.
+        """Arctic models that read `table` by `ref` or `source`, also through views, or whose SQL contains its name.
 
-        A name that a macro puts together is not known, as that in a model of another project is not.
+        Names that a macro composes, and names in models of other projects, are not recognized.
         """
         readers = {get_node_table(node) for node in self._walk_downstream(self._ids.get(table, []))}
         named = set(list_words(table.name))
@@ -55,7 +55,7 @@ class Readers:
 
     @cached_property
     def _ids(self) -> dict[TableName, list[str]]:
-        """Ids by table; a source may be another name of a model's table."""
+        """Ids of arctic models and sources by table; one table may be both a model's and a source's."""
         ids: dict[TableName, list[str]] = defaultdict(list)
         for node in filter(is_arctic, self._nodes):
             ids[get_node_table(node)].append(node.unique_id)

@@ -1,4 +1,4 @@
-"""Relations of a project whose names collide: one of them would be written over the other."""
+"""Detects relations of a project with the same name, of which each would overwrite the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WITH_RELATION: Final = ("model", "seed", "snapshot")
 
 @dataclass(frozen=True)
 class Claim:
-    """A relation that somebody writes: a node's own, or one that is kept for a node or a source."""
+    """A relation that belongs to a node or a source: the node's own relation, or a helper of the node or source."""
 
     table: TableName
     owner: str
@@ -33,10 +33,10 @@ class Claim:
 def check_names(
     nodes: Iterable[Any], models: Mapping[str, Model], sources: Mapping[str, Iterable[DeclaredTable]]
 ) -> None:
-    """Raises CompilationError if a node's relation has the name of one that is kept for another node or a source.
+    """Raises CompilationError if a node's relation has the same name as a relation of another node or source.
 
-    `models` are arctic models by the ids of their nodes, `sources` the tables of ingested sources by source. Names are
-    compared without case, since not every catalog tells `o` from `O`. dbt itself compares names of nodes.
+    `models` are arctic models by node id, `sources` the tables of ingested sources by source name. Case is ignored,
+    since not every catalog distinguishes `o` from `O`. Names of nodes among themselves are compared by dbt itself.
     """
     claims: dict[tuple[str, ...], list[Claim]] = defaultdict(list)
     for claim in (*_list_node_claims(nodes), *_list_model_claims(models), *_list_source_claims(sources)):

@@ -1,4 +1,4 @@
-"""A seed's rows on their way into Spark: as text, so that Spark's own casts decide and nothing is rounded."""
+"""Passes a seed's rows to Spark as text, so that Spark's own casts decide on values and nothing is rounded."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _BIGINT_MAX = 2**63 - 1
 
 
 def choose_integer_type(column: agate.Column) -> str:
-    """`bigint`, or a decimal where a value does not fit into it."""
+    """`bigint`, or `decimal(38,0)` if a value does not fit into it."""
     values = [value for value in column.values() if value is not None]
     fits = all(-_BIGINT_MAX - 1 <= value <= _BIGINT_MAX for value in values)
     return "bigint" if fits else "decimal(38,0)"
 
 
 def choose_number_type(column: agate.Column) -> str:
-    """An integer's type, or `double` if a value has a fraction; use `column_types` for exact decimals."""
+    """`double` if a value has a fraction, else an integer type; use `column_types` for exact decimals."""
     has_fraction = any(value is not None and value != value.to_integral_value() for value in column.values())
     return "double" if has_fraction else choose_integer_type(column)
 
 
 def as_text_frame(spark: SparkSession, table: agate.Table) -> DataFrame:
-    """The table with every column as text."""
+    """Converts a seed's table to a Spark frame with all columns as text."""
     import pyarrow as pa
     from pyspark.sql.types import StringType, StructField, StructType
 

@@ -1,4 +1,4 @@
-"""Keys under `meta.arctic` of a model for a service: when dbt runs it, and whether its tests follow each refresh."""
+"""Keys under a model's `meta.arctic` for the service: when dbt runs it, and whether tests follow each refresh."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ KEYS = ("schedule", "test_after_refresh")
 
 @dataclass(frozen=True)
 class ServedKeys:
-    """`schedule` is a cron expression, of a model that is not arctic."""
+    """`schedule` is the cron expression of a model that is not arctic; `test_after_refresh` is for any served model."""
 
     schedule: str | None = None
     test_after_refresh: bool = False
 
 
 def read_served_keys(node: Any) -> ServedKeys:
-    """The keys of a model of the manifest, checked; raises ConfigError for what can't be meant."""
+    """Reads and checks the service's keys of a model of the manifest; raises ConfigError for invalid ones."""
     written = (node.config.meta or {}).get("arctic") or {}
     where = f"{node.unique_id}: `meta.arctic`"
     if not isinstance(written, Mapping):
@@ -44,7 +44,7 @@ def read_served_keys(node: Any) -> ServedKeys:
 
 
 def check_served(nodes: Iterable[Any]) -> None:
-    """Checks the keys of all models of a project that was parsed; raises CompilationError that names the file."""
+    """Checks the service's keys of all models of a manifest; raises CompilationError that names the file."""
     for node in nodes:
         if str(node.resource_type) == "model":
             try:

@@ -1,4 +1,4 @@
-"""Operations on one table as hooks and `dbt run-operation` ask for them, by its relation or its model's name."""
+"""Operations on one table, called from hooks and `dbt run-operation` by its relation or its model's name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def list_project_models(nodes: Iterable[Any]) -> dict[str, Model]:
-    """Name → every arctic model of a project; queries as they are written, which upkeep does not look at."""
+    """Name → each arctic model of a project; queries are not compiled, since upkeep does not read them."""
     arctic_nodes = (node for node in nodes if maintain.is_arctic(node))
     return {str(node.name): _build_model(node) for node in arctic_nodes}
 
 
 def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
-    """The model of this name, or of this relation; raises ConfigError if there is none."""
+    """The model with the name or relation `wanted`; raises ConfigError if there is none."""
     for name, model in models.items():
         if wanted in (name, model.table.name, str(model.table)) or _is_at(model, wanted):
             return model
@@ -35,7 +35,7 @@ def get_model(models: dict[str, Model], wanted: BaseRelation | str) -> Model:
 def resolve_models(
     asked: Operation, wanted: BaseRelation | str, nodes: Iterable[Any], config: Any, manifest: Any
 ) -> tuple[Model, list[Model]]:
-    """The model that an operation is asked for, and all models of its project, with compiled queries if it needs them.
+    """The model `wanted` of an operation, and all models of its project, with compiled queries if it needs them.
 
     Raises ConfigError if no model has the name.
     """
@@ -47,7 +47,7 @@ def resolve_models(
 
 
 def with_query(model: Model, config: Any, manifest: Any) -> Model:
-    """A model of the project with its query as dbt compiles it, which an operation has not done before."""
+    """The same model with its compiled query; compiles its node if dbt has not done so yet."""
     from dbt.compilation import Compiler
 
     arctic = filter(maintain.is_arctic, manifest.nodes.values())
@@ -66,7 +66,7 @@ def perform_on_model(
 
 
 def _to_plain(arguments_given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as operations read them: relations as tables, and without those that a macro's caller left out."""
+    """Converts a macro's arguments for an operation: relations become table names, omitted ones are removed."""
     written = {name: value for name, value in arguments_given.items() if not isinstance(value, jinja2.Undefined)}
     return {
         name: maintain.get_table_name(value) if isinstance(value, BaseRelation) else value

@@ -1,1 +1,1 @@
-"""A dbt project as commands need it: its models, sources and files, and what dbt does around a refresh."""
+"""A dbt project as the commands use it: models, sources and files, and dbt's own work around a refresh."""

@@ -1,4 +1,4 @@
-"""A dbt project as the command line needs it: its arctic models, compiled, and the profile they run with."""
+"""A dbt project as the command line uses it: its compiled arctic models, and the profile of its target."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from dbt.adapters.arctic.relations.relation import ArcticRelation
 
 @dataclass(frozen=True)
 class CompiledProject:
-    """The models in the order of their names, the sources that are ingested, and how to reach the tables of both.
+    """The arctic models in the order of their tables, the ingested sources, and the profile for the tables of both.
 
-    `landing` are tables of other sources that have a `retention`. `readers` tells the models that may read a table.
+    `landing` are tables of other sources that have a `retention`. `readers` returns the models that may read a table.
     """
 
     profile: Profile
@@ -38,20 +38,20 @@ class CompiledProject:
     readers: Callable[[TableName], tuple[TableName, ...]] = lambda _: ()
 
     def with_ingested(self, reader: CatalogReader) -> CompiledProject:
-        """The project with the tables of its ingested sources, of those that there are, among its models."""
+        """The project with the existing tables of its ingested sources added to its models."""
         models = (*self.models, *list_ingested_models(self.sources, reader))
         return replace(self, models=tuple(sorted(models, key=lambda model: model.table)))
 
     def with_landing(self) -> CompiledProject:
-        """The project with its landing tables among its models."""
+        """The project with its landing tables added to its models."""
         return replace(self, models=tuple(sorted((*self.models, *self.landing), key=lambda model: model.table)))
 
     def select_models(self, names: Sequence[str]) -> tuple[Model, ...]:
-        """The models of these names, all for none; raises ConfigError for a name that is none."""
+        """The models with these names, or all if none is given; raises ConfigError for an unknown name."""
         return tuple(self.get_model(name) for name in names) if names else self.models
 
     def get_model(self, name: str) -> Model:
-        """The model of this name; raises ConfigError if there is none."""
+        """The model named `name`; raises ConfigError if there is none."""
         for model in self.models:
             if name in (model.table.name, str(model.table)):
                 return model
@@ -60,7 +60,7 @@ class CompiledProject:
 
 
 def load_project(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
-    """Compiles a project as dbt does, and leaves what dbt wrote about its last run alone.
+    """Compiles a project as dbt does, without overwriting dbt's files about its last run.
 
     Raises ConfigError if dbt can't.
     """
@@ -86,7 +86,10 @@ def load_project(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def load_sources(project_dir: Path, profiles_dir: Path | None, target: str | None) -> CompiledProject:
-    """A project with its ingested sources and without its models, which are not compiled; raises as `load_project`."""
+    """Loads a project with its ingested sources but without models, which are not compiled.
+
+    Raises ConfigError if dbt can't parse the project.
+    """
     manifest = parse_manifest(project_dir, profiles_dir, target)
     readers = Readers(manifest.nodes.values(), manifest.sources.values())
     return CompiledProject(
@@ -108,7 +111,7 @@ def _list_dbt_options(project_dir: Path, profiles_dir: Path | None, target: str 
 
 
 def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Any:
-    """The project as dbt parses it; nothing is written, since sources may hold secrets."""
+    """The manifest of a project, parsed by dbt; no file is kept, since sources may contain secrets."""
     from dbt.cli.main import dbtRunner
 
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch:
@@ -120,12 +123,15 @@ def parse_manifest(project_dir: Path, profiles_dir: Path | None, target: str | N
 
 
 def build_relation(node: Any) -> ArcticRelation:
-    """Relation of a node's table."""
+    """The relation of a node's table."""
     return ArcticRelation.create(database=node.database, schema=node.schema, identifier=node.alias)
 
 
 def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | None) -> Profile:
-    """The profile that dbt would use for a project, of which nothing else is read; raises ConfigError without one."""
+    """Loads the profile that dbt would use for a project, without parsing its models.
+
+    Raises ConfigError if dbt can't load it.
+    """
     from dbt.cli.flags import Flags
     from dbt.cli.types import Command
     from dbt.flags import set_flags
@@ -142,13 +148,13 @@ def load_profile(project_dir: Path, profiles_dir: Path | None, target: str | Non
 
 
 def _find_partial_parse(project_dir: Path) -> Path | None:
-    """File in which dbt keeps the project as it last parsed it; None if it does not."""
+    """The file in which dbt caches the parsed project; None if it does not exist."""
     file = get_target_folder(project_dir) / "partial_parse.msgpack"
     return file if file.is_file() else None
 
 
 def get_target_folder(project_dir: Path) -> Path:
-    """Folder to which dbt writes the results of its runs."""
+    """The folder to which dbt writes the results of its runs."""
     return project_dir.absolute() / os.environ.get("DBT_TARGET_PATH", _read_target_path(project_dir))
 
 
@@ -166,7 +172,7 @@ _UNSET = re.compile(r"Env var required but not provided: '([^']+)'")
 
 
 def _find_advice(message: str) -> str | None:
-    """Advice on a message of dbt that says that an environment variable is not set."""
+    """Advice for a dbt message about an unset environment variable; None for other messages."""
     unset = _UNSET.search(message)
     if unset is None:
         return None
@@ -174,7 +180,7 @@ def _find_advice(message: str) -> str | None:
 
 
 def _build_failure(what: str, outcome: Any) -> ConfigError:
-    """The error of a command of dbt that failed."""
+    """Builds the error for a dbt command that failed."""
     if outcome.exception is not None:
         message = str(outcome.exception)
         return ConfigError(what, actual=message, fix=_find_advice(message))
@@ -183,7 +189,7 @@ def _build_failure(what: str, outcome: Any) -> ConfigError:
 
 
 def build_compiled_model(node: Any) -> Model:
-    """The model of a node that dbt has compiled."""
+    """Converts a node that dbt has compiled to a model of the runtime."""
     is_python = node.language == "python"
     sql = python_models.write_view_query(python_models.name_view(node.alias)) if is_python else node.compiled_code
     return maintain.to_model(build_relation(node), node.to_dict(omit_none=True), sql)

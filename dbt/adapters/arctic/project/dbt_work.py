@@ -1,4 +1,4 @@
-"""Work of dbt for a service: run the models that are scheduled, and the tests of tables that were refreshed."""
+"""dbt's work for a service: runs of scheduled models, and tests of refreshed tables."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
 
 class DbtWork:
-    """Runs models and tests of a project by dbt's own runners, in the calling thread."""
+    """Runs models and tests of a project with dbt's own runners, in the calling thread."""
 
     def __init__(self, project: LoadedProject) -> None:
         self.project = project
         self.scheduled: Sequence[Scheduled] = tuple(_list_scheduled(project))
-        """Each after all that it reads."""
+        """Scheduled models, each after the scheduled models upstream of it."""
 
         self._tests = _map_tests(project)
 
     def run_model(self, name: str) -> str:
-        """Runs a scheduled model; what dbt says of it. Raises why it failed."""
+        """Runs the scheduled model `name` and returns dbt's message about it; raises why it failed."""
         from dbt.task.run import ModelRunner
 
         project = self.project
@@ -36,7 +36,7 @@ class DbtWork:
             return str(runner.run(compiled, project.manifest).message)
 
     def list_tested_tables(self) -> Collection[TableName]:
-        """The tables whose tests are run after each refresh, of those that have any."""
+        """The tables that have tests to run after each refresh."""
         return self._tests.keys()
 
     def test_table(self, table: TableName) -> Sequence[DataTestOutcome]:
@@ -74,7 +74,7 @@ def _list_scheduled(project: LoadedProject) -> Iterator[Scheduled]:
 
 
 def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
-    """The tables that a node reads, those behind views among them."""
+    """The tables that a node reads, directly or through views; views that are scheduled count as tables."""
     for parent in project.walk_parents(node):
         is_source = str(parent.resource_type) == "source"
         if not is_source and parent.config.materialized == "view" and parent.unique_id not in project.scheduled:
@@ -85,7 +85,7 @@ def _list_tables_read(project: LoadedProject, node: Any) -> Iterator[TableName]:
 
 
 def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
-    """The ids of all that a node reads, however many nodes lie in between."""
+    """The ids of all nodes upstream of a node, directly or through other nodes."""
     upstream_ids, waiting = set[str](), list(node.depends_on_nodes)
     while waiting:
         name = waiting.pop()
@@ -97,7 +97,7 @@ def _list_upstream_ids(project: LoadedProject, node: Any) -> set[str]:
 
 
 def _map_tests(project: LoadedProject) -> dict[TableName, list[Any]]:
-    """Table → its tests, by their names; a test of several tables is one of each."""
+    """Table → its test nodes, ordered by id; a test of several tables is listed for each."""
     asked = {
         name: get_node_table(node)
         for name, node in ({**project.nodes, **project.scheduled}).items()

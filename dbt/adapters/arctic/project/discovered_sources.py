@@ -1,4 +1,4 @@
-"""The YAML of a source with the tables of its database, ready to paste into a project. It shows no secrets."""
+"""Writes the YAML of a source with the tables of its database, without secrets, to paste into a project."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from arctic_runtime.model.names import TableName
 from arctic_runtime.profile import mask_secrets
 
 _PASSWORDS: Mapping[str, str] = {"postgresql": "PGPASSWORD", "mysql": "MYSQL_PWD", "mariadb": "MYSQL_PWD"}
-"""The environment variable in which programs of a database expect the password."""
+"""The environment variable from which a database's own client programs read the password."""
 
 _SCHEMES = {**{name: name for name in PORTS}, "postgres": "postgresql"}
 
 
 def build_source_at(url: str, password_env: str | None) -> IngestSource:
-    """A source without tables for `postgresql://user@host:port/database`; raises ConfigError for another text.
+    """Builds a source without tables for `postgresql://user@host:port/database`; raises ConfigError for other text.
 
-    The password is that of an environment variable: the one that is named, or else that of the database's own programs.
+    The password comes from an environment variable: `password_env`, or else that of the database's own programs.
     """
     parts = urlsplit(url)
     connector, database = _SCHEMES.get(parts.scheme), unquote(parts.path.strip("/"))
@@ -55,7 +55,7 @@ def build_source_at(url: str, password_env: str | None) -> IngestSource:
 
 
 def write_source_yaml(source: IngestSource, tables: Sequence[CatalogTable]) -> list[str]:
-    """The lines of a source with these tables; those that it declares already keep their settings."""
+    """The lines of YAML for a source with these tables; tables that it already declares keep their settings."""
     ingest = {"connector": source.connector, **source.connection}
     return [
         "sources:",
@@ -102,7 +102,7 @@ def _write_tables(source: IngestSource, tables: Sequence[CatalogTable]) -> Itera
 
 
 def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
-    """Comment about a table's key if it is not configured."""
+    """A YAML comment about a table's primary key; empty if the settings contain the key."""
     if "primary_key" in settings:
         return ""
     key = " ".join(", ".join(table.key).split())
@@ -112,7 +112,7 @@ def _write_key_comment(table: CatalogTable, settings: Mapping[str, Any]) -> str:
 def _build_settings(
     source: IngestSource, table: CatalogTable, name: str, known: IngestedTable | None
 ) -> dict[str, Any]:
-    """The configuration of a table: what it has, and its name in the database if that is unknown."""
+    """The settings of a table: the declared ones, and its name in the database if that differs from the default."""
     settings = dict(known.settings) if known else {}
     if table.schema != source.table_schema:
         settings["source_table"] = table.full_name
@@ -122,6 +122,6 @@ def _build_settings(
 
 
 def _write_scalar(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Formats a value as YAML on one line."""
     text: str = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
     return text.removesuffix("...\n").strip()

@@ -1,4 +1,4 @@
-"""Parts of a dbt run that a project still needs `dbt run` for, once its arctic models are kept fresh."""
+"""The parts of a project that still need `dbt run` while its arctic models are kept fresh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TABLES = ("table", "incremental", "snapshot", "materialized_view")
 
 
 def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[str]:
-    """A line for the user about each part: hooks of a run, tables of other materializations, and missing views."""
+    """Yields a line for the user about each such part: run hooks, tables of other materializations, missing views."""
     if any(set(node.tags) & {"on-run-start", "on-run-end"} for node in project.manifest.nodes.values()):
         yield "on-run-start and on-run-end hooks are left to `dbt run`"
     upstream = list(_walk_upstream(project))
@@ -29,14 +29,17 @@ def list_left_to_dbt(project: LoadedProject, reader: CatalogReader) -> Iterator[
 
 
 def _list_tables(project: LoadedProject, upstream: list[Any]) -> list[Any]:
-    """The nodes whose tables neither a service nor a schedule refreshes."""
+    """The upstream nodes whose tables are not refreshed by the service or a schedule."""
     return [
         node for node in upstream if node.unique_id not in project.scheduled and node.config.materialized in _TABLES
     ]
 
 
 def _walk_upstream(project: LoadedProject) -> Iterator[Any]:
-    """Nodes that followed models read, directly or through views, other than arctic models and sources; each once."""
+    """Yields once each node that followed models read, directly or through views.
+
+    Arctic models and sources are left out.
+    """
     waiting, seen = list(project.nodes.values()), set[str]()
     while waiting:
         for parent in project.walk_parents(waiting.pop()):

@@ -1,4 +1,4 @@
-"""A dbt project that is kept fresh: its models and tables as it was last loaded, and loaded anew after an edit."""
+"""A dbt project that is kept fresh: its models and tables as of the last load, loaded again after edits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_ingested_mo
 
 
 class _LoadedParts:
-    """Everything that is made from a project at one load of it, and replaced as a whole by the next."""
+    """All objects that depend on one load of the project; the next load replaces them together."""
 
     def __init__(self, loaded: LoadedProject) -> None:
         self.loaded = loaded
@@ -41,9 +41,9 @@ class _LoadedParts:
 
 
 class LiveProject:
-    """The `Project` of a service, or of `arctic run`, over dbt; `warn` gets what its user should know, each text once.
+    """The `Project` of a service or of `arctic run`, implemented with dbt; `warn` gets each text for the user once.
 
-    An edit that leaves the project unusable changes nothing: the models before stay.
+    An edit that makes the project unusable changes nothing: the earlier models are kept.
     """
 
     def __init__(self, location: Location, warn: Callable[[str], None]) -> None:
@@ -59,7 +59,7 @@ class LiveProject:
 
     @property
     def loaded(self) -> LoadedProject:
-        """The project as it was last loaded."""
+        """The project as of its last load."""
         return self._parts.loaded
 
     @property
@@ -68,7 +68,7 @@ class LiveProject:
 
     @property
     def compiled_nodes(self) -> dict[str, Any]:
-        """The models as they were last compiled, by their unique id."""
+        """The nodes of the models as of their last compilation, by unique id."""
         return self._parts.refresher.nodes
 
     @property
@@ -85,7 +85,7 @@ class LiveProject:
         return ingest_sources(self.loaded.manifest)
 
     def prepare_thread(self) -> None:
-        """Sets a thread up in which dbt's code runs."""
+        """Prepares the calling thread for running dbt's code."""
         from dbt_common.context import set_invocation_context
 
         set_invocation_context(self._environment)
@@ -96,7 +96,10 @@ class LiveProject:
         return self._files.has_changed()
 
     def load_models(self) -> Sequence[FollowedModel] | None:
-        """The models after an edit. None, and a warning, if it left the project unusable: the old ones stay."""
+        """Loads the models again after an edit; warns and returns None if the project is unusable.
+
+        The earlier models are kept then.
+        """
         try:
             loaded = load_project(self._location)
             if loaded.profile != self.loaded.profile:
@@ -162,6 +165,6 @@ class LiveProject:
 
 
 def _list_folders(config: Any) -> list[str]:
-    """The folders of a project whose files dbt reads."""
+    """The folders of a project from which dbt reads files."""
     paths = (config.model_paths, config.macro_paths, config.seed_paths, config.snapshot_paths, config.test_paths)
     return sorted({str(folder) for paths_of_kind in paths for folder in paths_of_kind})

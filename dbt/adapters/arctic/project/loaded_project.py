@@ -1,4 +1,4 @@
-"""A project as `dbt run` has it: its configuration, its manifest and the models that a selection names."""
+"""A project as `dbt run` loads it: its configuration, its manifest and the selected models."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from dbt.adapters.arctic.project.sources import ingest_sources, list_landing_tab
 
 @dataclass(frozen=True)
 class Location:
-    """Location of a project, and the models that are selected, as dbt's options say it.
+    """Location of a project, and the selection of models, in terms of dbt's options.
 
-    For a service its Spark has the JARs that ingestion of the project's sources needs, and dbt runs scheduled models.
+    If `is_served`, the project's Spark has the JARs for ingestion of its sources, and dbt runs scheduled models.
     """
 
     project_dir: Path
@@ -35,7 +35,7 @@ class Location:
     is_served: bool = False
 
     def build_options(self, target_path: str) -> dict[str, Any]:
-        """The options of `dbt run`."""
+        """The options for `dbt run`."""
         all_options = {
             "project_dir": str(self.project_dir.absolute()),
             "profiles_dir": None if self.profiles_dir is None else str(self.profiles_dir),
@@ -49,10 +49,10 @@ class Location:
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """Project as dbt has read it; `nodes` are the arctic models that were selected, by their unique id.
+    """A project that dbt has parsed; `nodes` are the selected arctic models by unique id.
 
-    `scheduled` are those of the other selected models that a service has dbt run, none without a service.
-    What dbt writes while it compiles goes into `scratch`, which ends with this.
+    `scheduled` are the other selected models that dbt runs for a service; empty without a service. What dbt writes at
+    compilation is in the folder `scratch`, which is deleted together with this object.
     """
 
     location: Location
@@ -75,7 +75,7 @@ class LoadedProject:
         return int(self.config.threads)
 
     def compile_node(self, node: Any) -> Any:
-        """A node as dbt compiles it now; what was compiled before of it, and of ephemeral models in it, is left alone.
+        """Compiles a node again; earlier compilations of it, and of ephemeral models in it, are ignored.
 
         Raises dbt's errors.
         """
@@ -89,13 +89,13 @@ class LoadedProject:
 
     @contextmanager
     def open_connection(self, node: Any) -> Iterator[None]:
-        """A connection of this thread while dbt works at a node, with the relations that there are now."""
+        """Opens this thread's connection for dbt's work on a node, with an emptied cache of relations."""
         self.adapter.cache.clear()
         with self.adapter.connection_named(node.unique_id, node):
             yield
 
     def walk_parents(self, node: Any) -> Iterator[Any]:
-        """Yields the nodes that a node reads by `ref` and `source`, those of ephemeral models in their place."""
+        """Yields the nodes that a node reads by `ref` and `source`; ephemeral models are replaced by their parents."""
         for unique_id in node.depends_on_nodes:
             parent = self.manifest.nodes.get(unique_id) or self.manifest.sources.get(unique_id)
             if parent is not None and getattr(parent, "is_ephemeral_model", False):
@@ -112,7 +112,7 @@ class LoadedProject:
 
 
 def copy_uncompiled(node: Any) -> Any:
-    """A copy of a node as it was when dbt had parsed it."""
+    """A copy of a node in the state that it had after parsing."""
     fresh = copy.copy(node)
     fresh.compiled, fresh.compiled_code = False, None
     fresh.extra_ctes_injected, fresh.extra_ctes = False, []
@@ -163,7 +163,7 @@ def load_project(location: Location) -> LoadedProject:
 
 
 def _select_models(flags: Any, config: Any, manifest: Any) -> dict[str, Any]:
-    """The models that `dbt run` with these options would run, by its own selection."""
+    """The models that `dbt run` with these options would run, selected by dbt itself."""
     from dbt.task.run import RunTask
 
     task = RunTask(flags, config, manifest)

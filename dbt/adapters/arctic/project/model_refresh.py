@@ -1,4 +1,4 @@
-"""A followed model's refresh: by the runtime alone where a dbt run does no more than that, else by dbt's own runner."""
+"""Refreshes a followed model: by the runtime alone if that does the same as a dbt run, else by dbt's runner."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NOTHING_NEW = Refreshed(Outcome("unchanged", "NOTHING_NEW"))
 
 
 class DbtRefresher:
-    """Refreshes models of a project as `dbt run` does, without what dbt does for each invocation.
+    """Refreshes models of a project as `dbt run` does, without dbt's work for each invocation.
 
-    Queries are compiled once, those that depend on more than the project's files before each refresh. Models with
-    hooks, in Python and the like are run by dbt's runner in this process.
+    Queries are compiled once; those that depend on more than the project's files are compiled before each refresh.
+    Models that need dbt, such as those with hooks or in Python, are run by dbt's runner in this process.
     """
 
     def __init__(self, project: LoadedProject) -> None:
@@ -42,10 +42,10 @@ class DbtRefresher:
         self._runtime = Refresher(self.reader, get_pool(project.profile), readers.list_readers)
         self._volatile = {name for name, node in project.nodes.items() if is_volatile(node, manifest)}
         self.nodes: dict[str, Any] = dict(project.nodes)
-        """The models as they were last compiled, by their unique id."""
+        """Nodes of the models as of their last compilation, by unique id."""
 
     def list_followed(self) -> list[FollowedModel]:
-        """The project's models, compiled; a query that can't be compiled now is compiled when it is refreshed."""
+        """The project's models, compiled; a query that can't be compiled yet is compiled when it is refreshed."""
         return [self._build_followed(name, node) for name, node in self._project.nodes.items()]
 
     def __call__(self, task: Task) -> Done:
@@ -69,7 +69,7 @@ class DbtRefresher:
             )
 
     def _compile_model(self, name: str) -> Any:
-        """A model compiled now, which is remembered."""
+        """Compiles a model now, stores its node in `nodes`, and returns it."""
         self.nodes[name] = self._project.compile_node(self._project.nodes[name])
         return self.nodes[name]
 
@@ -91,7 +91,7 @@ class DbtRefresher:
         return done
 
     def _refresh_by_dbt(self, node: Any, task: Task) -> Done:
-        """Runs a model as dbt does, hooks and all, with the versions of sources that its pass reads."""
+        """Runs a model by dbt's runner, including hooks, with the source versions of the task's pass."""
         from dbt.task.run import ModelRunner
 
         project = self._project
@@ -103,7 +103,7 @@ class DbtRefresher:
         return Done(Refreshed(outcome, response.get("failures", {})), outcome.reason in COMPUTED_EACH_TIME)
 
     def _is_missing_docs(self, node: Any) -> bool:
-        """Whether the catalog has other descriptions than those that dbt would write."""
+        """Whether descriptions in the catalog differ from those that dbt would write."""
         if not is_persisting_docs(node) or node.config.get("merge") == "on_read":
             return False
         wanted = node.config.persist_docs
@@ -120,7 +120,7 @@ def _get_relation_parts(node: Any) -> tuple[str, str, str]:
 
 
 def _read_outcome(response: Mapping[str, Any]) -> Outcome:
-    """Outcome of a run from its response."""
+    """Converts the adapter response of a run back to its outcome."""
     rows = {action: int(response[f"{action}d" if action.endswith("e") else f"{action}ed"]) for action in _ACTIONS}
     reason = response["reason"]
     assert reason in get_args(Reason)

@@ -1,4 +1,4 @@
-"""Whether somebody has edited a project: times and sizes of its files, without reading them."""
+"""Detects edits of a project from the times and sizes of its files, without reading them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ Stamp = frozenset[tuple[str, int, int]]
 
 
 class ProjectFiles:
-    """The files from which dbt reads a project; packages count by the file that installs them."""
+    """The files that dbt reads from a project; packages are represented by the file that installs them."""
 
     def __init__(self, project_dir: Path, folders: Sequence[str]) -> None:
-        """`folders` are those that the project names for models, macros and the like."""
+        """`folders` are the project's configured folders of models, macros and so on."""
         self._project_dir = project_dir
         self._folders = folders
         self._seen = self._take_stamp()
 
     def has_changed(self) -> bool:
-        """Whether they differ from what they were at the last call; files that were edited twice count once."""
+        """Whether files have changed since the last call, or since this object was created; several edits count once.
+        """
         before, self._seen = self._seen, self._take_stamp()
         return before != self._seen
 
@@ -36,7 +37,7 @@ _OF_PROJECT = (".yml", ".yaml")
 
 
 def _list_stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
-    """Path, time and size of the files of a folder: all below it, or of the folder itself those that configure."""
+    """Path, modification time and size of files: all below `folder` if `is_deep`, else only its YAML files."""
     try:
         entries = list(os.scandir(folder))
     except OSError:

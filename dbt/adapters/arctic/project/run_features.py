@@ -1,4 +1,4 @@
-"""Features of a dbt run around a model's refresh, and whether a model's query may differ at each compilation."""
+"""Which features of a dbt run a model needs, and whether its query may differ at each compilation."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _CHANGING = re.compile(
     r"\b(run_query|statement|load_result|is_incremental|run_started_at|invocation_id|modules)\b"
     r"|\badapter\s*\.\s*(?!dispatch\b|quote\b|changes_of\b)"
 )
-"""Jinja that asks the warehouse or the clock."""
+"""Jinja whose result depends on the warehouse, the invocation or the clock."""
 
 _OWN_MACROS = ("macro.dbt_arctic.changes",)
-"""Macros whose text is the same at each compilation although they call the adapter."""
+"""Macros that call the adapter, but give the same text at each compilation."""
 
 
 def needs_dbt(node: Any) -> bool:
-    """Whether a refresh of a model has more to it than its rows, which only dbt does: hooks, Python, grants."""
+    """Whether a refresh of a model needs dbt beyond its rows: hooks, Python, grants or a configured full refresh."""
     config = node.config
     return bool(
         node.language == "python"
@@ -29,18 +29,18 @@ def needs_dbt(node: Any) -> bool:
 
 
 def is_persisting_docs(node: Any) -> bool:
-    """Whether descriptions are to be kept in the catalog."""
+    """Whether the model's descriptions are stored in the catalog (`persist_docs`)."""
     wanted = node.config.get("persist_docs") or {}
     return bool(wanted.get("relation") or wanted.get("columns"))
 
 
 def is_volatile(node: Any, manifest: Any) -> bool:
-    """Whether a compiled query may depend on more than the project's files: on tables that exist, or on the clock."""
+    """Whether a compiled query may depend on more than the project's files, such as existing tables or the clock."""
     return any(_CHANGING.search(text) for text in _list_jinja_texts(node, manifest, set()))
 
 
 def _list_jinja_texts(node: Any, manifest: Any, seen: set[str]) -> Iterator[str]:
-    """The Jinja of a node, of the macros that it calls, and of ephemeral models that are compiled into it."""
+    """Yields the Jinja texts of a node, of the macros that it calls, and of ephemeral models compiled into it."""
     yield node.raw_code
     yield from _list_macros(node, manifest, seen)
     for unique_id in node.depends_on_nodes:

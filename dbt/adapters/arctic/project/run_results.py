@@ -1,4 +1,4 @@
-"""`run_results.json` of `arctic run --once`, in dbt's schema and by dbt's classes."""
+"""Writes `run_results.json` of `arctic run --once` in dbt's schema, with dbt's classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbt.adapters.arctic.project.loaded_project import LoadedProject
 
 
 class Results:
-    """Result of each model; of several refreshes of one the last that did something."""
+    """Result of each model: that of its last refresh, but `unchanged` never replaces `refreshed`."""
 
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
@@ -33,14 +33,14 @@ class Results:
 
 
 def to_response(report: Report) -> ArcticResponse | None:
-    """Response that a dbt run would give for this refresh; None if it did not succeed."""
+    """The response that a dbt run would give for this refresh; None if the refresh did not succeed."""
     return (
         None if report.done is None else build_response(report.done.refreshed.outcome, report.done.refreshed.failures)
     )
 
 
 def write_results(results: Results, project: LoadedProject, nodes: Mapping[str, Any], began: datetime) -> None:
-    """Writes the file where dbt does; `nodes` are the compiled models by their unique id."""
+    """Writes `run_results.json` to dbt's target folder; `nodes` are the compiled models by unique id."""
     from dbt.artifacts.schemas.run import RunExecutionResult
     from dbt.constants import RUN_RESULTS_FILE_NAME
 
@@ -91,7 +91,7 @@ def _list_timings(report: Report) -> Iterator[Any]:
 
 
 def _build_arguments(project: LoadedProject) -> dict[str, Any]:
-    """The options of a `dbt run` of the same models, which `dbt retry` reads; without where we have dbt write."""
+    """The options of a `dbt run` of the same models, which `dbt retry` reads; without our own target folder."""
     from dbt.utils import args_to_dict
 
     all_options: dict[str, Any] = args_to_dict(project.flags)
@@ -100,5 +100,5 @@ def _build_arguments(project: LoadedProject) -> dict[str, Any]:
 
 
 def _strip_zone(at: datetime) -> datetime:
-    """A time as dbt writes it: in UTC, without saying so."""
+    """Converts a time to UTC without a zone, as dbt writes times."""
     return at.astimezone(timezone.utc).replace(tzinfo=None)

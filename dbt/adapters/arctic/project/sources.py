@@ -1,4 +1,4 @@
-"""The sources of a dbt project that are ingested, and their tables as models that operations take."""
+"""The ingested sources of a dbt project, and their tables as models for operations."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ingest_sources(manifest: Any) -> tuple[IngestSource, ...]:
 
 
 def list_origins(nodes: Iterable[Any]) -> dict[TableName, Origin]:
-    """The tables of ingested sources, each with where it comes from."""
+    """Table → its origin, for the tables of ingested sources."""
     nodes = tuple(nodes)
     schemas = {node.source_name: read_table_schema(_read_ingest_settings(node)) for node in nodes}
     return {
@@ -54,7 +54,7 @@ def _read_ingest_settings(node: Any) -> Mapping[str, Any]:
 
 
 def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable]]:
-    """The tables of sources that are ingested, in an order that does not depend on dbt."""
+    """Source name → its declared tables, for sources that are ingested; the order does not depend on dbt."""
     tables: dict[str, list[DeclaredTable]] = {}
     for node in sorted(nodes, key=lambda node: (node.source_name, str(node.unique_id))):
         if "ingest" in _read_arctic_settings(node.source_meta):
@@ -63,7 +63,7 @@ def group_tables_by_source(nodes: Iterable[Any]) -> dict[str, list[DeclaredTable
 
 
 def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
-    """The tables of sources with `meta.arctic.retention` that are not ingested; raises ConfigError for wrong ones."""
+    """The tables with `meta.arctic.retention` in sources that are not ingested; raises ConfigError for invalid keys."""
     landing_models = []
     for node in sorted(manifest.sources.values(), key=lambda node: str(node.unique_id)):
         meta = _read_arctic_settings(node.meta)
@@ -83,7 +83,7 @@ def list_landing_tables(manifest: Any) -> tuple[Model, ...]:
 
 
 def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[IngestedTable, ...]:
-    """The tables that a source ingests without their being declared, as its progress has them."""
+    """The tables that a source ingests by its `include` without declaring them, read from its stored progress."""
     ledger = source.dead_letter_table
     if not source.include or ledger.name not in reader.list_relations(ledger.schema):
         return ()
@@ -92,7 +92,7 @@ def _list_included(source: IngestSource, reader: CatalogReader) -> tuple[Ingeste
 
 
 def _build_declared(node: Any) -> DeclaredTable:
-    """A table of a source. dbt gives tables without a `meta.arctic` of their own that of the source."""
+    """Converts a source table's node. dbt copies the source's `meta.arctic` to tables without one of their own."""
     own = {key: value for key, value in _read_arctic_settings(node.meta).items() if key != "ingest"}
     columns = tuple((column.name, str(column.data_type)) for column in node.columns.values() if column.data_type)
     return DeclaredTable(node.name, node.identifier, node.schema, node.database, own, columns)
@@ -104,7 +104,7 @@ def _read_arctic_settings(meta: Any) -> Mapping[str, Any]:
 
 
 def list_ingested_models(sources: Iterable[IngestSource], reader: CatalogReader) -> tuple[Model, ...]:
-    """The tables of sources that are in the catalog, each with the primary key that it is kept by there."""
+    """The tables of sources that exist in the catalog, each with the primary key that is stored there."""
     from arctic_runtime.ingest.connectors import get_position_parser
 
     tables = [(source, table) for source in sources for table in (*source.tables, *_list_included(source, reader))]

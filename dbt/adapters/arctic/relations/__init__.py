@@ -1,1 +1,1 @@
-"""Relations of dbt, with their columns, constraints and catalog entries."""
+"""Relations of dbt, with their columns, constraints and documentation."""

@@ -1,4 +1,4 @@
-"""Contents allowed in `catalogs.yml`: one integration of type `iceberg`, which is the catalog of the profile."""
+"""Checks `catalogs.yml`, which may have integrations of type `iceberg` for the profile's catalog."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORMATS = (None, "parquet")
 
 @dataclass
 class ArcticCatalogRelation:
-    """Settings that a model's relation takes from its catalog."""
+    """Settings that a model's relation takes from its catalog integration."""
 
     catalog_name: str | None
     table_format: str | None = "iceberg"
@@ -22,7 +22,7 @@ class ArcticCatalogRelation:
 
 
 class IcebergIntegration(CatalogIntegration):
-    """The profile's own catalog under the name that models use in `catalog_name`."""
+    """Integration of the profile's catalog, under the name that models use in `catalog_name`."""
 
     catalog_type = "iceberg"
     table_format = "iceberg"
@@ -51,7 +51,7 @@ class IcebergIntegration(CatalogIntegration):
 
 
 def check_integration(config: CatalogIntegrationConfig, catalog: str) -> None:
-    """Raises DbtRuntimeError if an integration is not the catalog that the profile writes to."""
+    """Raises DbtRuntimeError if an Iceberg integration is for another catalog than `catalog`, the profile's."""
     if config.catalog_type.casefold() == IcebergIntegration.catalog_type and config.catalog_name != catalog:
         raise DbtRuntimeError(
             f"catalogs.yml: a profile has one catalog, and this integration is another one.\n"

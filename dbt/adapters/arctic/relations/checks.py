@@ -1,4 +1,4 @@
-"""A contract's constraints as part of the query that writes: Iceberg stores none of them but `not null`."""
+"""A contract's constraints as checks in the query that writes, since Iceberg stores only `not null`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbt.adapters.arctic.relations.identifiers import quote_identifier
 
 
 def select_list(model: dict[str, Any]) -> str:
-    """The contract's columns in their order; reading one that breaks `not_null` or `check` raises an error."""
+    """The select list of the contract's columns; reading a row that breaks `not_null` or `check` raises an error."""
     columns = list(model["columns"].values())
     conditions = [c["expression"] for c in _list_constraints([model, *columns], "check") if c.get("expression")]
     selected = [_write_not_null(column, model["name"]) for column in columns]

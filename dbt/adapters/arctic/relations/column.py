@@ -1,4 +1,4 @@
-"""A column as Spark describes it."""
+"""A column of a relation, described by its Spark type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ArcticColumn(SparkColumn):
         return self.dtype.lower() in ("tinyint", "smallint", "int", "integer", "bigint", "long")
 
     def can_expand_to(self, other_column: object) -> bool:  # noqa: ARG002
-        """Never: Iceberg's strings have no length that could be outgrown."""
+        """Always False: strings of Iceberg have no maximum length."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""The constraints of contracts, as dbt asks: those that an arctic model enforces, and those that nobody does."""
+"""Constraints of contracts in dbt: declares that arctic models enforce them, and warns of those without effect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _NOT_ENFORCED = ("unique", "foreign_key")
 
 
 def declare_enforced(materialization: str) -> None:
-    """Makes dbt count a materialization among those that enforce constraints, of which it has a fixed list.
+    """Makes dbt treat a materialization as one that enforces constraints; dbt itself has a fixed list.
 
-    It would else warn that they are ignored, and leave them out where it looks for breaking changes of a contract.
+    Otherwise dbt would warn that constraints are ignored, and leave them out when it looks for breaking changes.
     """
     from dbt.contracts.graph.nodes import ModelNode
 
@@ -32,7 +32,7 @@ def declare_enforced(materialization: str) -> None:
 
 
 def warn_of_others(constraints: list[Mapping[str, Any]]) -> None:
-    """Warns of constraints without effect, unless they say themselves that nobody wants to know."""
+    """Warns of `unique` and `foreign_key` constraints, which have no effect, unless `warn_unenforced` is false."""
     for constraint in constraints:
         kind = str(getattr(constraint["type"], "value", constraint["type"]))
         if kind in _NOT_ENFORCED and constraint.get("warn_unenforced", True):

@@ -1,4 +1,4 @@
-"""SQL of dbt's date functions. Their arguments are SQL of any type: dates, timestamps with or without a zone, texts."""
+"""SQL of dbt's date functions. Arguments are SQL of type date, timestamp with or without a zone, or text."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CALENDAR_STEPS: Final[Mapping[str, tuple[Sql, int]]] = {
     "quarter": (Sql("MONTH"), 3),
     "year": (Sql("MONTH"), 12),
 }
-"""Units of the calendar as multiples of a unit of `timestampadd`."""
+"""Calendar units as multiples of a unit of `timestampadd`."""
 
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
 _UNITS: Final = (*_MICROSECONDS, *_CALENDAR_STEPS)
 
 
 def add_to_date(datepart: str, interval: str, start: str) -> str:
-    """The time that is so many units after `start`, by the calendar for days and longer units.
+    """The SQL that adds `interval` units `datepart` to `start`, by the calendar for days and longer units.
 
     Fractions of an hour and of shorter units are exact to the microsecond, those of longer units are rounded to whole
     days or months.
@@ -47,9 +47,9 @@ def add_to_date(datepart: str, interval: str, start: str) -> str:
 
 
 def count_boundaries(first: str, second: str, datepart: str) -> str:
-    """The number of starts of a unit that lie between two times, negative if `second` is the earlier one.
+    """The SQL that counts the starts of a unit between two times; negative if `second` is the earlier one.
 
-    That is the distance of the units in which both lie. Weeks start on Monday, as those of `date_trunc` do.
+    That is the distance between the units that contain the two times. Weeks start on Monday, as in `date_trunc`.
     """
     unit = _to_unit("datediff", datepart)
     if unit in _MICROSECONDS:
@@ -60,7 +60,10 @@ def count_boundaries(first: str, second: str, datepart: str) -> str:
 
 
 def truncate_date(datepart: str, time: str) -> str:
-    """The start of the unit in which a time lies; Spark itself returns null for a unit that it does not know."""
+    """The SQL of the start of the unit that contains `time`; raises CompilationError for an unknown unit.
+
+    Spark itself would return null for an unknown unit.
+    """
     unit = _to_unit("date_trunc", datepart)
     return fill_statement("date_trunc({unit}, {time})", unit=quote_text(unit), time=trust_query(time))
 
@@ -70,11 +73,11 @@ DATE_FUNCTIONS: Final[Mapping[str, Callable[..., str]]] = {
     "datediff": count_boundaries,
     "date_trunc": truncate_date,
 }
-"""Functions by dbt's names, which take dbt's arguments."""
+"""Functions by their names in dbt, with dbt's arguments."""
 
 
 def _to_unit(function: str, datepart: str) -> str:
-    """The unit in lower case; raises CompilationError for an unknown one."""
+    """The unit `datepart` in lower case; raises CompilationError if it is unknown."""
     unit = datepart.strip().lower()
     if unit not in _UNITS:
         raise CompilationError(
@@ -85,7 +88,7 @@ def _to_unit(function: str, datepart: str) -> str:
 
 
 def _index_calendar_unit(unit: str, time: str) -> Sql:
-    """The number of a day, week, month, quarter or year, counted from a fixed one."""
+    """The SQL of the number of the day, week, month, quarter or year that contains `time`, from a fixed origin."""
     day = fill_statement("cast({time} as date)", time=trust_query(time))
     if unit == "day":
         return fill_statement("unix_date({day})", day=day)
@@ -98,9 +101,9 @@ def _index_calendar_unit(unit: str, time: str) -> Sql:
 
 
 def _count_short_units(unit: str, first: str, second: str) -> Sql:
-    """Elapsed units; of times without a zone those that a clock on the wall shows.
+    """The SQL that counts elapsed units; for times without a zone, units of local time.
 
-    Spark subtracts by the clock on the wall always, so that a day on which clocks change would have 24 hours.
+    Spark itself always subtracts by local time, so that a day on which clocks change would have 24 hours.
     """
     a, b = trust_query(first), trust_query(second)
     return fill_statement(
@@ -121,7 +124,7 @@ def _start_of_unit(unit: str, time: Sql) -> Sql:
 
 
 def _index_wall_clock(unit: str, time: Sql) -> Sql:
-    """The number of the unit if the clock on the wall is read as UTC, in which no time is skipped or repeated."""
+    """The SQL of a unit's number if the local time is read as UTC, in which no time is skipped or repeated."""
     as_utc = fill_statement("unix_micros(cast(cast({time} as timestamp_ntz) || 'Z' as timestamp_ltz))", time=time)
     length = quote_number(_MICROSECONDS[unit])
     return fill_statement("(({micros} - pmod({micros}, {length}L)) div {length}L)", micros=as_utc, length=length)

@@ -1,4 +1,4 @@
-"""The rows of dbt's documentation catalog, from what the tables' own metadata says."""
+"""Rows of dbt's documentation catalog, built from the metadata of tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ARCTIC_LABELS = {
 
 
 def build_catalog_table(database: str, relations: Iterable[RelationInfo]) -> agate.Table:
-    """One row per column of every relation, as dbt's documentation wants it."""
+    """Builds dbt's documentation catalog, with one row per column of each relation."""
     from dbt_common.clients.agate_helper import table_from_rows
 
     rows = [row for relation in relations for row in _list_rows(database, relation)]
@@ -54,7 +54,7 @@ def build_catalog_table(database: str, relations: Iterable[RelationInfo]) -> aga
 
 
 def build_single_table(database: str, relation: RelationInfo) -> CatalogTable:
-    """The same for one relation, in the form that dbt asks for it alone."""
+    """Builds the catalog entry of one relation, in dbt's format for a single relation."""
     properties = relation.properties
     metadata = TableMetadata(
         type=get_label(relation),
@@ -77,7 +77,7 @@ def build_single_table(database: str, relation: RelationInfo) -> CatalogTable:
 
 
 def get_label(relation: RelationInfo) -> str:
-    """Label of the relation in the documentation."""
+    """The label of a relation's kind in the documentation."""
     kind = relation.properties.get(KIND, "")
     if kind == "base" and relation.name.endswith("__base"):
         return "base table"

@@ -1,4 +1,4 @@
-"""Names on their way into SQL."""
+"""Quotes, checks and parses names and literals of SQL."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from arctic_runtime.spark.engine.statement import quote_text
 
 
 def quote_identifier(name: str) -> str:
-    """The name between backticks, with any characters."""
+    """The name in backticks, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def check_identifier(name: str, what: str) -> str:
-    """The same name where a catalog can hold it as a table, view or schema; raises CompilationError if not.
+    """Returns `name` if it can be the name of a table, view or schema; else raises CompilationError.
 
     Such a name becomes a folder of the warehouse, and schemas are stored joined by dots.
     """
@@ -33,14 +33,14 @@ def check_identifier(name: str, what: str) -> str:
 
 
 def unquote_identifier(name: str) -> str:
-    """The name that `quoted` was given; a name without backticks around it is returned as it is."""
+    """The name without its backticks, as before `quote_identifier`; a name without backticks is returned unchanged."""
     if len(name) >= 2 and name.startswith("`") and name.endswith("`"):
         return name[1:-1].replace("``", "`")
     return name
 
 
 def parse_literal(literal: str) -> str:
-    """The text of which `text` made a literal; what has no quotes around it is returned as it is."""
+    """The text of a literal that `quote_text` wrote; text without quotes is returned unchanged."""
     if len(literal) < 2 or literal[0] != literal[-1] or literal[0] not in "'\"":
         return literal
     return _ESCAPE.sub(lambda match: _CHARACTERS[match[0]], literal[1:-1])

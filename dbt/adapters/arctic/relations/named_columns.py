@@ -1,4 +1,4 @@
-"""Columns that a configuration names, as SQL: in any case, with backticks or without, with any characters."""
+"""Columns in a configuration, converted to SQL; names may have any case and characters, and backticks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PLAIN_PART = re.compile(r"[\w.]+|.*[`(].*", re.DOTALL)
 
 
 def to_names(configured: Any) -> list[str]:
-    """The texts of a key that takes one text or a list; raises CompilationError for anything else."""
+    """The texts of a configuration value that is a text or a list; raises CompilationError for other values."""
     if configured is None:
         return []
     if isinstance(configured, str):
@@ -28,14 +28,17 @@ def to_names(configured: Any) -> list[str]:
 
 
 def quote_columns(configured: Any, columns: Iterable[str]) -> list[str]:
-    """The names, each once and quoted; other texts are SQL expressions and stay as they are."""
+    """The configured names, quoted and without duplicates; texts that are no column in `columns` stay unchanged.
+
+    Such texts are SQL expressions.
+    """
     known = {column.lower(): column for column in columns}
     spelled = ((known.get(unquote_identifier(text).lower()), text) for text in to_names(configured))
     return list(dict.fromkeys(quote_identifier(column) if column is not None else text for column, text in spelled))
 
 
 def require_columns(key: str, configured: Any, columns: Collection[str]) -> list[str]:
-    """As `quote_columns`; raises CompilationError if a text is neither a column nor a field of one."""
+    """Quotes names like `quote_columns`; raises CompilationError if a text is neither a column nor a field of one."""
     known = {column.lower() for column in columns}
     for text in to_names(configured):
         if (
@@ -50,12 +53,12 @@ def require_columns(key: str, configured: Any, columns: Collection[str]) -> list
 
 
 def to_partition_parts(configured: Any) -> list[str]:
-    """Parts of a `partitioned by` clause: names, quoted where they need it, and transforms such as `days(at)`."""
+    """The parts of a `partitioned by` clause: names, quoted if necessary, and transforms such as `days(at)`."""
     return [text if _PLAIN_PART.fullmatch(text) else quote_identifier(text) for text in to_names(configured)]
 
 
 def choose_updated(update: Any, exclude: Any, columns: Collection[str]) -> list[str]:
-    """The columns that a merge updates, quoted; raises CompilationError for a name that is no column."""
+    """The quoted columns that a merge updates; raises CompilationError for a name that is not a column."""
     if update and exclude:
         raise CompilationError(
             "Both `merge_update_columns` and `merge_exclude_columns` are set.\n  what to do: leave one of them out"

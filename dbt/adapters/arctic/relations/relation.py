@@ -1,4 +1,4 @@
-"""Names of relations, with all three levels quoted."""
+"""Relations of dbt, whose catalog, schema and name are always quoted."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LABELS = {
 
 
 def write_event_window(column: str, start: datetime | None, end: datetime | None) -> str:
-    """The condition for rows to be of a time window, for reads and deletes alike; empty for a window without ends.
+    """The SQL condition for rows of a time window, for reads and deletes; empty for a window without bounds.
 
-    The ends are texts in UTC, so what they are compared as follows from the column: an instant, a date or a time
+    The bounds are texts in UTC, so the column's type decides how they are compared: as an instant, a date or a time
     without a zone in UTC, whatever the session's time zone is. Texts are compared as texts.
     """
     ends = ((" >= ", start), (" < ", end))
@@ -33,13 +33,13 @@ def write_event_window(column: str, start: datetime | None, end: datetime | None
 
 
 def _quote_once(column: str) -> str:
-    """A column as a configuration names it: with quotes, with a path to a field, or as it is called."""
+    """Quotes a configured column, unless it has backticks already or is a path to a field."""
     return column if "`" in column or "." in column else quote_identifier(column)
 
 
 @dataclass
 class ArcticQuotePolicy(Policy):
-    """Parts of a name that are quoted: all, since any text may be a name."""
+    """Quotes all parts of a name, since any text may be a name."""
 
     database: bool = True
     schema: bool = True
@@ -48,7 +48,7 @@ class ArcticQuotePolicy(Policy):
 
 @dataclass
 class ArcticIncludePolicy(Policy):
-    """Parts of a name that are written: all, with the catalog."""
+    """Writes all parts of a name, including the catalog."""
 
     database: bool = True
     schema: bool = True
@@ -57,9 +57,9 @@ class ArcticIncludePolicy(Policy):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArcticRelation(SparkRelation):
-    """A table or view of an Iceberg catalog, `catalog`.`schema`.`name`, or a temporary view by its name alone.
+    """A table or view of an Iceberg catalog, `catalog`.`schema`.`name`, or a temporary view without a schema.
 
-    A name that a catalog can't hold raises CompilationError as soon as it would become part of a query.
+    Rendering a name that a catalog can't store raises CompilationError.
     """
 
     quote_policy: Policy = field(default_factory=ArcticQuotePolicy)
@@ -68,17 +68,17 @@ class ArcticRelation(SparkRelation):
     branch: str | None = None
 
     def __post_init__(self) -> None:
-        """dbt-spark's check is not wanted: a catalog is another thing than a schema here."""
+        """Skips dbt-spark's check that catalog and schema are equal, since they differ here."""
 
     @classmethod
     def create(cls, *args: Any, **kwargs: Any) -> ArcticRelation:
-        """Always quoted, regardless of the project's `quoting`: the catalog keeps the case of names anyway."""
+        """Creates a quoted relation, regardless of the project's `quoting`: the catalog keeps the case of names."""
         return super().create(
             *args, **{**kwargs, "quote_policy": {"database": True, "schema": True, "identifier": True}}
         )
 
     def render(self) -> str:
-        """The quoted name; on a branch, the name by which statements read and write that."""
+        """The quoted name; with a branch, the name by which statements read and write the branch."""
         rendered: str = BaseRelation.render(self)
         return rendered if self.branch is None else rendered + "." + quote_identifier(f"branch_{self.branch}")
 
@@ -96,11 +96,11 @@ class ArcticRelation(SparkRelation):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether this is a view of the session, which has no schema and which no catalog knows."""
+        """Whether this is a temporary view of the session, which has no schema and is not in the catalog."""
         return self.schema is None or not self.include_policy.schema
 
     @staticmethod
     def add_ephemeral_prefix(name: str) -> str:
-        """The name of an ephemeral model's subquery, quoted only where SQL needs it."""
+        """The name of an ephemeral model's subquery, quoted only if necessary."""
         prefixed = BaseRelation.add_ephemeral_prefix(name)
         return prefixed if re.fullmatch(r"[A-Za-z0-9_]+", prefixed) else quote_identifier(prefixed)
