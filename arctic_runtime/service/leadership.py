@@ -34,5 +34,5 @@ class Leadership:
         with self._lock:
             actions = list(self._actions)
         for action in actions:
-            # A transport may take a while to end, and a signal's handler must not.
+            # An action may block for a while, and a signal handler must return quickly.
             threading.Thread(target=action, daemon=True).start()

@@ -143,7 +143,7 @@ class UpkeepRunner:
                 due_jobs = find_due_upkeep(maintained, self._shared.reader, now)
                 self._repeats.clear_subject(maintained.table)
             except Exception as error:
-                # One table must not keep the others from being looked at; a later look may find it well again.
+                # One table must not keep the others from being checked; a later check of it may succeed.
                 if self._repeats.is_new(maintained.table, str(error)):
                     LOG.warning("%s could not be looked at for upkeep: %s", maintained.table, error)
                 due_jobs = []

@@ -1,4 +1,4 @@
-"""Requests of users to a service: operations on tables, refreshes at once, and pauses."""
+"""Requests of users to a service: operations on tables, immediate refreshes, and pauses."""
 
 from __future__ import annotations
 

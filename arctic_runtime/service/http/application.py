@@ -74,7 +74,7 @@ def _add_health(app: FastAPI, service: LiveService) -> None:
         return PlainTextResponse("alive")
 
     async def ready() -> Response:
-        # Parts that fail are no reason to hide the page that says so.
+        # Failing parts do not make the service unready: the page has to stay reachable to show them.
         state = service.get_state()
         is_ready = state.role != "ending" and state.looked_at is not None
         return PlainTextResponse("ready" if is_ready else "not ready", 200 if is_ready else 503)

@@ -35,7 +35,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, Mapping):
-        # How `asdict` leaves a name in the data of an answer.
+        # `asdict` turns a TableName in the data of an answer into a mapping.
         if value.keys() == _NAME_PARTS:
             return ".".join(str(value[part]) for part in ("catalog", "schema", "name"))
         return {str(name): to_plain(part) for name, part in value.items()}

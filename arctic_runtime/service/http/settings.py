@@ -15,9 +15,10 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 class HttpSettings:
     """Address, secret and limits of the HTTP server; port 0 takes any port that is free.
 
-    Without a token only a loopback address is served. `allowed_hosts` are further names by which clients may call the
-    server. `body_bytes` is the longest body of a request, `request_seconds` the longest time that one may take, and
-    `streams` the number of clients that follow events at the same time.
+    Without a token, only a loopback address may be served. `allowed_hosts` are further names by which clients may call
+    the server. `body_bytes` is the maximum size of a request body, `request_seconds` the maximum duration of a request,
+    and `streams` the maximum number of clients that follow events at the same time.
+
     Raises ConfigError for settings that can't be used, or would serve the warehouse to everybody.
     """
 

@@ -278,7 +278,7 @@ class Follower:
             passes = len(self._passes)
             self._record_end(event)
             if len(self._passes) < passes:
-                # Its sources may have moved on meanwhile.
+                # The sources of the pass may have changed in the meantime.
                 self._look_at = 0.0
                 return
 

@@ -59,11 +59,11 @@ class Record:
         return self.refreshed_at is not None and now < self.refreshed_at + lag_seconds
 
     def is_paused(self, now: float) -> bool:
-        """Whether its last refresh failed, and it is not yet time to try again."""
+        """Whether the model's last refresh failed, and the pause before the next attempt is not over."""
         return self.failures > 0 and now < self.retry_at
 
     def is_due(self, now: float, lag_seconds: float) -> bool:
-        """Whether the model has been older than one of its upstream tables for `lag_seconds` or more."""
+        """Whether the model has been older than an upstream table for `lag_seconds` or more, or was never complete."""
         return self.complete_at is None or now >= self.complete_at + lag_seconds
 
     def confirm_fresh(self, seen: Heads, is_recomputed: bool) -> Record:

@@ -41,9 +41,9 @@ class Lag:
 
 @dataclass(frozen=True)
 class IngestionState:
-    """Progress of an ingested table, as `arctic status` shows it; see its docstring.
+    """Progress of an ingested table, as `arctic status` shows it; see `Ingestion` in operations/inspect.py.
 
-    `error` is why ingestion fails. It stays until a batch has succeeded.
+    `error` is why ingestion fails. It is kept until a batch succeeds.
     """
 
     source: str

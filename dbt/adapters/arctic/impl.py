@@ -115,7 +115,7 @@ class ArcticAdapter(SparkAdapter):
         self._sources: tuple[Any, ...] = ()
         self._readers = Readers((), ())
         constraints.declare_enforced(maintenance.MATERIALIZATION)
-        # pyiceberg warns of files it can't warn anybody about here.
+        # Warnings of pyiceberg about files are of no use to dbt's users.
         logging.getLogger("pyiceberg").setLevel(logging.ERROR)
 
     # What the runtime takes from the adapter

@@ -67,7 +67,7 @@ class OpenedProject:
             ) from error
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
-        self._followed = None  # The command has dbt read the project, whose state in this process is then another one.
+        self._followed = None  # The command parses the project, which replaces dbt's state here.
         options = ["ingest", *self._list_options(), *(["--once"] if once else []), "--", *sources]
         ingest.perform_command(build_parser().parse_args(options))
 

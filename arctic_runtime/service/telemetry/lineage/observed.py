@@ -78,7 +78,7 @@ def _compute_columns(model: Model, upstreams: Upstreams, output: Dataset | None)
     of_views = {_name_changes(model, source): source for source in sources} if is_of_events else {}
 
     def select_known_uses(uses: Uses) -> Uses:
-        """The uses of columns that the sources have; events have further ones, which tell of the change."""
+        """The uses of the sources' own columns, without the further columns that describe a change event."""
         named = {
             Origin(of_views.get(origin.table, origin.table), origin.column): kinds for origin, kinds in uses.items()
         }

@@ -161,7 +161,7 @@ def format_counts(rows: Mapping[str, int]) -> str:
 
 
 def _format_lag(batch: BatchReport) -> list[str]:
-    """Lag of the tables behind the source, as far as it is known: in seconds, and in events."""
+    """Lag of the tables behind the source, as far as known: in seconds up to now, and in events after the batch."""
     seconds = batch.progress.compute_lag_seconds(datetime.now(timezone.utc))
     events = [f"{batch.behind:,} events behind"] if batch.behind else []
     return [*([] if seconds is None else [f"{seconds:,.1f} s behind"]), *events]

@@ -167,7 +167,7 @@ def to_model(relation: BaseRelation, node: Mapping[str, Any], sql: str) -> Model
 def check_sample(node: Mapping[str, Any], would_delete: bool) -> None:
     """Raises ConfigError if a run on a sample of the upstream rows would lose rows outside of the sample.
 
-    With `input: changes` it would skip them, else it would delete them, if `would_delete`.
+    With `input: changes` no later run would read them; with `would_delete` the run would delete them from the table.
     """
     if node["config"].get("input") == "changes":
         raise ConfigError(

@@ -144,7 +144,7 @@ def load_project(location: Location) -> LoadedProject:
         adapter.connections.set_query_header(generate_query_header_context(config, manifest))
         if location.is_served:
             adapter.connections.arctic_profile = with_jars(adapter.profile, ingest_sources(manifest))
-            list_landing_tables(manifest)  # Raises what is wrong with them while the project before can still stay.
+            list_landing_tables(manifest)  # Raises ConfigError while the earlier project can still be kept.
         selected = _select_models(flags, config, manifest)
     except (DbtBaseException, RuntimeError) as error:  # dbt raises RuntimeError for models in a circle
         raise ConfigError(str(error)) from error

@@ -62,7 +62,7 @@ class DbtRefresher:
         try:
             return FollowedModel(build_compiled_model(self._compile_model(name)), name, declared)
         except DbtBaseException:
-            # It may ask for a table that is not built yet; else its refresh says what is wrong, as a dbt run does.
+            # Its Jinja may query a table that is not built yet; any other error is raised again by its refresh.
             self._volatile.add(name)
             return FollowedModel(
                 maintain.to_model(build_relation(node), node.to_dict(omit_none=True), ""), name, declared

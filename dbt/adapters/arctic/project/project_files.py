@@ -19,7 +19,9 @@ class ProjectFiles:
         self._seen = self._take_stamp()
 
     def has_changed(self) -> bool:
-        """Whether files have changed since the last call, or since this object was created; several edits count once.
+        """Whether files have changed since the last call, or since this object was created.
+
+        Several edits of a file count once.
         """
         before, self._seen = self._seen, self._take_stamp()
         return before != self._seen
