@@ -1,4 +1,4 @@
-"""Calls to a catalog: locked ones wait, and errors say which catalog it was and what to do."""
+"""Calls to a catalog: they wait while it is locked, and their errors name the catalog and say what to do."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class CatalogCalls:
         self._profile = profile
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs an effect; waits for a locked catalog."""
+        """Performs the effect `effect_name` by calling `change`; waits while the catalog is locked."""
         return perform_effect(
             effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
         )
 
     def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
-        """Runs one question, waiting for a locked catalog."""
+        """Returns the answer of `question`, which only reads the catalog; waits while the catalog is locked."""
         return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
 
     @cached_property
     def _engine(self) -> Engine:
-        """Engine for errors of pyiceberg: `_run_explained` has separated a locked catalog from all other errors."""
+        """Rules for errors of pyiceberg: they only have to name `_Locked`, as `_run_explained` explains all others."""
         unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
 
@@ -64,7 +64,7 @@ class CatalogCalls:
 
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions of a catalog in a database; SQLAlchemy is not loaded for those of other kinds."""
+        """Exceptions that a catalog in a database raises; for other kinds none, and SQLAlchemy is not loaded."""
         if not self._profile.catalog_kind.is_database:
             return ()
         from sqlalchemy.exc import DBAPIError

@@ -1,4 +1,4 @@
-"""Reading a catalog in a database by its tables, and the metadata files that they name."""
+"""Reads a catalog in a database by queries to its tables, and the metadata files that these tables name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DatabaseCatalog:
         self._metadata: OrderedDict[str, TableMetadata] = OrderedDict()
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
-        """Name → kind of everything in the namespace."""
+        """Returns the kind of each relation in the namespace, by its name."""
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import select
 
@@ -44,7 +44,7 @@ class DatabaseCatalog:
             return {name: _KINDS.get(kind or "TABLE", "other") for name, kind in connection.execute(query)}
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """The table, read anew; raises pyiceberg's NoSuchTableError if there is none."""
+        """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none."""
         from pyiceberg.exceptions import NoSuchTableError
         from pyiceberg.io import load_file_io
         from pyiceberg.table import Table
@@ -57,7 +57,7 @@ class DatabaseCatalog:
         return Table((namespace, name), metadata, location, file_io, self._open())
 
     def _load_table_metadata(self, location: str) -> TableMetadata:
-        """A metadata file, which never changes: those that were read last are kept."""
+        """Loads a metadata file, or takes it from memory: such files never change, and the last ones read are kept."""
         with self._reading:
             known = self._metadata.pop(location, None)
             if known is not None:
@@ -71,7 +71,10 @@ class DatabaseCatalog:
         return metadata
 
     def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
-        """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment."""
+        """Returns kind and metadata file of each relation in these namespaces, by its namespace and name.
+
+        All are read at one moment.
+        """
         from pyiceberg.catalog.sql import IcebergTables as Tables
         from sqlalchemy import select
 
@@ -85,7 +88,7 @@ class DatabaseCatalog:
             }
 
     def load_view_metadata(self, namespace: str, name: str) -> ViewMetadata:
-        """The metadata of a view; raises pyiceberg's NoSuchViewError if there is none."""
+        """Loads the metadata of a view; raises pyiceberg's NoSuchViewError if there is none."""
         from pyiceberg.exceptions import NoSuchViewError
         from pyiceberg.view.metadata import ViewMetadata
 
@@ -95,7 +98,7 @@ class DatabaseCatalog:
         return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
 
     def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
-        """The metadata file of a relation of one of these kinds; None if there is none."""
+        """Location of a relation's metadata file; None if there is no such relation of one of these `kinds`."""
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import or_, select
 
@@ -127,7 +130,7 @@ class DatabaseCatalog:
 
 
 def _parse_metadata(text: bytes) -> TableMetadata:
-    """A table's metadata; columns of types that pyiceberg does not know get one that `foreign_types` knows."""
+    """Parses a table's metadata; a type that pyiceberg does not know is replaced by one that `foreign_types` knows."""
     from pydantic import ValidationError
     from pyiceberg.exceptions import ValidationError as MetadataError
     from pyiceberg.table.metadata import TableMetadataUtil

@@ -1,4 +1,7 @@
-"""Data files on disk with all their rows, ignoring deletion vectors, and also files of no snapshot."""
+"""The data files that a table has in storage, also those of no snapshot, and the keys of all rows in them.
+
+Rows that are deleted by a deletion vector count as well.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class DiskFile:
-    """A data file: its address, its size, when it was written, and whether a snapshot that is kept has it."""
+    """A data file: its address, its size, when it was written, and whether a snapshot of the table refers to it.
+
+    `at_ms` is 0 if a snapshot refers to it.
+    """
 
     path: str
     bytes: int
@@ -31,25 +37,25 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The data files of one table. `key` are columns of it; values of them are looked for in the files themselves."""
+    """The data files of one table; `key` are the columns by which rows are looked up in the files themselves."""
 
     def __init__(self, reader: CatalogReader, name: TableName, key: Iterable[str]) -> None:
         self.table = reader.load_table(name.schema, name.name)
         self._key = tuple(key)
 
     def list_snapshot_files(self, snapshot: int | None = None) -> dict[str, int]:
-        """Address → size of the data files of a snapshot, of the newest without one."""
+        """Returns the size of each data file of a snapshot, by its address; None is the newest snapshot."""
         table = self.table
         snapshot_found = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
         return dict(_list_data_files(table, [snapshot_found] if snapshot_found else []))
 
     def find_tagged_snapshot(self, tag: str) -> int | None:
-        """The snapshot that a tag keeps; None if there is no such tag."""
+        """Returns the snapshot that a tag points to; None if there is no such tag."""
         ref = self.table.metadata.refs.get(tag)
         return None if ref is None else ref.snapshot_id
 
     def on_disk(self) -> list[DiskFile]:
-        """All data files in the table's folder and all that its snapshots name."""
+        """Lists the data files that the table's snapshots refer to, then the others in the table's folders."""
         named = dict(_list_data_files(self.table, self.table.metadata.snapshots))
         places = {self._parse_path(path) for path in named}
         loose = [file for file in self._list_files() if self._parse_path(file.path) not in places]
@@ -61,7 +67,10 @@ class DiskFiles:
             self.table.io.delete(path)
 
     def count_rows_under(self, path: str, keys: pa.Table) -> int:
-        """Number of rows of a file under `keys`, which have the key's columns in order; deleted rows count."""
+        """Counts the rows of a file whose key is one of `keys`; deleted rows count.
+
+        The columns of `keys` are those of the key, in the same order. In a table without a key all rows count.
+        """
         import pyarrow.parquet as pq
 
         with self.table.io.new_input(path).open() as stream:
@@ -74,7 +83,10 @@ class DiskFiles:
             return sum(_count_rows(rows.select(names), keys) for rows in batches)
 
     def _list_key_names(self, schema: pa.Schema) -> list[str]:
-        """Names that the key's columns have in a file, which keeps ids and the names of its time."""
+        """Lists the key's columns by the names that they have in a file, which are those when it was written.
+
+        They are looked up by their ids, which never change.
+        """
         ids = {
             int(field.metadata[_FIELD_ID]): field.name
             for field in schema
@@ -110,7 +122,7 @@ class DiskFiles:
 
 
 def _is_inside(path: str, folder: str) -> bool:
-    """Whether a path is that of a folder, or below it."""
+    """Whether a path is the folder itself or is below it."""
     return f"{path.rstrip('/')}/".startswith(f"{folder.rstrip('/')}/")
 
 
@@ -119,7 +131,7 @@ def _get_modified_ms(info: Any) -> int:
 
 
 def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:
-    """Address and size of the live data files of snapshots; each manifest is read once."""
+    """Yields address and size of the data files that are live in any of these snapshots; reads each manifest once."""
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
     manifests = {
@@ -136,7 +148,7 @@ def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tu
 
 
 def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bool:
-    """Whether the bounds of a row group leave room for a key, by its first column alone."""
+    """Whether a row group may have one of the `keys`, by its bounds of the key's first column; True if unknown."""
     import pyarrow.compute as pc
 
     metadata = file.metadata.row_group(group)
@@ -154,7 +166,7 @@ def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bo
 
 
 def _count_rows(rows: pa.Table, keys: pa.Table) -> int:
-    """Number of rows with a key among `keys`, whose columns are in the same order."""
+    """Counts the rows whose key is one of `keys`; both have the key's columns in the same order."""
     import pyarrow.compute as pc
 
     names = [f"k{place}" for place in range(rows.num_columns)]

@@ -30,10 +30,10 @@ _CATALOG_TABLES = (
 
 
 def prepare_warehouse(profile: Profile) -> None:
-    """Make an embedded warehouse's directory and catalog where they don't exist yet.
+    """Creates the directory and the catalog of an embedded warehouse, if they don't exist yet.
 
-    Safe while other processes do the same or use it. Raises CatalogError if it can't be read or written,
-    or is locked for longer than `lock_wait_seconds`.
+    Does nothing for other profiles. Safe while other processes do the same or use the warehouse. Raises CatalogError
+    if it can't be read or written, or is locked for longer than `lock_wait_seconds`.
     """
     file = profile.sqlite_file
     if file is None:

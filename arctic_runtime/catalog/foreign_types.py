@@ -1,7 +1,7 @@
-"""Metadata of tables with columns of types that pyiceberg does not know, such as `variant`.
+"""Makes metadata readable that has column types which pyiceberg does not know, such as `variant`.
 
-It refuses such a table as a whole, though a query may not read the column at all. So those types are written into the
-metadata as a geometry of a reference system of our own, which names them; nobody reads such a column by pyiceberg.
+Pyiceberg refuses such a table as a whole, even if a query does not read the column. So these types are replaced in the
+metadata by a geometry type, whose reference system has the type's name. No such column is ever read by pyiceberg.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NESTED = ("type", "element", "key", "value")
 
 
 def make_readable(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of a table or a view, as JSON, with the types of its columns as pyiceberg can read them."""
+    """Returns the JSON metadata of a table or a view with each unknown type replaced by one that pyiceberg can read."""
     schemas = [_make_schema_readable(schema) for schema in metadata.get("schemas", ())]
     own = {"schema": _make_schema_readable(metadata["schema"])} if "schema" in metadata else {}
     return {**metadata, "schemas": schemas, **own}
@@ -46,7 +46,7 @@ def _is_known(kind: str) -> bool:
 
 
 def get_foreign_name(kind: IcebergType) -> str | None:
-    """Name of a type that pyiceberg does not know; None for one that it knows."""
+    """Name of the type that `make_readable` replaced by `kind`; None if `kind` is a type that pyiceberg knows."""
     from pyiceberg.types import GeometryType
 
     is_foreign = isinstance(kind, GeometryType) and kind.crs.startswith(_SYSTEM)

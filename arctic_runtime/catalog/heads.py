@@ -1,4 +1,4 @@
-"""Heads of tables and views: which of them have changed since an earlier look, for as little as possible."""
+"""Heads of tables and views: texts that differ after each commit, by which changed relations are found cheaply."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class ObservedHeads:
-    """A text for each relation that exists, another one after each commit to it; `views` are those that are views."""
+    """The head of each relation that exists: a text that is different after each commit to the relation.
+
+    `views` are the relations that are views.
+    """
 
     heads: Mapping[TableName, str]
     views: frozenset[TableName]
 
 
 def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Observes the heads of relations, without those that do not exist.
+    """Observes the heads of relations; leaves out relations that do not exist.
 
-    A catalog in a database tells it of all in one query, as of one moment; of another catalog each is loaded. Raises
-    CatalogError if the catalog does not answer.
+    A catalog in a database gives all heads in one query, at one moment; from other catalogs each relation is loaded.
+    Raises CatalogError if the catalog does not answer.
     """
     files = reader.list_metadata_files({relation.schema for relation in relations})
     if files is None:
@@ -42,7 +45,7 @@ def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> Ob
 
 
 def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Loads the head of each relation by itself; those that a namespace does not list are left out."""
+    """Loads each relation for its head, several at a time; leaves out relations that their namespace does not list."""
     known, views = list(relations), frozenset[TableName]()
     if reader.lists_views:
         there = {schema: reader.list_relations(schema) for schema in {relation.schema for relation in relations}}
@@ -56,7 +59,7 @@ def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> Obse
 
 
 def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
-    """Head of a relation; None if there is none, or if it went meanwhile."""
+    """Head of a relation; None if there is no such relation, also if it was dropped in the meantime."""
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
     try:
@@ -68,7 +71,7 @@ def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: Tab
 
 
 class SharedHeads:
-    """One look for several parts of a process: a fresh look by one part sees what the others ask for as well.
+    """Heads that several parts of a process share: each observation includes the relations that other parts ask for.
 
     Safe to share between threads.
     """
@@ -82,16 +85,17 @@ class SharedHeads:
         self._newest: _Look | None = None
 
     def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
-        """Observes the heads of these relations now; others may be among those of the result.
+        """Observes the heads of these relations now; the result may have the heads of others too.
 
         Raises as `observe_heads`.
         """
         return self._look_anew(relations).heads
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
-        """The same as of at most so many seconds ago, by a look that this part has not been given yet.
+        """Returns heads that were observed at most `age_seconds` ago, by an observation that `part` has not seen yet.
 
-        `part` names who asks, and will ask again for the same relations.
+        Observes them now if there is no such observation. `part` is the name of the caller, who is expected to ask
+        again for the same relations. Raises as `observe_heads`.
         """
         asked = frozenset(relations)
         with self._lock:
@@ -116,7 +120,7 @@ class SharedHeads:
 
 @dataclass(frozen=True)
 class _Look:
-    """A look at relations; `at` is when it began."""
+    """An observation of the heads of `relations`; `at` is when it began, by the clock of `SharedHeads`."""
 
     at: float
     relations: frozenset[TableName]

@@ -1,4 +1,4 @@
-"""A lease: one process at a time does some work. It is a commit to a table, made by compare-and-swap."""
+"""A lease, by which one process at a time does some work: a commit to a table, made by compare-and-swap."""
 
 from __future__ import annotations
 
@@ -26,25 +26,28 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Held:
-    """The newest lease: who has it, and until when, in seconds since 1970."""
+    """A lease as a commit records it: the process that holds it, and until when, in seconds since 1970."""
 
     holder: str
     until: float
 
     @property
     def process(self) -> str:
-        """The holder for people, as `process 12 on host`."""
+        """The holder as text for people, such as `process 12 on host`."""
         host, process, _ = self.holder.split(":")
         return f"process {process} on {host}"
 
     def encode(self) -> dict[str, str]:
-        """Entries for the summary of the lease's commit."""
+        """Returns the lease as entries for the summary of its commit."""
         return {LEASE: self.holder, LEASE_UNTIL: str(round(self.until * 1000))}
 
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """After how long without a sign of life a lease ends, the time between signs, and how often a race is tried."""
+    """Times of a lease: how long it lasts without renewal, and the seconds between renewals.
+
+    `attempts` is how often a commit of a lease is tried while other commits to the table are faster.
+    """
 
     lease_seconds: float
     renewal_seconds: float
@@ -52,13 +55,13 @@ class LeaseTimes:
 
 
 class LeaseTable(Protocol):
-    """The table that has a lease in its history."""
+    """A table whose commits record a lease."""
 
     def observe_lease(self) -> tuple[int | None, Held | None]:
-        """The head of the table, None for one without snapshots, and the newest lease."""
+        """Returns the table's head, None if it has no snapshots, and the newest lease, None if there is none."""
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Writes a lease on top of a head; raises CommitConflict if the table has another head by now."""
+        """Commits a lease on top of `head`; raises CommitConflict if the table has another head by now."""
 
 
 class Lease:
@@ -83,23 +86,23 @@ class Lease:
         self._other: tuple[Held, float] | None = None
 
     def take_lease(self) -> Held | None:
-        """Takes the lease, or renews it; the other process's where one has it.
+        """Takes or renews the lease and returns None; returns the lease of another process if that holds it.
 
-        Raises CommitConflict if other commits to the table always win.
+        Raises CommitConflict if other commits to the table are faster at every attempt.
         """
         return retry_on_conflict(self._take_once, self._times.attempts)
 
     def is_own(self) -> bool:
-        """Whether this process is the newest that has taken the lease."""
+        """Whether the newest lease is that of this process."""
         _, newest = self._table.observe_lease()
         return newest is not None and newest.holder == self.holder
 
     def renew_lease(self) -> Held | None:
-        """Gives a sign of life where it is time for one; as `take`."""
+        """Renews the lease if it is time for that, else returns None; returns and raises as `take_lease`."""
         return None if self._clock() < self._renew_at else self.take_lease()
 
     def end_lease(self) -> None:
-        """Gives the lease up, if this process has it; it runs out by itself where that fails."""
+        """Gives up the lease if this process holds it; if that fails, no error is raised, and the lease runs out."""
         with suppress(ArcticError):
             head, newest = self._table.observe_lease()
             if newest is not None and newest.holder == self.holder:
@@ -107,9 +110,9 @@ class Lease:
 
     @contextmanager
     def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
-        """While this lasts, signs of life are given in time, however long the work takes.
+        """Renews the lease in a thread until the block ends, however long its work takes.
 
-        `lost` is called, in a thread of its own, when another process has taken over.
+        If another process has taken the lease, that thread calls `lost` with the other's lease, and ends.
         """
         ended = threading.Event()
 
@@ -142,10 +145,10 @@ class Lease:
         return None
 
     def _is_alive(self, other: Held) -> bool:
-        """Whether the holder may still work.
+        """Whether the holder of another process's lease may still work.
 
-        Clocks of machines differ, and may be set back: a lease that was not renewed while this process watched for its
-        whole time has ended too.
+        Clocks of machines differ, and may be set back. So a lease has also ended if this process has watched it for
+        `lease_seconds` and it was not renewed.
         """
         now = self._clock()
         if self._other is None or self._other[0] != other:
@@ -155,7 +158,7 @@ class Lease:
 
 
 def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
-    """The head of a table, and the newest lease in its history."""
+    """Returns the head of a table, and the newest lease on its main branch; None each if there is none."""
     for snapshot in walk_main_branch(table):
         summary = snapshot.summary
         if summary and (holder := summary[LEASE]):
@@ -164,7 +167,7 @@ def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
 
 
 def walk_main_branch(table: Table) -> Iterator[Snapshot]:
-    """The snapshots of a table's main branch, newest first."""
+    """Yields the snapshots of a table's main branch, newest first."""
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     at = table.metadata.current_snapshot_id
     while at is not None and at in snapshots:
@@ -173,7 +176,7 @@ def walk_main_branch(table: Table) -> Iterator[Snapshot]:
 
 
 def _has_ended(lease: Held) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
+    """Whether the holder is a process of this machine that has ended; False if that is not known."""
     host, process, _ = lease.holder.split(":")
     if host != platform.node() or os.name != "posix":
         return False

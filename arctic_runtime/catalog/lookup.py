@@ -1,4 +1,7 @@
-"""One row by its key, from as few bytes as the layout allows: partition, node, bounds of files and of row groups."""
+"""Looks up one row by its key and reads as few bytes as possible.
+
+Files and row groups are skipped by their partition, their hash node, and the bounds of their values.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ if TYPE_CHECKING:
 
 
 _PUFFIN_TAIL = 12
-"""The length of a Puffin file's footer, its flags and its magic bytes, of four each."""
+"""Bytes at the end of a Puffin file: the length of its footer, its flags and its magic bytes, four bytes each."""
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """A row by its key, None if there is none; how many data files were opened for it, and the bytes read of them.
+    """Result of a lookup: the row, None if there is none, and how many data files were opened and bytes read for it.
 
     Deletion vectors count as bytes, and not as files.
     """
@@ -42,7 +45,10 @@ class Lookup:
 
 
 class _Files:
-    """The files of one table that may hold a key, read one by one; counts them and their bytes."""
+    """Reads the files of one table that may hold a key, one by one; counts the files opened and their bytes.
+
+    `wanted` has the text of the key's value for each of its columns.
+    """
 
     def __init__(self, table: Table, wanted: Mapping[str, str]) -> None:
         self.table, self.wanted = table, wanted
@@ -50,12 +56,16 @@ class _Files:
         self.opened = 0
 
     def plan_files(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
-        """Those that partitions and bounds do not rule out."""
+        """Yields the data files of a snapshot that may hold the key, by their partitions and bounds."""
         scan = _build_scan(self.table, snapshot, self.wanted)
         return ((scan, task) for task in scan.plan_files())
 
     def read_rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
-        """The rows of the key in one file: its columns are read first, of row groups whose bounds have the key."""
+        """Reads the rows of the key from one file, without deleted ones.
+
+        First the key's columns are read, of row groups whose bounds include the key, then the rows at the positions
+        that were found.
+        """
         self.opened += 1
         with self.io.new_input(task.file.file_path).open() as stream:
             file = _KeyedFile(stream, self.table, scan, tuple(self.wanted))
@@ -64,11 +74,11 @@ class _Files:
             return file.read_rows_at([place for place in places if place not in gone])
 
     def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
-        """The places in a file that are deleted."""
+        """Positions of the deleted rows of a file."""
         return {place for file in task.delete_files for place in self._list_positions_in(file, task.file.file_path)}
 
     def _list_positions_in(self, deletes: DataFile, path: str) -> list[int]:
-        """The places that a delete file lists for a data file; of a Puffin file that vector alone is read."""
+        """Positions that a delete file lists for the data file `path`; of a Puffin file only that vector is read."""
         import pyarrow.compute as pc
         from pyarrow.parquet import read_table
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -84,10 +94,10 @@ class _Files:
 
 
 class _KeyedFile:
-    """A data file, of which the key's columns are read before the others, and row groups by their bounds.
+    """A Parquet data file: finds the positions of a key's rows by the key's columns, then reads only those rows.
 
-    Values are made from what Parquet has, field by field: pyiceberg's own reader loses the nulls of arrays and maps of
-    structs.
+    Values are converted from Parquet's field by field, since pyiceberg's own reader loses the nulls of arrays and maps
+    of structs.
     """
 
     def __init__(self, stream: Any, table: Table, scan: DataScan, key: tuple[str, ...]) -> None:
@@ -100,7 +110,7 @@ class _KeyedFile:
         self.starts = _list_row_group_starts(self.fragment.metadata)
 
     def find_positions(self) -> Iterator[int]:
-        """The places of the rows of the key."""
+        """Yields the positions of the key's rows; reads only row groups whose bounds include the key."""
         import pyarrow as pa
         from pyiceberg.expressions.visitors import bind, translate_column_names
         from pyiceberg.io.pyarrow import expression_to_pyarrow
@@ -116,7 +126,7 @@ class _KeyedFile:
             yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
 
     def read_rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows in some places, with the columns of the table as of the scan."""
+        """Reads the rows at the positions `places`, with the columns that the table has in the scan's snapshot."""
         wanted, own = self.scan.projection().as_struct(), self.schema.as_struct()
         rows_found: list[dict[str, Any]] = []
         for group, start in enumerate(self.starts):
@@ -129,11 +139,12 @@ class _KeyedFile:
 
 
 def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
-    """The row of a key, given as texts in the order of the primary key; reads only files that may hold it.
+    """Looks up the row whose primary key has these `values`, as texts in the key's order.
 
-    In a table with history it is the current version; with a value for `_valid_from` the version that begins there. Of
-    what is not merged yet the newest commit is read first, of the base the largest file, and the first that has the row
-    ends the search. Raises ConfigError if the number of values is not that of the key's columns.
+    In a table with history it is the current version; with a value for `_valid_from` the version that begins there.
+    Only files that may hold the row are read: first the unmerged change rows, from the newest commit on, then the base,
+    from its largest file on. The first that has the row ends the search. Raises ConfigError if the number of values is
+    not that of the key's columns.
     """
     key = model.config.primary_key
     is_current = model.config.has_history and len(values) == len(model.config.entity_key)
@@ -160,7 +171,7 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
 
 
 def estimate_full_scan_bytes(reader: CatalogReader, model: Model) -> int:
-    """Bytes that a read of the whole base takes from storage: its data files and deletion vectors."""
+    """Number of bytes that a full read of a model's base takes from storage: its data files and deletion vectors."""
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     if snapshot is None or snapshot.summary is None:
         return 0
@@ -175,7 +186,7 @@ def _find_live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
 
 
 def _select_newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
-    """The newest change row of a key."""
+    """Returns the newest change row of a key, from its change rows by commit, newest first; None if there is none."""
     rows = next(iter(commits), [])
     if len(rows) <= 1:
         return rows[0] if rows else None
@@ -183,7 +194,11 @@ def _select_newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | 
 
 
 def _select_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
-    """The change row that tells what the current version is, or that there is none; a commit may tell of others."""
+    """Returns the newest change row that opens or ends a key's current version; None if there is none.
+
+    `commits` are the key's change rows by commit, newest first. Within a commit a row that opens a version comes before
+    one that ends it.
+    """
     for rows in commits:
         opened = [row for row in rows if row[IS_CURRENT] and row[ACTION] != DELETE]
         ended = [row for row in rows if row[IS_CURRENT] or (row[BEFORE] or {}).get(IS_CURRENT)]
@@ -195,7 +210,7 @@ def _select_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] |
 def _read_newest_changes(
     log: _Files, changes: ChangeTableState, merged: Version | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """The key's change rows that are not merged yet, those of one commit after the other, the newest first."""
+    """Yields the key's change rows that are not merged yet, commit by commit, newest first."""
     pending = changes.list_commits_after(merged)
     if not pending:
         return
@@ -215,14 +230,14 @@ def _read_newest_changes(
 
 
 def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
-    """Snapshots that together have all files that were added in `pending`, before anybody put some of them together."""
+    """Snapshots that together have all files that the commits `pending` added, also files that were compacted since."""
     first = pending[0].version.sequence
     rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
     return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
 
 
 def _cut_out(stream: Any, path: str) -> bytes:
-    """A Puffin file with nothing but the vectors of one data file, from a larger one that is not read in full."""
+    """Builds a Puffin file with only the vectors of the data file `path`; the larger file is not read in full."""
     from pyiceberg.table.puffin import MAGIC_BYTES
 
     stream.seek(-_PUFFIN_TAIL, 2)
@@ -241,7 +256,7 @@ def _cut_out(stream: Any, path: str) -> bytes:
 
 
 def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
-    """A value of a type that a file has, as one of the type that the table has; fields are known by their ids."""
+    """Converts a value from its type in a file, `own`, to the table's type, `wanted`; matches fields by their ids."""
     from pyiceberg.types import ListType, MapType, StructType
 
     match own, wanted:
@@ -274,7 +289,7 @@ def _is_vectors(file: Any) -> bool:
 
 
 def _list_row_group_starts(metadata: Any) -> list[int]:
-    """The place of the first row of each row group."""
+    """Position of the first row of each row group."""
     starts, at = [], 0
     for group in range(metadata.num_row_groups):
         starts.append(at)

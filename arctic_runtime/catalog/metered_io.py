@@ -1,4 +1,4 @@
-"""Files of a table as pyiceberg reads them, with the bytes counted that really come from storage."""
+"""Counts the bytes that pyiceberg and pyarrow read from the files of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 
 class MeteredFileIO:
-    """Stands in for a table's FileIO where files are only read; `bytes` is what was read of them so far."""
+    """A FileIO for reading only, which reads through the table's own; `bytes` is how many bytes were read so far."""
 
     def __init__(self, io: Any) -> None:
         self._io = io
@@ -20,7 +20,7 @@ class MeteredFileIO:
         return _Input(self._io.new_input(location), self)
 
     def add_bytes(self, count: int) -> None:
-        """Several threads may read columns of one file."""
+        """Adds to `bytes`, under a lock, since several threads may read columns of one file."""
         with self._lock:
             self.bytes += count
 

@@ -1,4 +1,4 @@
-"""Versions of upstreams that one invocation reads, so that all its models read the same."""
+"""Versions of upstreams that are fixed for one invocation, so that all its models read the same rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from arctic_runtime.model.state import SourceState
 
 @dataclass(frozen=True)
 class PinnedSnapshots:
-    """Upstreams as they were when a model of an invocation first read them; models run in several threads.
+    """State of each upstream when a model of the invocation first read it; may be shared between threads.
 
-    Two models over one upstream, and a third over both, then agree with each other although the upstream moves on.
+    Two models over one upstream, and a third over both, then agree with each other although the upstream changes.
     """
 
     _states: dict[str, SourceState] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
-        """State first observed under a name; it is observed now if that has not been done."""
+        """Returns the state first observed for table `name`; calls `observe` if there is none yet.
+
+        None if `observe` returns None, which is not kept.
+        """
         with self._lock:
             known_state = self._states.get(str(name))
         if known_state is not None:
@@ -31,6 +34,6 @@ class PinnedSnapshots:
             return self._states.setdefault(str(name), state) if state is not None else None
 
     def invalidate_table(self, name: TableName) -> None:
-        """After a table's own run everybody who reads it next reads its result."""
+        """Forgets the state of a table, after its own run, so that its next reader observes the result of that run."""
         with self._lock:
             self._states.pop(str(name), None)

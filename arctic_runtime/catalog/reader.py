@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ColumnInfo:
-    """A column as Spark names its type."""
+    """A column of a relation, with Spark's name of its type."""
 
     name: str
     type: str
@@ -45,7 +45,10 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class RelationInfo:
-    """A table or view as its metadata tells it; `rows` and `bytes` are None if the metadata does not say."""
+    """Description of a table or view from its metadata; `rows` and `bytes` are None if the metadata has no counts.
+
+    `sql` is the query of a view.
+    """
 
     namespace: str
     name: str
@@ -64,8 +67,8 @@ class RelationInfo:
 class CatalogReader:
     """Reads the catalog of a profile through pyiceberg; safe to share between threads.
 
-    `reachable` tells whether this process can reach the catalog itself; if it can't, every other method
-    raises CatalogError, and only Spark can answer. A namespace is one level, given by its plain name.
+    `reachable` says whether pyiceberg can open this kind of catalog; if not, every method that reads it raises
+    CatalogError, and only Spark can read it. A namespace is one level, given by its plain name.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -84,7 +87,7 @@ class CatalogReader:
 
     @property
     def lists_views(self) -> bool:
-        """Whether views can be listed too."""
+        """Whether the catalog's views can be listed, besides its tables."""
         return self.reachable and self.profile.catalog_kind.lists_views
 
     def list_namespaces(self) -> list[str]:
@@ -112,11 +115,14 @@ class CatalogReader:
         self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs an effect; waits for a locked catalog, and raises CatalogError if the catalog does not answer."""
+        """Performs the effect `effect_name` by calling `change`; waits while the catalog is locked.
+
+        Raises CatalogError if the catalog does not answer.
+        """
         return self._calls.perform_change(effect_name, what, change)
 
     def list_relations(self, namespace: str) -> dict[str, RelationKind]:
-        """Name → kind of everything in the namespace, empty if it does not exist."""
+        """Returns the kind of each relation in the namespace, by its name; empty if there is no such namespace."""
         database = self._database
         if database is not None:
             return self._ask(f"list {namespace}", lambda: database.list_relations(namespace))
@@ -136,19 +142,20 @@ class CatalogReader:
         return sorted(name for name, kind in self.list_relations(namespace).items() if kind == "view")
 
     def load_table(self, namespace: str, name: str) -> Table:
-        """The pyiceberg table, read again; raises pyiceberg's NoSuchTableError if there is none.
+        """Loads the current version of a table; raises pyiceberg's NoSuchTableError if there is none.
 
-        Columns of types that pyiceberg does not know have one that `foreign_types` knows.
+        A column type that pyiceberg does not know is replaced by one that `foreign_types` knows, if the catalog is in a
+        database; from another catalog such a table raises CatalogError.
         """
         return self._ask(f"load table {namespace}.{name}", lambda: self._load_table(namespace, name))
 
     def load_view(self, namespace: str, name: str) -> RelationInfo:
-        """The view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
+        """Loads a view's columns, SQL and properties; raises pyiceberg's NoSuchViewError if there is none."""
         metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         return _build_view_info(namespace, name, metadata)
 
     def describe_relation(self, namespace: str, name: str) -> RelationInfo | None:
-        """Columns, comments, properties and size of a table or view; None if there is neither."""
+        """Returns columns, comments, properties and size of a table or view; None if there is no such relation."""
         from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
         try:
@@ -162,7 +169,7 @@ class CatalogReader:
 
     @cached_property
     def _database(self) -> DatabaseCatalog | None:
-        """The catalog's own tables, where it is in a database."""
+        """Reader of the database that has the catalog; None if the catalog is not in a database."""
         is_database = self.profile.catalog_kind.is_database
         return DatabaseCatalog(self.profile, lambda: self.catalog) if is_database else None
 
@@ -209,7 +216,7 @@ class CatalogReader:
         return self.catalog.load_view((namespace, name)).metadata
 
     def get_view_file(self, namespace: str, name: str) -> str | None:
-        """The metadata file that a view is read from; None if there is no view, or the catalog names no file."""
+        """Location of a view's metadata file; None if there is no such view, or the catalog is not in a database."""
         database = self._database
         if database is None:
             return None
@@ -218,9 +225,9 @@ class CatalogReader:
         )
 
     def list_metadata_files(self, namespaces: Iterable[str]) -> dict[tuple[str, str], tuple[RelationKind, str]] | None:
-        """Namespace and name → kind and metadata file of all that is in these namespaces, as of one moment.
+        """Returns kind and metadata file of each relation in these namespaces, by its namespace and name.
 
-        None if the catalog tells that only of one relation after the other.
+        All are read at one moment. None if the catalog is not in a database.
         """
         database = self._database
         if database is None:
@@ -230,7 +237,10 @@ class CatalogReader:
         )
 
     def get_view_version(self, namespace: str, name: str) -> str:
-        """Text that identifies a view's version and changes with each replacement; raises as `load_view`."""
+        """Text that identifies the current version of a view, and differs after each replacement.
+
+        Raises as `load_view`.
+        """
         metadata = self._ask(f"load view {namespace}.{name}", lambda: self._load_view_metadata(namespace, name))
         times = [entry.timestamp_ms for entry in metadata.version_log]
         return f"{metadata.view_uuid} {metadata.current_version_id} {times[-1:]}"
@@ -241,7 +251,7 @@ class UnsupportedType(Exception):
 
 
 def to_spark_type(iceberg_type: IcebergType) -> str:
-    """Spark's name of an Iceberg type, as `DESCRIBE` shows it; or UnsupportedType."""
+    """Spark's name of an Iceberg type, as `DESCRIBE` shows it; raises UnsupportedType if Spark has none."""
     from pyiceberg import types
 
     match iceberg_type:
@@ -301,13 +311,13 @@ def _build_table_info(namespace: str, name: str, table: Table) -> RelationInfo:
 
 
 def _find_unread_part(error: Exception) -> str:
-    """First complaint of a library that checks metadata."""
+    """Returns the line of a validation error that says what is wrong: its first `Value error`, else its first line."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("Value error")), lines[0])
 
 
 def _count_live_rows(summary: dict[str, str]) -> int | None:
-    """Rows left after deletes; None if equality deletes make the count unknown."""
+    """Number of rows that are not deleted, from a snapshot's summary; None if equality deletes make it unknown."""
     if "total-records" not in summary or int(summary.get("total-equality-deletes", 0)):
         return None
     return int(summary["total-records"]) - int(summary.get("total-position-deletes", 0))

@@ -1,4 +1,4 @@
-"""The table of a service: who leads, the work that users paused, and when scheduled models were run.
+"""The table of a service: which process leads, the work that users paused, and when scheduled models were run.
 
 It is written without Spark.
 """
@@ -40,7 +40,7 @@ class Paused:
     upkeep: frozenset[str] = frozenset()
 
     def encode(self) -> str:
-        """As the table keeps it."""
+        """Returns the paused work as JSON text, as the table stores it."""
         return json.dumps({"everything": self.everything, "tables": sorted(self.tables), "upkeep": sorted(self.upkeep)})
 
     @staticmethod
@@ -50,22 +50,26 @@ class Paused:
         return Paused(bool(document["everything"]), frozenset(document["tables"]), frozenset(document["upkeep"]))
 
     def pause(self, names: Iterable[str], upkeep_only: bool) -> Paused:
-        """Pauses these tables, or everything for no names."""
+        """Returns what is paused if these tables, or everything if there are no `names`, are paused as well.
+
+        With `upkeep_only` only the upkeep of the tables is paused.
+        """
         tables = frozenset(names)
         if upkeep_only:
             return Paused(self.everything, self.tables, self.upkeep | tables)
         return Paused(self.everything or not tables, self.tables | tables, self.upkeep)
 
     def resume(self, names: Iterable[str]) -> Paused:
-        """Resumes work on these tables, or on all for no names."""
+        """Returns what is paused after work on these tables, or on everything if there are no `names`, is resumed."""
         tables = frozenset(names)
         return Paused(self.everything, self.tables - tables, self.upkeep - tables) if tables else Paused()
 
 
 class ServiceTable:
-    """A table without rows; each of its commits holds the leader of the service and the paused tables.
+    """A table without rows; each commit records in its summary the leader of the service and the paused tables.
 
-    Each commit is a compare-and-swap through pyiceberg, so a service on standby needs no Spark.
+    Each commit is a compare-and-swap through pyiceberg, so a service on standby needs no Spark. The times of scheduled
+    runs are properties of the table.
     """
 
     def __init__(self, schema: str, reader: CatalogReader) -> None:
@@ -73,7 +77,7 @@ class ServiceTable:
         self._reader = reader
 
     def ensure(self) -> None:
-        """Creates the table where there is none."""
+        """Creates the table and its namespace, if they do not exist."""
         from pyiceberg.exceptions import TableAlreadyExistsError
         from pyiceberg.schema import Schema
 
@@ -92,17 +96,20 @@ class ServiceTable:
         return find_newest_lease(self._load_table())
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Writes a lease on top of a head; raises CommitConflict if the table has another head by now."""
+        """Commits a lease on top of `head`; raises CommitConflict if the table has another head by now.
+
+        Keeps the paused tables, and expires old snapshots.
+        """
         table = self._load_table()
         self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
         self._expire_old_snapshots()
 
     def read_paused(self) -> Paused:
-        """Reads the paused tables, which are stored beyond the end of a service."""
+        """Reads the paused tables, which stay paused when a service ends."""
         return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
-        """Changes the paused tables, on top of the current ones; raises CommitConflict if another commit was faster."""
+        """Commits and returns what `change` makes of the paused tables; raises CommitConflict if another was faster."""
         table = self._load_table()
         head, lease = find_newest_lease(table)
         changed = change(_read_paused(table))
@@ -110,12 +117,12 @@ class ServiceTable:
         return changed
 
     def list_run_times(self) -> Mapping[str, float]:
-        """Name of a scheduled model → when its last run began, in seconds since 1970."""
+        """Returns when the last run of each scheduled model began, in seconds since 1970, by the model's name."""
         texts = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
         return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in texts.items()}
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Notes when runs of scheduled models began."""
+        """Records when runs of scheduled models began: `at` has seconds since 1970 by the model's name."""
         values = {f"{RUN_AT_PREFIX}{name}": str(round(seconds * 1000)) for name, seconds in at.items()}
         retry_on_conflict(lambda: self._set(values), self._reader.thresholds.commits.attempts)
 
@@ -152,7 +159,7 @@ class ServiceTable:
         self._reader.perform_change("service.commit", f"commit to {self.table}", append_empty)
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots, of which each sign of life makes one, when there are many."""
+        """Expires old snapshots if there are many; each renewal of the lease makes one."""
         from pyiceberg.exceptions import CommitFailedException
 
         table, limits = self._load_table(), self._reader.thresholds.service

@@ -1,4 +1,4 @@
-"""Connections to an SQLite database that follow its file: one that was moved away, or replaced, is not used further."""
+"""Keeps connections to an SQLite database on its current file: none is used after the file was moved or replaced."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def follow_file(engine: Any, file: Path) -> None:
-    """Makes an engine of SQLAlchemy use only connections to the file that is there now, and create none.
+    """Makes an SQLAlchemy engine use only connections to the current `file`, and never create the file.
 
-    Without this a connection continues with a file that nobody sees any more. One that is opened while the file is away
-    makes an empty database in its place, and stays connected to that when the file is back.
+    Without this a connection continues with a file that was moved away or replaced. A connection that is opened while
+    the file is away creates an empty database in its place, and stays connected to that when the file is back.
     """
     from sqlalchemy import event
     from sqlalchemy.exc import DisconnectionError
@@ -34,7 +34,7 @@ def follow_file(engine: Any, file: Path) -> None:
 
 
 def _get_identity(file: Path) -> tuple[int, int] | None:
-    """Device and number of a file; None if there is none."""
+    """Device and inode of a file; None if there is no such file."""
     try:
         file_status = file.stat()
     except OSError:

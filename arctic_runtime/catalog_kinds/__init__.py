@@ -1,6 +1,6 @@
 """Kinds of catalogs: one entry for each value that `type` may have in a profile's `catalog_config`.
 
-The profile stands on them, and reading a catalog stands on the profile: so they are no part of `catalog`.
+The profile imports them, and `catalog` imports the profile; so they are not part of `catalog`.
 """
 
 __all__ = ["catalog_kind", "jdbc", "plain_kinds", "registry"]

@@ -14,7 +14,7 @@ _LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
 
 
 def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, str]:
-    """Settings by which Spark opens a catalog under a name: Iceberg's own class takes the properties as they are."""
+    """Builds the settings by which Spark opens a catalog named `catalog` with Iceberg's class and these properties."""
     prefix = f"spark.sql.catalog.{catalog}"
     return {
         prefix: "org.apache.iceberg.spark.SparkCatalog",
@@ -26,7 +26,7 @@ def build_iceberg_settings(catalog: str, properties: Properties) -> dict[str, st
 
 
 def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -> dict[str, str]:
-    """Properties that mean the same to pyiceberg as to Java."""
+    """Selects the properties that mean the same to pyiceberg as to Java; adds its class for local files if needed."""
     shared = {key: value for key, value in properties.items() if not _is_for_java(key)}
     if shared.get("warehouse", "").startswith(("/", "file:")):
         shared.setdefault("py-io-impl", _LOCAL_FILE_IO)
@@ -34,7 +34,7 @@ def build_shared_properties(properties: Properties, _lock_wait_seconds: float) -
 
 
 def _is_for_java(key: str) -> bool:
-    """Properties that mean nothing, or something else, to pyiceberg."""
+    """Whether a property means nothing to pyiceberg, or something else than to Java."""
     return key.startswith(("jdbc.", "table-default.", "table-override.", "cache")) or key in (
         "io-impl",
         "clients",
@@ -42,19 +42,19 @@ def _is_for_java(key: str) -> bool:
 
 
 def locate_warehouse(properties: Properties) -> str:
-    """Location of the warehouse; empty without one."""
+    """Location of the warehouse; empty if there is no such property."""
     return properties.get("warehouse", "")
 
 
 def locate_server(properties: Properties) -> str:
-    """URL of the server, without its user."""
+    """URL of the catalog's server, without user and password."""
     url = urlsplit(properties.get("uri", ""))
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
 
 
 @dataclass(frozen=True)
 class CatalogKind:
-    """A kind of catalog: the properties that it needs, how it is opened, and how much it tells without Spark."""
+    """A kind of catalog: the properties that it needs, how it is opened, and what can be read of it without Spark."""
 
     name: str
     """Value of the property `type`, by which Spark knows the kind as well."""
@@ -75,7 +75,7 @@ class CatalogKind:
     """Whether pyiceberg lists and loads the views of the catalog."""
 
     is_database: bool = False
-    """Whether pyiceberg has the catalog as tables of a database: one query tells the heads of all its relations."""
+    """Whether pyiceberg reads the catalog from a database, so that one query returns the heads of all relations."""
 
     locate_catalog: Callable[[Properties], str] = locate_warehouse
-    """Location after which OpenLineage names the catalog: its server, or its warehouse; empty if neither is known."""
+    """Returns the location that names the catalog in OpenLineage: server or warehouse; empty if neither is known."""

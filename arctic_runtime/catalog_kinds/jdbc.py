@@ -10,11 +10,11 @@ from arctic_runtime.catalog_kinds.catalog_kind import CatalogKind, Properties, b
 _SQLITE = "jdbc:sqlite:"
 _POSTGRES = "jdbc:postgresql:"
 _READ_AND_WRITE = "2"
-"""SQLite's flag for a database that must be there: without it, one that was moved away is recreated, and empty."""
+"""SQLite's flag to open only an existing database; without it an empty one replaces a database that was moved away."""
 
 
 def build_embedded_properties(directory: Path, lock_wait_seconds: float) -> dict[str, str]:
-    """Properties of an embedded warehouse's catalog, which is a SQLite file in its directory."""
+    """Builds the properties of an embedded warehouse's catalog, which is an SQLite file in its directory."""
     return {
         "type": JDBC.name,
         "uri": f"{_SQLITE}{directory / 'catalog.db'}",
@@ -27,7 +27,7 @@ def build_embedded_properties(directory: Path, lock_wait_seconds: float) -> dict
 
 
 def find_sqlite_file(properties: Properties) -> Path | None:
-    """The catalog's database if it is a SQLite file."""
+    """Path of the catalog's SQLite database; None if the catalog is not in an SQLite file."""
     uri = properties.get("uri", "")
     if not uri.startswith(_SQLITE) or uri.startswith((f"{_SQLITE}:", f"{_SQLITE}file:")):
         return None
@@ -39,7 +39,7 @@ def _parse_sqlite_path(uri: str) -> str:
 
 
 def _build_sql_properties(properties: Properties, lock_wait_seconds: float) -> dict[str, str] | None:
-    """Properties of pyiceberg's SQL catalog; None for databases that are not supported."""
+    """Builds the properties of pyiceberg's SQL catalog; None for databases that are not supported."""
     uri = _build_sqlalchemy_uri(properties, lock_wait_seconds)
     if uri is None:
         return None

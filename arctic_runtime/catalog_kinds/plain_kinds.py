@@ -1,4 +1,4 @@
-"""Kinds of catalogs that pyiceberg opens with the properties that Java has, or not at all."""
+"""Kinds of catalogs that pyiceberg opens with the same properties as Java, or can't open at all."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ GLUE = CatalogKind(name="glue", build_pyiceberg_properties=build_shared_properti
 HADOOP = CatalogKind(name="hadoop", required_keys=("warehouse",))
 NESSIE = CatalogKind(name="nessie", required_keys=("uri", "warehouse"), locate_catalog=locate_server)
 CUSTOM = CatalogKind(name="")
-"""A catalog without a `type`: a class of its own, in `catalog-impl`, or one that a Spark Connect server knows."""
+"""A catalog without a `type`: its class is in `catalog-impl`, or a Spark Connect server has it configured."""

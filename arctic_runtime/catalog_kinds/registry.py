@@ -9,11 +9,11 @@ from arctic_runtime.errors import ConfigError
 from arctic_runtime.suggestions import suggest_nearest
 
 CATALOG_KINDS = {kind.name: kind for kind in (REST, JDBC, HIVE, GLUE, HADOOP, NESSIE)}
-"""Every kind that has a name, by it."""
+"""All kinds of catalogs that have a name, by that name."""
 
 
 def get_catalog_kind(name: str | None) -> CatalogKind:
-    """The kind with a name; raises ConfigError if there is none."""
+    """Returns the kind of this name; raises ConfigError if there is none."""
     kind = CATALOG_KINDS.get(name or "")
     if kind is None:
         raise ConfigError(
@@ -27,5 +27,5 @@ def get_catalog_kind(name: str | None) -> CatalogKind:
 
 
 def select_catalog_kind(properties: Properties) -> CatalogKind:
-    """The kind of a catalog with these properties; `CUSTOM` if they have no `type`. Raises as `get_catalog_kind`."""
+    """Returns the kind that the property `type` names; `CUSTOM` if there is none. Raises as `get_catalog_kind`."""
     return get_catalog_kind(properties["type"]) if "type" in properties else CUSTOM

@@ -1,4 +1,4 @@
-"""Observing tables that other programs append events to: metadata and manifests are read, no data file is."""
+"""Observes landing tables, to which other programs append events, from metadata and manifests, not data files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from arctic_runtime.model.properties import COMMIT_TIMES, KIND
 
 
 def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
-    """The state of a landing table.
+    """Observes the state of a landing table: its live data files, its snapshots and what was deleted of it.
 
-    Raises ConfigError if there is no such table, it is a table of arctic's own, or its commits have no order.
+    Raises ConfigError if there is no such table, if it is one of arctic's own, or if its format version is 1, in which
+    commits have no order.
     """
     from pyiceberg.exceptions import NoSuchTableError
     from pyiceberg.manifest import ManifestContent, ManifestEntryStatus

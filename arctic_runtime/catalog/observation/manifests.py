@@ -1,4 +1,4 @@
-"""Observing how the files of tables lie, through pyiceberg: manifests are read, no data file is."""
+"""Observes the files of tables, their partitions and sizes, from manifests; no data file is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DEFAULT_TARGET_BYTES = 512 * 1024 * 1024
 
 _PATH_FIELD = 2147483546
-"""The id that Iceberg gives the column of paths in files of positions."""
+"""The field id that Iceberg reserves for the column of paths in position delete files."""
 
 _UNITS: Mapping[str, Unit] = {"year": "years", "month": "months", "day": "days", "hour": "hours"}
 _NUMBERED = ("bucket", "years", "months", "hours")
@@ -32,7 +32,10 @@ _WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "strin
 
 
 def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
-    """Counts in the summaries of a table's snapshots; costs no more than loading the table."""
+    """Returns counts of a table's files from the summaries of its snapshots; costs no more than loading the table.
+
+    `appends` and `added_bytes` are those since the last rewrite.
+    """
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -68,10 +71,10 @@ def _read_counter(snapshot: Snapshot, what: str) -> int:
 
 
 def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
-    """The files of a table's newest snapshot by node; None if it has none.
+    """Returns the files of a table's newest snapshot, grouped by partition; None if the table has no snapshot.
 
-    Deleted rows are those of deletion vectors, each of which names its file; before format version 3 those of files of
-    positions, as far as these are of one file each.
+    Deleted rows are counted by deletion vectors, each of which names its data file. Before format version 3 they are
+    counted by the position delete files that are for one data file each.
     """
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
@@ -107,7 +110,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
 
 
 def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
-    """Path → sequence number of the data files that these commits added, each read where it was added."""
+    """Returns the sequence number of each data file that these commits added, by its path."""
     places: dict[str, int] = {}
     for commit in commits:
         snapshot = table.snapshot_by_id(commit.version.snapshot)
@@ -121,7 +124,7 @@ def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
 
 
 def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:
-    """A whole number that none in a column of a table is higher than, by its manifests; None if they tell none."""
+    """Upper bound of a column of whole numbers, from the bounds in a table's manifests; None if these have none."""
     table = reader.load_table(name.schema, name.name)
     snapshot, schema = table.current_snapshot(), table.schema()
     if snapshot is None or column not in schema.column_names:
@@ -133,7 +136,7 @@ def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> 
 
 
 def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
-    """Whether manifests of a table's newest snapshot list deleted files, with the bounds of their values."""
+    """Whether a manifest of a table's newest snapshot still lists deleted files, with the bounds of their values."""
     from pyiceberg.manifest import ManifestContent
 
     table = reader.load_table(name.schema, name.name)
@@ -147,14 +150,15 @@ def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
 
 
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
-    """The partition specs that a table has or had."""
+    """Returns the partition specs that a table has or had."""
     return _build_specs(reader.load_table(name.schema, name.name))
 
 
 def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
-    """Observes which buckets a base's files lie in, by the specs of its manifests.
+    """Observes by which column a base's files are bucketed, into how many buckets, and by which others partitioned.
 
-    Anything else than a base lies in no nodes.
+    Reads the partition specs in its manifests. NOT_BUCKETED if not all files are bucketed by one column, or if the
+    table is not a base.
     """
     from pyiceberg.manifest import ManifestContent
 
@@ -189,7 +193,7 @@ def _build_specs(table: Table) -> Specs:
 
 
 def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
-    """Spec and file of every entry that is live."""
+    """Yields partition spec and file of each live entry in a snapshot's manifests."""
     from pyiceberg.manifest import ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):
@@ -199,7 +203,7 @@ def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, An
 
 
 def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """The entries of a manifest; read as format version 3, since pyiceberg itself reads no more than 2 has."""
+    """Yields the entries of a manifest with the fields of format version 3; pyiceberg itself reads only those of 2."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
     from pyiceberg.manifest import DataFile as Entry
@@ -215,12 +219,12 @@ def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry
 
 
 def get_sequence(entry: ManifestEntry, manifest: ManifestFile) -> int:
-    """The sequence number of the commit that brought a file; entries of their own commit leave it to the manifest."""
+    """Sequence number of the commit that added a file: that of its entry, or of the manifest if the entry has none."""
     return manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
 
 
 def get_referenced_path(deletes: Any) -> str | None:
-    """The file that a deletion vector is of; pyiceberg has no name for it."""
+    """Path of the data file that a deletion vector is for; None for other files. Pyiceberg has no property for it."""
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     path: str | None = deletes[[field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")]
@@ -228,7 +232,7 @@ def get_referenced_path(deletes: Any) -> str | None:
 
 
 def find_only_path(deletes: Any) -> str | None:
-    """The one file that a file of positions is of, which the bounds of its paths tell; None if it is of several."""
+    """Path of the only data file that a position delete file is for; None if the bounds of its paths are not equal."""
     first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
     return first.decode() if first and first == last else None
 
@@ -239,7 +243,11 @@ def _build_partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[
 
 
 def build_partition_value(table: Table, field: PartitionField, value: Any) -> PartitionValue:
-    """Without a type where no statement could say it: a dropped or an inner column, or an unusual type."""
+    """Describes one partition value of a file: transform, value as text, and Spark type.
+
+    The type is empty if no SQL statement could name the value: its column was dropped or is nested, or its type is
+    unusual.
+    """
     source = next((column for column in table.schema().fields if column.field_id == field.source_id), None)
     if source is None or str(field.transform) in ("void", "unknown"):
         return PartitionValue(Transform("identity", field.name), None if value is None else str(value), "")

@@ -1,4 +1,4 @@
-"""Observing what merges somebody began on branches of a base and did not end."""
+"""Observes merges that were begun on branches of a base and not finished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def observe_partial_progress(reader: CatalogReader, name: TableName) -> tuple[PartialProgress, ...]:
-    """The merges that can still go on: those on branches that start at the table's newest snapshot."""
+    """Lists the unfinished merges that can be continued: their branches start at the table's newest snapshot."""
     table = reader.load_table(name.schema, name.name)
     progress_by_branch = (_read_progress(table, branch, ref) for branch, ref in table.metadata.refs.items())
     return tuple(one for one in progress_by_branch if one is not None)
@@ -34,9 +34,9 @@ def _read_progress(table: Table, branch: str, ref: SnapshotRef) -> PartialProgre
 
 
 def _walk_branch(table: Table, tip: int, head: int) -> Iterator[str]:
-    """Yields the range that each snapshot from the tip on has rewritten.
+    """Yields the range of buckets that each snapshot has rewritten, from `tip` back to `head`; `?` if it has none.
 
-    An empty text comes last if they lead to the head.
+    The last text is empty if the snapshots lead back to `head`, else `?`.
     """
     at: int | None = tip
     while at is not None and at != head:

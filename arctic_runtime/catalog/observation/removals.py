@@ -1,4 +1,4 @@
-"""Observing what commits took away that only delete: manifests are read, no data file is."""
+"""Observes which rows were removed by commits that only delete, from manifests; no data file is read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def with_removals(reader: CatalogReader, source: SourceState, after: Version) -> SourceState:
-    """An upstream whose commits after a version tell what those that only delete took away.
+    """Adds to an upstream's commits how many rows the deleting ones after a version removed, and of which commits.
 
-    Costs nothing without such a commit. Deleted rows are looked up by the files that hold them.
+    Reads nothing if no such commit only deletes. The commit of a deleted row is that of the data file it was in.
     """
     deletions = [
         commit for commit in source.commits if commit.operation == "delete" and commit.version.sequence > after.sequence
@@ -34,7 +34,10 @@ def with_removals(reader: CatalogReader, source: SourceState, after: Version) ->
 
 
 def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
-    """Files and rows that a snapshot removed; None if deletions don't tell the files of their rows."""
+    """Counts the rows that a snapshot removed, by the sequence number of the commit that added their file.
+
+    None if the snapshot is not kept, or if its delete files do not name the data files of the rows.
+    """
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
     snapshot = table.snapshot_by_id(number)
@@ -68,7 +71,7 @@ def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
 
 
 def _sequences(table: Table, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """The data files of a snapshot with the sequence numbers of their commits."""
+    """Yields path and sequence number of each live data file of a snapshot."""
     from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):

@@ -1,4 +1,4 @@
-"""Observing what says how fresh tables are: their commits, what these have read, and how far ingestion is."""
+"""Observes the facts that freshness is computed from: commits, the versions they read, and progress of ingestion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from arctic_runtime.model.table import Model
 
 
 def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -> TableFacts | None:
-    """A table of a model, of a source, or of others; None if there is none."""
+    """Observes the facts of the table `name`: of `model`, or of another program if that is None or a landing table.
+
+    None if there is no such table.
+    """
     if model is None or model.is_landing:
         source = observe_source(reader, name)
         return None if source is None else TableFacts(source.version.table, source.commits)
@@ -25,7 +28,7 @@ def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -
 
 
 def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> TableFacts:
-    """The facts of a model's table whose log was observed; the progress of an ingested one is observed now."""
+    """Builds the facts of a model's table from its observed `log`; for an ingested table observes the progress now."""
     commits = tuple(commit for commit in log.commits if commit.rows or is_run(commit))
     lag = float(model.config.target_lag)
     if model.ingested_from is None:
@@ -39,7 +42,10 @@ def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> Tabl
 def observe_lineage(
     reader: CatalogReader, tables: Iterable[TableName], models: Collection[Model]
 ) -> Mapping[str, TableFacts]:
-    """The facts of tables, and of all tables from which their rows come, by name; each is observed once."""
+    """Observes the facts of tables and of all tables from which their rows come, directly or not, by name.
+
+    Each table is observed once.
+    """
     known = {str(model.table): model for model in models}
     facts: dict[str, TableFacts] = {}
     waiting = [str(table) for table in tables]
@@ -58,7 +64,7 @@ def observe_lineage(
 
 
 def _to_name(text: str) -> TableName | None:
-    """The table that offsets name; None if that is unknown, since a part of its name has dots itself."""
+    """Parses a table's name in offsets; None if it is ambiguous, since a part of it has dots itself."""
     parts = text.split(".")
     if len(parts) != 3:
         return None

@@ -1,4 +1,4 @@
-"""Observing tables through pyiceberg: milliseconds, and no Spark."""
+"""Observes tables through pyiceberg, which takes milliseconds and no Spark."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ _UNSORTED = 0
 
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
-    """The model's change table, base and view as they stand now.
+    """Observes the present state of a model's change table, base and views.
 
-    `conflicting` names what stands under the model's own name where that is no table of ours, so that nobody's data
-    is ever taken over in silence.
+    `conflicting` is a relation that has one of the model's names and was not made for it, so that data of others is
+    never overwritten unnoticed.
     """
     changes = _load_table(reader, model.table.changes)
     own = _load_table(reader, model.table)
@@ -90,7 +90,7 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
 
 
 def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
-    """The state of a table without a key, which has no change table beside it."""
+    """Builds the state of a model without a key, whose table has no change table; `own` is the table of its name."""
     if own is not None and _is_kind(own, APPENDED_KIND):
         return TableState(appended=_change_table(own))
     if changes is not None and _is_kind(changes, "changes"):
@@ -101,7 +101,7 @@ def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None
 
 
 def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | None:
-    """The primary key that an ingested table is kept by, () where events are appended to it; None without a table."""
+    """Returns the primary key of an ingested table; () if events are appended to it, None if there is no table."""
     changes = _load_table(reader, table.changes)
     if changes is not None and _is_kind(changes, "changes"):
         return parse_key(changes.properties.get(PRIMARY_KEY, ""))
@@ -110,7 +110,7 @@ def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | No
 
 
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
-    """Every relation that a model has made, however it was configured then; its change table is the last."""
+    """Lists all relations that a model has made, also by an earlier configuration; its change table is the last."""
     table = model.table
     view = observe_reader_view(reader, table) if _load_table(reader, table) is None else None
     shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
@@ -141,26 +141,29 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
 
 
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
-    """An upstream's newest version: of its change table where it is an arctic model, else of the table itself.
+    """Observes an upstream's newest version: of its change table if it is an arctic model, else of the table itself.
 
-    A change table tells nothing of a table or view that somebody else has made under its model's name. None if
-    there is no such table, or none with a snapshot that pyiceberg can see.
+    The change table is ignored if the table or view of the model's name was made by others. None if there is no such
+    table, or if it has no snapshot that pyiceberg can read.
     """
     return _observe_upstream(reader, name)[0]
 
 
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
-    """An upstream's version as a plain select shows it.
+    """Observes an upstream at the version that a plain select of its table or view returns.
 
-    Base and view of an arctic model may be behind its change table, if a run died between the two; everybody who reads
-    them then has not read the newest changes.
+    Base and view of an arctic model may be older than its change table, if a run died between the two commits. Their
+    readers have not read the newest changes then.
     """
     source, shown = _observe_upstream(reader, name)
     return replace(source, version=shown) if source is not None and shown is not None else source
 
 
 def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:
-    """An upstream, and of an arctic model the version that its table or view shows as far as that is known."""
+    """Observes an upstream, and the version that its table or view shows; the latter is None if it is not known.
+
+    It is known only for arctic models.
+    """
     changes, own = _load_table(reader, name.changes), _load_table(reader, name)
     if changes is None or not _is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
@@ -177,14 +180,14 @@ def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceSta
 
 
 def _get_shown_version(source: SourceState, view: ViewState) -> Version:
-    """The version that a view pins."""
+    """Returns the version of `source` that a view pins; its sequence number is 0 if the commit is not kept."""
     assert view.head is not None
     known = (commit.version for commit in source.commits if commit.version.snapshot == view.head)
     return next(known, Version(source.version.table, view.head, 0))
 
 
 def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
-    """The sequence number of the newest snapshot written with a column that was dropped since; 0 if there is none."""
+    """Sequence number of a table's newest snapshot that was written with a column dropped since; 0 if there is none."""
     table = reader.load_table(name.schema, name.name)
     schemas, field_ids = table.schemas(), set(table.schema().field_ids)
     return max(
@@ -198,9 +201,9 @@ def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
 
 
 def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[int, Column]]:
-    """The columns that a table had at its snapshots, by their ids, which stay whatever a column is called later.
+    """Returns the columns that a table had, by snapshot and then by column id; an id stays if a column is renamed.
 
-    Empty where there is no table; a snapshot that does not say its columns is left out.
+    Empty if there is no such table; a snapshot whose schema is not known is left out.
     """
     table = _load_table(reader, name)
     if table is None:
@@ -214,7 +217,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
 
 def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
-    """The columns of a table that it did not have from the beginning, as far back as its metadata tells."""
+    """Lists the columns that were added to a table later, by the schemas in its metadata; () if there is no table."""
     table = _load_table(reader, name)
     if table is None:
         return ()
@@ -223,7 +226,7 @@ def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...
 
 
 def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
-    """All snapshots of a table that are kept; None if there is no such table."""
+    """Returns the snapshots that a table keeps, and what protects them; None if there is no such table."""
     table = _load_table(reader, name)
     if table is None:
         return None
@@ -239,7 +242,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
 
 def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
-    """Observes the heads of main and of a branch, and who wrote its snapshots."""
+    """Observes the heads of main and of a branch, and the attempt that wrote each snapshot of the table."""
     table = reader.load_table(name.schema, name.name)
     tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
     commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
@@ -247,7 +250,7 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
 
 
 def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
-    """Branches of attempts on a table that main has left behind before a time; see `list_abandoned_branches`."""
+    """Lists a table's branches of attempts that were abandoned before a time; see `list_abandoned_branches`."""
     head = table.metadata.current_snapshot_id
     return list_abandoned_branches(_list_branches(table), _map_parents(table), _map_times(table), head, before_ms)
 
@@ -261,7 +264,7 @@ def _get_operation(snapshot: Snapshot) -> str:
 
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
-    """The versions that have a name: tags of the change table that are no part of our own work, oldest first."""
+    """Lists the named versions of a model, oldest first: tags of its change table, without those of our own names."""
     table = _load_table(reader, model.table.changes)
     if table is None:
         return ()
@@ -277,7 +280,7 @@ def _list_tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 
 def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
-    """Offsets of a model's upstreams, as its newest run recorded them; empty if there is none."""
+    """Returns the version of each upstream that a model's newest run has read, by name; empty if there is no run."""
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
         log = _load_table(reader, name)
         if log is not None and _is_kind(log, kind):
@@ -286,7 +289,7 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
 
 
 def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
-    """The progress of a source of change data by its dead letter table; None if nothing was ingested yet."""
+    """Reads the progress of a source of change data from its dead letter table; None if there is no such table yet."""
     table = _load_table(reader, dead_letters)
     if table is None:
         return None
@@ -310,9 +313,9 @@ def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
 
 
 def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
-    """Snapshots that a tag, other than for a view, or a branch other than main keeps.
+    """Yields the snapshots that are kept by a tag, except tags for a view, or by a branch, except main.
 
-    Of a branch also those behind it, up to main's.
+    A branch also keeps the ancestors of its head, down to the first that is one of main's, which are in `behind`.
     """
     parents = _map_parents(table)
     for name, ref in table.metadata.refs.items():
@@ -358,7 +361,7 @@ def _find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingR
 
 
 def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
-    """The snapshot of the totals that the newest run wrote, before it committed its change rows."""
+    """Returns the snapshot of the aggregate state that the run `last` wrote before its change rows; None if none is."""
     if table is None or last is None or last.aggregate_state is None:
         return None
     written = (candidate for candidate in table.metadata.snapshots if _get_summary(candidate).get(RUN) == last.run)
@@ -428,7 +431,10 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
 
 
 def _find_key_only_until(table: Table) -> int:
-    """The sequence number up to which a table had no `_before`, as far as is known; 0 if it always had it, or never."""
+    """Sequence number up to which a change table had no column `_before`; 0 if it always had the column, or never.
+
+    It is that of the oldest snapshot that is kept if no snapshot without the column is.
+    """
     without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
     if not without or table.schema().schema_id in without:
         return 0
@@ -440,7 +446,10 @@ def _find_key_only_until(table: Table) -> int:
 
 
 def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:
-    """An arctic model's state with its key and the snapshots of its base: its `own` table, or one beside it."""
+    """Adds to an arctic model's state its key and the merged snapshots of its base.
+
+    The base is the table `own` of the model's name, or a table beside it if `own` is None. None if `source` is None.
+    """
     if source is None:
         return None
     keyed = replace(source, key=parse_key(key))
@@ -453,10 +462,10 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
 
 
 def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
-    """The snapshots of a base that say which version they are merged to, the newest of those that say the same.
+    """Lists the base's snapshots that record up to which version they are merged; for each version only the newest.
 
-    An older one, and one that says nothing, may be half of a merge. Those that savepoints keep are among them, also
-    where expiry has removed the snapshots in between.
+    An older snapshot of the same version, and one that records none, may be half of a merge. Snapshots that savepoints
+    keep are included, also if expiry has removed the snapshots in between.
     """
     snapshots = {
         snapshot.snapshot_id: snapshot
@@ -471,9 +480,10 @@ def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
 
 
 def _find_newest_version(commits: tuple[Commit, ...]) -> Version:
-    """The newest version with rows: a run that changed nothing is no news to those who read its changes.
+    """Returns the newest version with change rows, since readers of changes can skip runs that changed nothing.
 
-    A repair is, whatever rows it brought: readers may have read what it mended.
+    A repair counts even without rows: readers may have read the rows that it repaired. The oldest version if there is
+    no such commit.
     """
     news = (commit.version for commit in reversed(commits) if commit.rows or REPAIRED in commit.summary)
     return next(news, commits[0].version)
@@ -500,7 +510,7 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
 
 
 def _walk_lineage(table: Table) -> Iterable[Snapshot]:
-    """The current snapshot and those behind it, newest first, as far as they are kept."""
+    """Yields the current snapshot and its ancestors, newest first, as far as they are kept."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     current = table.metadata.current_snapshot_id
     while current is not None and current in by_id:
@@ -533,7 +543,7 @@ def _list_columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def _get_spark_type(kind: IcebergType) -> str:
-    """A column of a type that Spark has no name for only matters to a query that reads it, and Spark refuses that."""
+    """Spark's name of a type, or `unsupported` if it has none: Spark refuses a query that reads such a column."""
     try:
         return to_spark_type(kind)
     except UnsupportedType:
@@ -541,7 +551,11 @@ def _get_spark_type(kind: IcebergType) -> str:
 
 
 def _map_former_names(table: Table) -> dict[int, Names]:
-    """Snapshots that name columns in another way than the table does today, which reads old files by columns' ids."""
+    """Maps present names of columns to those that they had at a snapshot, by snapshot, if any are different.
+
+    Iceberg finds columns in old files by their ids, not by these names. The former name is empty if the column did not
+    exist then and its present name was that of another column.
+    """
     today, schemas = table.schema(), table.schemas()
     if len(schemas) == 1:
         return {}
@@ -561,7 +575,10 @@ def _map_names_then(today: Schema, schema: Schema) -> Names:
 
 
 def _list_reassigned_columns(table: Table) -> Iterator[str]:
-    """Columns, those inside of others too, whose names, ids and types have not always belonged together."""
+    """Yields a text for each column, also nested ones, whose name, id or type has changed.
+
+    It is `name=id` if the name has had several ids, or the id several names, and `name:type` if the type has changed.
+    """
     schemas = table.schemas()
     if len(schemas) == 1:
         return
@@ -580,7 +597,7 @@ def _list_reassigned_columns(table: Table) -> Iterator[str]:
 
 
 def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:
-    """The types that each field has had; of structs, lists and maps those of what is in them count."""
+    """Collects the types that each field has had, by its id; all structs, lists and maps count as one type."""
     types_by_field: dict[int, set[str]] = defaultdict(set)
     for schema in schemas:
         for name in schema.column_names:

@@ -1,4 +1,4 @@
-"""Counting how many rows readers of a table merged on read see more than its base has, by its unmerged change rows."""
+"""Counts by how many rows unmerged change rows increase or decrease those of the base, for tables merged on read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class UnmergedRows:
-    """Counts of commits to change tables, each read once while it is unmerged; of its files one or two columns are."""
+    """Counts the rows of unmerged commits to change tables; each commit is read once, by one or two columns."""
 
     def __init__(self, reader: CatalogReader) -> None:
         self._reader = reader
         self._counts: dict[TableName, dict[int, int]] = {}
 
     def count_rows(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
-        """Number of rows that commits inserted, less those that they deleted."""
+        """Number of rows that the commits `unmerged` inserted minus the number that they deleted."""
         known = self._counts.get(changes, {})
         counts = {commit.version.snapshot: known.get(commit.version.snapshot) for commit in unmerged}
         if None in counts.values():
@@ -45,7 +45,10 @@ def _count_commit(table: Table, commit: Commit) -> int:
 
 
 def _count_file(table: Table, path: str) -> int:
-    """The same of one file; a deletion of a row that was not there, which has no row before it, counts nothing."""
+    """Number of rows that one file's change rows insert minus the number that they delete.
+
+    A deletion without an old row does not count, since no row was deleted.
+    """
     import pyarrow.compute as pc
     from pyarrow.parquet import ParquetFile
 
@@ -62,7 +65,10 @@ def _count_file(table: Table, path: str) -> int:
 
 
 def _list_before_columns(file: ParquetFile) -> list[str]:
-    """Columns to read to know which rows have a row before: one of its columns, if a path can name one."""
+    """Columns to read to know which change rows have an old row: one field of `_before`, if its path is unambiguous.
+
+    Empty if the file has no `_before`.
+    """
     if BEFORE not in file.schema_arrow.names:
         return []
     names = [field.name for field in file.schema_arrow.field(BEFORE).type]

@@ -1,4 +1,4 @@
-"""Observing views through pyiceberg: of tables merged on read, of current versions, and of others."""
+"""Observes views through pyiceberg: of tables merged on read, of current versions, and others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arctic_runtime.model.state import CurrentViewState, ViewState
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
-    """The view under this name, and what it pins where it is one of ours."""
+    """Observes the view of this name, and the versions that it pins if it is one of ours; None if there is no view."""
     info = _load_view(reader, name)
     if info is None:
         return None
@@ -35,7 +35,7 @@ def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | N
 
 
 def read_view_sql(reader: CatalogReader, name: TableName) -> str | None:
-    """The query of a view; None if there is no view of this name."""
+    """Returns the query of a view; None if there is no such view."""
     info = _load_view(reader, name)
     return info.sql if info is not None else None
 
@@ -52,7 +52,10 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
 def list_current_views(
     reader: CatalogReader, table: TableName, named: Iterable[TableName]
 ) -> Iterator[CurrentViewState]:
-    """Observes the relations under the names of a table's current-versions view, past and present."""
+    """Yields the view or table that exists under each of the names `named`, for a table's view of current versions.
+
+    They are the names that the view has or had.
+    """
     for name in sorted(named):
         view = _load_view(reader, name)
         if view is not None:
