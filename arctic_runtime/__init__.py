@@ -7,8 +7,8 @@
         flights.refresh()
         flights.read().show()
 
-`open_project` gives the tables of a dbt project instead. Everything in `__all__` is the library; names are loaded when
-they are first used, and Spark starts with the first work that needs it. docs/notebook.md is its page.
+`open_project` opens the tables of a dbt project instead. The library is everything in `__all__`. Names are loaded when
+they are first used, and Spark starts with the first work that needs it. docs/notebook.md describes the library.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MODULES = {
     "open_project": "arctic_runtime.api.project",
     "open_warehouse": "arctic_runtime.api.warehouse",
 }
-"""Modules of the names that are loaded when they are first used, to keep `import arctic_runtime` cheap."""
+"""Module of each name that is loaded when it is first used, to keep `import arctic_runtime` cheap."""
 
 
 def __getattr__(name: str) -> Any:

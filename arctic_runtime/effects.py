@@ -1,11 +1,12 @@
-"""The one gateway for every effect on a catalog or on storage.
+"""Performs all effects on a catalog or on storage, in one function.
 
 An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in
-`EFFECTS`, and `effect` is the only way to perform one. So lock waiting and retries live here once, and a test can make
-a process die, or an answer get lost, before or after any effect by its name. Without such a failpoint the gateway
-costs one comparison with None.
+`EFFECTS`, and every one is performed by `perform_effect`. So waiting for locks is written only once. A test can kill
+the process, or lose an answer, before or after any effect by its name. Without such a failpoint this costs one
+comparison with None.
 
-This module knows no engine: Spark and pyiceberg each say, as an `Engine`, which of their errors mean what.
+This module depends on no engine: the modules of Spark and pyiceberg each define an `Engine`, with the meaning of their
+errors.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ T = TypeVar("T")
 Kind = Literal["repeatable", "once"]
 FailureKind = Literal["locked", "conflict", "unwritable"]
 Failpoint = Callable[[str, Callable[[], Any]], Any]
-"""Called in the place of an effect, with its name and its action; calls the action, or does not."""
+"""Called instead of an effect's action, with the effect's name and the action; may call the action or not."""
 
 VARIABLE = "ARCTIC_FAILPOINTS"
-"""An environment variable with failpoints, as `parse_failpoints` reads them; read once, when a process starts."""
+"""Name of the environment variable with failpoints for `parse_failpoints`; read once, when a process starts."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """An entry of the registry: what the effect does, and whether its action can be done twice.
+    """An entry of the registry: what the effect does, and whether its action may be done twice.
 
-    A `repeatable` action gives the same result when it is done twice, or fails the second time; it waits for a locked
-    catalog. An action to be done `once` writes rows to a branch of its own, or commits on top of one snapshot alone; a
-    locked catalog may have taken the write, so the attempt is given up as a conflict.
+    A `repeatable` action has the same result if it is done twice, or fails the second time; it is tried again while the
+    catalog is locked. An action of the kind `once` writes rows to a branch of its own, or commits on top of one
+    particular snapshot. A locked catalog may have accepted its write, so the attempt is given up as a conflict.
     """
 
     kind: Kind
@@ -141,7 +142,7 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Failure:
-    """The meaning of an engine's error, and its first line.
+    """The meaning of an engine's error, and its message.
 
     `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the
     warehouse can't be written.
@@ -153,10 +154,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Engine:
-    """Error rules of one engine.
+    """Rules for the errors of one engine.
 
-    They are the types of its errors, what each error means, and what to do about a lock that stays. `failure_of` gives
-    None for an error that means none of the three; it is passed on to the caller unchanged.
+    `errors` are the types of its errors, `failure_of` returns what an error means, and `unlock` is advice about a lock
+    that stays. An error for which `failure_of` returns None is passed on to the caller unchanged.
     """
 
     errors: tuple[type[Exception], ...] = ()
@@ -166,11 +167,11 @@ class Engine:
 
 
 SILENT = Engine()
-"""For actions whose errors are somebody else's to explain."""
+"""Engine without rules, for actions whose errors are explained elsewhere."""
 
 
 def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
-    """Performs an effect and returns what its action returned; `what` tells people what it was, in errors.
+    """Performs the effect `name` by calling `action`, and returns its result; `what` describes it in errors.
 
     Raises KeyError for a name that is not in `EFFECTS`, CommitConflict if another writer was faster or if an
     effect that is to be done once met a locked catalog, and CatalogError if the catalog stays locked or the
@@ -189,9 +190,10 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
 
 def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
-    """Does an action again while the catalog is locked; for questions to a catalog, and repeatable effects.
+    """Calls `action` until the catalog is not locked, and returns its result; for reads and repeatable effects.
 
-    Iceberg does not wait for a locked SQLite database, so that is done here. Raises as `effect` does.
+    Iceberg does not wait for a locked SQLite database, so that is done here. Raises as `perform_effect` does; `what`
+    describes the action in errors.
     """
     deadline = time.monotonic() + engine.thresholds.lock_wait_seconds
     while True:
@@ -213,7 +215,10 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
 
 
 def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
-    """Does an action that must not be sent twice. Its branch is nobody else's, so a new attempt loses nothing."""
+    """Calls `action` once, since it must not be done twice; raises CommitConflict if the catalog is locked.
+
+    No other process uses the action's branch, so the caller can start a new attempt.
+    """
     try:
         return action()
     except engine.errors as error:
@@ -244,7 +249,10 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
 
 
 def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
-    """Does again what starts with an observation while others commit first; raises CommitConflict in the end."""
+    """Calls `action`, which begins with an observation, again after each CommitConflict.
+
+    It is called at most `attempts` times; raises the CommitConflict of the last one.
+    """
     for _ in range(attempts - 1):
         with suppress(CommitConflict):
             return action()
@@ -255,12 +263,12 @@ def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
 
 
 Watcher = Callable[[str], AbstractContextManager[Any]]
-"""Called with the name of an effect or of a step; what it returns is around the work, in the thread that does it."""
+"""Called with the name of an effect or of a step; returns a context manager, in which the thread does the work."""
 
 
 @contextmanager
 def watch_effects(watcher: Watcher) -> Iterator[None]:
-    """Lets `watcher` see every effect and step of this process, of all threads, until the block ends."""
+    """Calls `watcher` for every effect and step in any thread of this process until the block ends."""
     global _watcher
     before, _watcher = _watcher, watcher
     try:
@@ -270,7 +278,7 @@ def watch_effects(watcher: Watcher) -> Iterator[None]:
 
 
 def observe_effect(name: str) -> AbstractContextManager[Any]:
-    """Context manager around an effect or a step; nothing if nobody watches."""
+    """Returns the watcher's context manager for an effect or a step; one that does nothing if there is no watcher."""
     return _UNWATCHED if _watcher is None else _watcher(name)
 
 
@@ -283,7 +291,7 @@ _watcher: Watcher | None = None
 
 @contextmanager
 def set_failpoint(hook: Failpoint) -> Iterator[None]:
-    """Calls `hook` in the place of every effect of this process, of all threads, until the block ends."""
+    """Calls `hook` instead of every effect's action in any thread of this process until the block ends."""
     global _failpoint
     before, _failpoint = _failpoint, hook
     try:
@@ -293,11 +301,11 @@ def set_failpoint(hook: Failpoint) -> Iterator[None]:
 
 
 def parse_failpoints(text: str) -> Failpoint | None:
-    """Reads failpoints as `NAME=MODE`, comma-separated: `commit.publish=kill,base.create=raise-after@2`.
+    """Parses failpoints, written as `NAME=MODE` with commas: `commit.publish=kill,base.create=raise-after@2`.
 
-    MODE is one of `kill`, `kill-after`, `raise` and `raise-after`: the process kills itself, or an error is raised, in
-    the place of the effect or once it took place. `@N` chooses the N-th time that the name is reached; without it
-    every time counts. None for an empty text; raises ConfigError for one that can't be read.
+    MODE is one of `kill`, `kill-after`, `raise` and `raise-after`: the process kills itself, or an error is raised,
+    instead of the effect or after it. `@N` chooses the N-th time that the effect is performed; without it the failpoint
+    acts every time. None for an empty text; raises ConfigError for one that can't be parsed.
     """
     points = [_parse_failpoint(part) for part in text.split(",") if part.strip()]
     return _Points(tuple(points)) if points else None
@@ -327,7 +335,7 @@ def _parse_failpoint(text: str) -> _Point:
 
 
 class _Points:
-    """A failpoint that counts how often each name is reached, and acts where one of its points says so."""
+    """A failpoint that counts how often each effect is performed, and kills or raises if one of its points says so."""
 
     def __init__(self, points: tuple[_Point, ...]) -> None:
         self._points = points

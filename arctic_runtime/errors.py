@@ -2,10 +2,10 @@
 
 ArcticError
 ├── ConfigError       what the user wrote can't be used; nothing was read or written
-├── SourceError       an upstream can't be read as it must be (dropped, recreated, rewritten)
+├── SourceError       an upstream can't be read as needed (dropped, recreated, rewritten)
 ├── DataError         rows violate a declaration (null or duplicate keys); nothing was written
 ├── PlanError         the model can't be maintained in the requested mode
-├── CommitConflict    somebody else committed first: observe again, then retry
+├── CommitConflict    another writer committed first: observe again, then retry
 ├── CommitUnknown     a commit's outcome is not known: look for its run token, delete nothing
 ├── SparkEnded        Java or a Spark server ended under a run: run again
 ├── CatalogError      the catalog or the warehouse can't be reached, read or written
@@ -29,14 +29,15 @@ __all__ = [
 
 
 _LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "what to do"}
-"""The labels that the fields of an error have in its text."""
+"""The label of each field of an error in the error's text."""
 
 
 class ArcticError(Exception):
-    """Base of all errors below: what is wrong, and where it is, what is expected and found there, and what to do next.
+    """Base class of all errors that dbt-arctic raises on purpose.
 
-    `message` is what is wrong, and may have further lines, such as examples. A part that is unknown is None. The text
-    of the error has a line for each part that is known. Pickling keeps the parts.
+    `message` says what is wrong, and may have further lines, such as examples. `where` says in which setting, column or
+    file, `expected` and `actual` what was expected and found there, and `fix` what to do next; each is None if it is
+    not known. The text of the error has a line for each part that is known. Pickling keeps the parts.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ArcticError(Exception):
 
     @property
     def details(self) -> dict[str, str]:
-        """The parts that are known, by the names of their fields."""
+        """The parts besides the message that are not None, by the names of their fields."""
         parts = {"where": self.where, "expected": self.expected, "actual": self.actual, "fix": self.fix}
         return {name: text for name, text in parts.items() if text is not None}
 
@@ -75,7 +76,7 @@ class SourceError(ArcticError):
 
 
 class DataError(ArcticError):
-    """Rows break what the model declares of them; nothing was written."""
+    """Rows violate a declaration of the model, such as its key; nothing was written."""
 
 
 class PlanError(ArcticError):
@@ -87,7 +88,7 @@ class CommitConflict(ArcticError):
 
 
 class CommitUnknown(ArcticError):
-    """A commit was sent and its outcome is not known; its files must stay until it is."""
+    """A commit was sent and its outcome is not known; its files must not be deleted before that is known."""
 
 
 class SparkEnded(ArcticError):
@@ -99,4 +100,4 @@ class CatalogError(ArcticError):
 
 
 class CorruptState(ArcticError):
-    """Two places that must agree do not; continuing could lose rows."""
+    """Two tables, or a table and its metadata, contradict each other; to continue could lose rows."""

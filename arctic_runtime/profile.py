@@ -1,4 +1,4 @@
-"""The profile: which catalog a project keeps its tables in, and which Spark does the work."""
+"""The profile: the catalog that has a project's tables, and the Spark that does the work."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Setting = str | int | float | bool
 
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 JARS_SETTING = "spark.arctic.jars"
-"""A setting of our own with the groups of further JARs that a Spark is started with, comma-separated."""
+"""Name of our own setting for the groups of further JARs with which Spark is started, comma-separated."""
 
 KEPT = "local"
-"""The url of a Spark Connect server of this user's own, which is started where there is none and stays."""
+"""The `url` of this user's own Spark Connect server, which is started if it does not run, and keeps running."""
 
 # Without a shuffle of the base: joins and merges between tables whose partitions correspond.
 _STORAGE_PARTITIONED_JOINS = {
@@ -60,7 +60,7 @@ _SECRET_IN_VALUE = re.compile(
 _USER_IN_URL = re.compile(r"(?P<user>//[^/@:\s]*:|jdbc:oracle:\w+:[^/@\s]*/)[^\s,]*@")
 _MASK = "***"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-"""What a URI begins with; a letter alone is a drive of Windows."""
+"""The scheme at the beginning of a URI; a single letter is a drive of Windows instead."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Profile:
 
     `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
     method `connect`, since the server may have the catalog configured already. `settings` are further
-    Spark settings and win over every default. `thresholds` are those of everything that works with this profile; they
-    do not tell two profiles apart. Raises ConfigError if the parts contradict.
+    Spark settings and override every default. `thresholds` apply to all work with this profile; they are ignored
+    when profiles are compared. Raises ConfigError if the parts contradict each other.
     """
 
     catalog: str = "lake"
@@ -100,9 +100,10 @@ class Profile:
         url: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> Profile:
-        """Spark on this machine, and an Iceberg JDBC catalog on SQLite in `<warehouse>/catalog.db`.
+        """Builds a profile with Spark on this machine and a JDBC catalog on SQLite in `<warehouse>/catalog.db`.
 
-        Spark is in this process, or with the method `connect` and the url `local` in a server that stays.
+        Spark is started by this process; with the method `connect` and the url `local` it is a server that keeps
+        running. Raises ConfigError if the warehouse can't be used.
         """
         if method == "connect" and url != KEPT:
             raise _build_refusal(
@@ -140,32 +141,32 @@ class Profile:
 
     @property
     def is_kept(self) -> bool:
-        """Whether Spark is a server on this machine that stays between runs."""
+        """Whether Spark is a server on this machine that keeps running between runs."""
         return self.method == "connect" and self.url == KEPT
 
     @property
     def started(self) -> Profile:
-        """The profile of the Spark that has to be started for this one: a kept server's own, else this."""
+        """The profile to start Spark itself with: for a kept server with the method `session`, else this one."""
         return replace(self, method="session", url=None) if self.is_kept else self
 
     def with_jars(self, group: str) -> Profile:
-        """The same profile with a group of further JARs for Spark, such as `kafka`."""
+        """Returns this profile with one more group of further JARs for Spark, such as `kafka`."""
         groups = [part for part in self.settings.get(JARS_SETTING, "").split(",") if part]
         chosen = ",".join(dict.fromkeys([*groups, group]))
         return replace(self, settings={**self.settings, JARS_SETTING: chosen})
 
     @property
     def catalog_kind(self) -> CatalogKind:
-        """The kind of the catalog, which tells how it is opened and read."""
+        """The kind of the catalog, by which it is opened and read."""
         return select_catalog_kind(self.catalog_properties)
 
     @property
     def sqlite_file(self) -> Path | None:
-        """The catalog's database where that is a SQLite file, which the file's directory must exist for."""
+        """Path of the catalog's SQLite database, whose directory must exist; None for any other catalog."""
         return find_sqlite_file(self.catalog_properties)
 
     def build_spark_settings(self) -> dict[str, str]:
-        """All settings of a Spark that is started for this profile; its own `settings` win."""
+        """Builds all settings of a Spark that is started for this profile; its own `settings` override the others."""
         settings = {
             **self.catalog_kind.build_spark_settings(self.catalog, self.catalog_properties),
             **_STORAGE_PARTITIONED_JOINS,
@@ -188,7 +189,7 @@ class Profile:
         return settings
 
     def build_session_settings(self) -> dict[str, str]:
-        """The settings that a session of a running Spark can be given, as on a Spark Connect server."""
+        """Builds the settings that can be set in a session while Spark runs, such as on a Spark Connect server."""
         properties = self.catalog_properties
         catalog = self.catalog_kind.build_spark_settings(self.catalog, properties) if properties else {}
         return {
@@ -201,9 +202,9 @@ class Profile:
         }
 
     def build_pyiceberg_properties(self) -> dict[str, str] | None:
-        """Properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
+        """Builds the properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
 
-        None if pyiceberg can't open this kind of catalog, so that only Spark can observe it.
+        None if pyiceberg can't open this kind of catalog, so that only Spark can read it.
         """
         build = self.catalog_kind.build_pyiceberg_properties
         return None if build is None else build(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
@@ -221,9 +222,9 @@ class Profile:
 
 
 def get_warehouse_folder(warehouse: Path | str) -> Path:
-    """The folder of an embedded warehouse, which may be written as a `file:` URI.
+    """Parses the folder of an embedded warehouse, which is written as a path or as a `file:` URI.
 
-    Raises ConfigError for what is no folder of this machine: a URI of a store, or a path of another system.
+    Raises ConfigError if it is not a folder of this machine, but a URI of a store or a path of another system.
     """
     text = str(warehouse)
     named = _SCHEME.match(text)
@@ -243,7 +244,7 @@ def get_warehouse_folder(warehouse: Path | str) -> Path:
 
 
 def _advise_on_scheme(scheme: str) -> str:
-    """Advice for a warehouse that begins with a scheme."""
+    """Returns advice for an embedded warehouse that is written as a URI with this scheme."""
     if len(scheme) == 1:
         return "write a path of this system; a folder whose name begins so is written with ./ in front"
     if scheme in ("http", "https"):
@@ -258,17 +259,17 @@ def _advise_on_scheme(scheme: str) -> str:
 
 
 def mask_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same properties, with nothing in them that must not be printed."""
+    """Returns the properties with secrets replaced by `***`, so that they can be printed."""
     return {key: _MASK if _SECRET_KEY.search(key) else _mask_value(value) for key, value in properties.items()}
 
 
 def mask_text(text: str) -> str:
-    """A text for people, such as an error, without what looks like a password or a token in it."""
+    """Returns a text for people, such as an error, with everything that looks like a secret replaced by `***`."""
     return _mask_value(text)
 
 
 def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings that can't be changed once Spark runs."""
+    """Selects the settings that can't be changed while Spark runs."""
     return {
         key: value
         for key, value in settings.items()
@@ -277,7 +278,7 @@ def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _mask_value(value: str) -> str:
-    """Text of a value that is not secret as a whole, such as a URL or Java options."""
+    """Replaces the secrets inside a value, such as a URL or Java options, by `***`."""
     shown = _USER_IN_URL.sub(rf"\g<user>{_MASK}@", value)
     return _SECRET_IN_VALUE.sub(lambda match: f"{match['quoted'] or match['option'] or match['part']}{_MASK}", shown)
 
@@ -287,7 +288,10 @@ def _build_refusal(what: str, where: str, expected: str, actual: str, advice: st
 
 
 def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:
-    """Settings as Spark reads them; YAML turns `true` and `4` into other things than strings."""
+    """Returns settings as texts, as Spark reads them, since YAML parses `true` and `4` as other types.
+
+    Raises ConfigError for a value that is no plain value; the error names `where`.
+    """
     texts = {}
     for key, value in values.items():
         if not isinstance(value, (str, int, float, bool)):
@@ -356,7 +360,7 @@ def _check_catalog(properties: Mapping[str, str], required: bool) -> None:
 
 
 _PINNED = {"spark.sql.parser.escapedStringLiterals": "false", "spark.sql.caseSensitive": "false"}
-"""Settings that our statements and our analysis of queries rely on: how texts end, and which names are the same."""
+"""Settings on which our statements and our analysis of queries rely: escapes in texts, and case of names."""
 
 _INSTEAD = {
     "spark.sql.parser.escapedStringLiterals": "write r'…' for texts in which a backslash stands for itself",
@@ -386,7 +390,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
 
 
 def _check_directory(directory: Path) -> None:
-    """SQLite's JDBC driver cuts its URL at a question mark, and nothing else here could tell."""
+    """Raises ConfigError for a warehouse path with `?` or `#`, where SQLite's JDBC driver would cut its URL."""
     if "?" in str(directory) or "#" in str(directory):
         raise _build_refusal(
             "The warehouse's path can't be used",
@@ -408,12 +412,12 @@ _KEPT_FOR_PAGES = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "10",
 }
-"""How much Spark remembers of work that is done, for its pages, which nobody sees: by itself a thousand plans, a few
-minutes of ingestion, which garbage collection takes for data that stays."""
+"""Limits of what Spark keeps of finished work for its web pages, which are off. By default it keeps a thousand plans, a
+few minutes of ingestion, and garbage collection treats them as long-lived data."""
 
 
 def _build_local_settings(master: str) -> dict[str, str]:
-    """Default settings of an embedded Spark; the cache of compiled code is large enough for a few dozen models."""
+    """Builds the default settings of an embedded Spark; its cache of compiled code is enough for a few dozen models."""
     partitions = max(8, 2 * _count_cores(master))
     return {
         "spark.driver.memory": "4g",

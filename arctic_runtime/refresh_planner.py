@@ -1,4 +1,4 @@
-"""Planning of a run before it changes anything: most runs find nothing new, and those need no Spark."""
+"""Plans a run of a model before it changes anything; most runs find nothing new, and then Spark is not started."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run. `timings` are seconds by step; `estimates` those that each way was thought to take before."""
+    """Outcome of a run: what it did, why, and with how many change rows.
+
+    `version` is the version of the table after the run, `consumed` that of each upstream that it read. `timings` are
+    seconds by step, and `estimates` the seconds that were estimated before for each way to compute the rows.
+    """
 
     mode: Mode
     reason: Reason
@@ -50,9 +54,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of the next run; `steps` are those that hold for what was observed now.
+    """Plan of the next run; `steps` are those that follow from the present state of the tables.
 
-    `joins` tells of the query's joins whether they move rows, if all is computed.
+    `joins` says for each join of the query whether it would move rows between tasks in a full refresh.
     """
 
     decision: Decision
@@ -62,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlannedRefresh:
-    """The state of a model's own relations and of its upstreams at one moment, and the decision that follows."""
+    """The state of a model's own relations and of its upstreams at one moment, and the decision made from it."""
 
     state: TableState
     upstreams: Upstreams
@@ -92,7 +96,7 @@ class RefreshPlanner:
         self.timings = Timings()
 
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
-        """Observes the model and its upstreams, and decides what follows, for the planner's request or another one.
+        """Observes the model and its upstreams, and decides what the run does, for `request` or else the planner's own.
 
         Raises ConfigError, SourceError, and CatalogError if the catalog does not answer.
         """
@@ -102,7 +106,10 @@ class RefreshPlanner:
             return PlannedRefresh(state, upstreams, decision)
 
     def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
-        """A full refresh reads its upstreams as they are now, and no run reads older versions than the run before."""
+        """Decides for the pinned versions of the upstreams, or the newest ones, and returns those with the decision.
+
+        The newest are read by a full refresh, and if a pinned version is older than the one that the last run read.
+        """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
             newest = self.observe_upstreams()
@@ -118,7 +125,7 @@ class RefreshPlanner:
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
-        """Upstreams of events that tell which of their rows were deleted since the last run."""
+        """Adds to the upstreams of a model that reads events which of their rows were deleted since the last run."""
         offsets = get_offsets(find_last_run(state.log))
         if self.model.config.input != "changes":
             return upstreams
@@ -129,7 +136,7 @@ class RefreshPlanner:
         return replace(upstreams, states=states)
 
     def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
-        """The outcome of a run that has nothing to do, nor anything that an earlier run left undone; else None."""
+        """Returns the outcome if the run has nothing to do; None if it has, or if an earlier run left work undone."""
         if planned.decision.mode != "unchanged" or plan_reconciliation(
             self.model, planned.state, self.reader.thresholds.merge
         ):
@@ -138,7 +145,7 @@ class RefreshPlanner:
         return self.build_outcome(planned.decision, NO_ROWS, planned.state)
 
     def explain_refresh(self) -> Plan:
-        """The plan of the next run, without running it; raises ConfigError for a table that no run makes."""
+        """Returns the plan of the next run without running it; raises ConfigError for an ingested table."""
         if self.model.ingested_from is not None:
             raise ConfigError(
                 f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.",
@@ -179,7 +186,7 @@ class RefreshPlanner:
         return observe_model(self.reader, self.model)
 
     def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
-        """The version of every table that the query reads, also through views: the pinned version, else the newest."""
+        """Observes every table that the query reads, also through views: the version in `pins`, else the newest."""
         known = pins or PinnedSnapshots()
         if self.model.config.input == "changes":
             names = list_changes_read(self.model.sql)
@@ -217,7 +224,7 @@ class RefreshPlanner:
         return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
 
     def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
-        """Outcome of a run with this decision, so many changed rows, and the table in this state."""
+        """Builds the outcome of a run from its decision, its changed rows by action, and the table's state after it."""
         head = state.log.head if state.log else None
         return Outcome(
             mode=decision.mode,
@@ -232,7 +239,7 @@ class RefreshPlanner:
 
 
 def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
-    """Whether a version that was pinned is older than the one that was read last, by another invocation."""
+    """Whether an upstream's pinned version is older than the one in `offsets`, which the model's last run has read."""
     return any(
         state is not None and name in offsets and state.version.sequence < offsets[name].sequence
         for name, state in upstreams.states.items()
@@ -240,7 +247,10 @@ def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
 
 
 def with_day_texts(upstreams: Upstreams, last: RunSummary | None) -> Upstreams:
-    """Upstreams whose rows, as the last run has seen, make the query's answer change from day to day."""
+    """Marks the query as unstable if the last run recorded that texts in its upstreams depend on the current day.
+
+    Returns `upstreams` unchanged otherwise.
+    """
     if last is None or last.day_texts is None or not upstreams.reads.day_columns:
         return upstreams
     unstable = (*upstreams.reads.unstable, last.day_texts)

@@ -1,4 +1,4 @@
-"""Suggestions for names that are unknown: the known one that a writer probably meant."""
+"""Suggestions for unknown names: the known name that the user probably meant."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is closest to a name; None if none is close."""
+    """Returns the known name that is most similar to `name`; None if none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return close[0] if close else None
 
 
 def suggest_nearest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` if one of the known names is close, else an empty text."""
+    """Returns ` (did you mean 'x'?)` with the most similar known name; an empty text if none is similar."""
     nearest = find_nearest(name, known)
     return "" if nearest is None else f" (did you mean '{nearest}'?)"

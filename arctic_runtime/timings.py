@@ -1,4 +1,4 @@
-"""Times of the steps of one piece of work."""
+"""Measures the times of the steps of one piece of work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arctic_runtime.effects import observe_effect
 
 
 class Timings:
-    """Seconds by the name of a step, added up over all times that the step was done."""
+    """Seconds that each step took, by its name; the sum if a step was done several times."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
     def measure_step(self, step: str) -> Iterator[None]:
-        """Adds the time that the block takes to the seconds of a step."""
+        """Adds the time that the block takes to the seconds of `step`; watchers of effects see the step."""
         start = time.monotonic()
         try:
             with observe_effect(step):
@@ -26,5 +26,5 @@ class Timings:
             self._seconds[step] = self._seconds.get(step, 0.0) + time.monotonic() - start
 
     def list_seconds(self) -> dict[str, float]:
-        """Seconds by step, rounded to milliseconds."""
+        """Returns the seconds of each step, by its name, rounded to milliseconds."""
         return {step: round(seconds, 3) for step, seconds in self._seconds.items()}

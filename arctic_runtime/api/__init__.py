@@ -1,1 +1,1 @@
-"""The library: tables of a warehouse or of a dbt project, from a notebook, a job or a program."""
+"""The library, by which a notebook, a job or a program uses tables of a warehouse or of a dbt project."""

@@ -1,4 +1,4 @@
-"""The catalog and the Spark that tables of the library share, from their opening until they are closed."""
+"""The catalog and the Spark that all tables of an opened warehouse or project share until it is closed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """The catalog of a profile, read at once, and its Spark, which starts when it is first asked for.
+    """The catalog of a profile, and its Spark, which starts with the first work that needs it.
 
-    All work is done in sessions of its own on the Spark of `spark`, or of the active session if a program has one;
-    only a profile that names a Spark Connect server is not asked for that.
+    All work is done in sessions of the connection's own. They use the Spark of the session `spark`, or of the
+    program's active session if that is None and the profile does not name a Spark Connect server.
     """
 
     def __init__(self, profile: Profile, spark: SparkSession | None = None) -> None:
@@ -43,7 +43,7 @@ class Connection:
         self._is_closed = False
 
     def get_session(self) -> SparkSession:
-        """The session of the DataFrames that a user is given; it stays until `close_sessions`."""
+        """Returns the session of the DataFrames that users get; it is the same until `close_sessions`."""
         with self._lock:
             self.check_open()
             if self._session is None:
@@ -52,7 +52,7 @@ class Connection:
 
     @contextmanager
     def lend_session(self) -> Iterator[LentSession]:
-        """A session for one piece of work, which no other thread uses; raises SparkEnded if Spark ends meanwhile."""
+        """Lends a session to the block, which no other thread uses; raises SparkEnded if Spark ends meanwhile."""
         self.check_open()
         with self.explain_errors(), lend_session(self._pool) as session:
             yield session
@@ -74,7 +74,7 @@ class Connection:
             raise ended from error
 
     def check_open(self) -> None:
-        """Raises ConfigError after `close_sessions`."""
+        """Raises ConfigError if `close_sessions` was called."""
         if self._is_closed:
             raise ConfigError(
                 "This warehouse is closed.",
@@ -82,7 +82,7 @@ class Connection:
             )
 
     def close_sessions(self) -> None:
-        """Ends the sessions; Spark goes on, for others in this process, until the process ends."""
+        """Ends the sessions of this connection; Spark continues to run for others in this process until that ends."""
         with self._lock:
             session, self._session = self._session, None
             was_closed, self._is_closed = self._is_closed, True

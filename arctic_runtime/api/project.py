@@ -1,6 +1,6 @@
 """A dbt project: its models and ingested tables, refreshed as dbt does, and its commands for ingestion and the service.
 
-The runtime knows nothing of dbt. The module that does is loaded by its name when a project is opened.
+The runtime does not depend on dbt. The module that does is loaded by its name when a project is opened.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ PROJECTS = "dbt.adapters.arctic.library"
 
 
 class DbtProject(Protocol):
-    """A dbt project as this module needs it; every method raises ConfigError for what dbt can't use."""
+    """The parts of a dbt project that this module uses; all methods raise ConfigError if dbt can't use the project."""
 
     @property
     def profile(self) -> Profile:
         """The catalog and the Spark of the project's target."""
 
     def list_models(self, reader: CatalogReader) -> Sequence[Model]:
-        """The arctic models, compiled, and the ingested tables that there are, by their names."""
+        """Lists the compiled arctic models, and the ingested tables that exist, in the order of their names."""
 
     def refresh_model(self, model: Model) -> Refreshed:
-        """Refreshes a model as `dbt run` does; raises ConfigError for a table that no run makes."""
+        """Refreshes a model as `dbt run` does; raises ConfigError for an ingested table, which no run makes."""
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
-        """Does what `arctic ingest` does."""
+        """Ingests change data as `arctic ingest` does; the parameters are those of `Project.ingest`."""
 
     def run_service(self, host: str | None, port: int | None, without: Sequence[str]) -> None:
-        """Does what `arctic serve` does."""
+        """Runs the service as `arctic serve` does; the parameters are those of `Project.serve`."""
 
 
 def open_project(
@@ -56,10 +56,11 @@ def open_project(
     profiles_dir: str | os.PathLike[str] | None = None,
     spark: SparkSession | None = None,
 ) -> Project:
-    """Opens a dbt project in the folder of its dbt_project.yml, with a target of profiles.yml as dbt finds it.
+    """Opens the dbt project in the folder `project_dir`, which has dbt_project.yml, with a target of its profile.
 
-    `spark` is a session that the program has already, as for `open_warehouse`. Raises ConfigError if dbt is not
-    installed or can't use the project; models are compiled when a table is first asked for.
+    dbt looks for profiles.yml as usual, unless `profiles_dir` is given. `spark` is a session that the program has
+    already, as for `open_warehouse`. Models are compiled when a table is first asked for. Raises ConfigError if dbt is
+    not installed or can't use the project.
     """
     try:
         module = import_module(PROJECTS)
@@ -86,7 +87,7 @@ def open_project(
 class Project:
     """The tables of a dbt project; made by `open_project`, closed by `close` or `with`.
 
-    What is changed in the project's files counts when it is opened again.
+    Changes of the project's files take effect when it is opened again.
     """
 
     def __init__(self, source: DbtProject, connection: Connection) -> None:
@@ -105,11 +106,11 @@ class Project:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The arctic models, and the ingested tables that there are, by their names."""
+        """The arctic models, and the ingested tables that exist, in the order of their names."""
         return tuple(map(self._build_table, self._list_models()))
 
     def table(self, name: str) -> Table:
-        """The table of this name, `name` or `schema.name`; raises ConfigError if the project has none."""
+        """Returns the table with this name, written as `name` or `schema.name`; raises ConfigError if there is none."""
         models = self._list_models()
         for model in models:
             table = model.table
@@ -120,24 +121,25 @@ class Project:
         raise ConfigError(f"no arctic table is named {name!r}{nearest}.\n  found in the project: {', '.join(known)}")
 
     def ingest(self, *sources: str, once: bool = False) -> None:
-        """Brings change data of the project's sources into their tables, all if none is named, as `arctic ingest`.
+        """Ingests change data of these `sources` of the project, of all if none is named, as `arctic ingest` does.
 
-        With `once` it returns when everything that is there now is ingested, else when it is interrupted. Raises what
-        ingestion raises.
+        With `once` it returns when all events that exist now are ingested, else when it is interrupted. Raises the
+        errors of ingestion, and ConfigError if the project uses a Spark session of the program.
         """
         self._check_own_spark("ingest")
         self._source.run_ingestion(sources, once)
 
     def serve(self, *, host: str | None = None, port: int | None = None, without: Sequence[str] = ()) -> None:
-        """Keeps the project fresh and shows it in a browser until it is interrupted, as `arctic serve`.
+        """Runs the service, which keeps the project fresh and serves its pages, until interrupted, as `arctic serve`.
 
-        `without` leaves parts to others: `ingest`, `upkeep`, `http`.
+        `without` names the parts that it does not run: `ingest`, `upkeep`, `http`. Raises ConfigError if the project
+        uses a Spark session of the program.
         """
         self._check_own_spark("serve")
         self._source.run_service(host, port, without)
 
     def close(self) -> None:
-        """Ends the sessions of this project; DataFrames of it can't be read any more, and tables stay."""
+        """Ends the sessions of this project; its DataFrames can't be read any more, its tables stay."""
         self._connection.close_sessions()
 
     def __enter__(self) -> Self:
@@ -166,7 +168,10 @@ class Project:
             return self._source.refresh_model(model)
 
     def _check_own_spark(self, command: str) -> None:
-        """Ingestion starts Spark with JARs and settings of its own, which a session of others may lack."""
+        """Raises ConfigError if this project uses a Spark session of the program.
+
+        `command` starts Spark with JARs and settings of its own, which such a session may lack.
+        """
         self._connection.check_open()
         if self._connection.is_joined:
             raise ConfigError(

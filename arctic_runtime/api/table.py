@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RefreshModel = Callable[[Model, bool], Refreshed]
-"""Refreshes a model, in full if it is asked for."""
+"""Refreshes a model; in full if the second argument is True."""
 
 
 class Table:
-    """A keyed table: its query, and what can be asked of it. A program gets it from a warehouse or a project.
+    """A keyed table, its query, and the operations on it; a program gets it from a warehouse or a project.
 
-    Versions are numbers, as in `Outcome.version` and `history`, or names of savepoints. Operations answer an `Answer`:
-    `data` for programs, and for people the text that `print` shows.
+    Versions are numbers, as in `Outcome.version` and `history`, or names of savepoints. Operations return an `Answer`
+    with `data` for programs; for people, `print` shows its text.
     """
 
     def __init__(
         self, connection: Connection, model: Model, models: Callable[[], Sequence[Model]], refresh: RefreshModel
     ) -> None:
-        """`models` are all that the same program or project has, of which some may read this one."""
+        """Takes in `models` a function that returns all models of the program or project; some may read this table."""
         self._connection = connection
         self._model = model
         self._models = models
@@ -41,19 +41,20 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Its full name, `catalog.schema.name`."""
+        """Full name of the table, `catalog.schema.name`."""
         return str(self._model.table)
 
     @property
     def query(self) -> str:
-        """The query whose rows it has; empty if its rows come from ingestion."""
+        """The query that computes the table's rows; empty if these come from ingestion."""
         return self._model.sql
 
     def refresh(self, *, full_refresh: bool = False) -> Outcome:
-        """Brings the table up to date with its query, and does the upkeep that is due; makes it the first time.
+        """Updates the table to the present result of its query, and does the upkeep that is due.
 
-        Upkeep that fails is a warning, since the rows are committed. Raises ConfigError, SourceError, DataError,
-        PlanError and CatalogError, and CommitConflict if other writers always win.
+        Creates the table if it does not exist. With `full_refresh` all rows are computed again. If upkeep fails, that
+        is a warning, since the rows are committed. Raises ConfigError, SourceError, DataError, PlanError and
+        CatalogError, and CommitConflict if other writers are faster at every attempt.
         """
         self._connection.check_open()
         refreshed = self._refresh(self._model, full_refresh)
@@ -62,13 +63,14 @@ class Table:
         return refreshed.outcome
 
     def read(self) -> DataFrame:
-        """The rows of the table as they are now."""
+        """Returns a DataFrame of the table's present rows."""
         return self._connection.get_session().table(quote_name(*self._model.table.parts))
 
     def changes(self, since: int | str | None = None, until: int | str | None = None) -> DataFrame:
-        """Change rows after version `since` and up to `until`, in order: the columns, `_action`, and others beside.
+        """Returns the change rows after version `since` up to version `until`, in order.
 
-        None is the beginning of what is kept, and the newest version. Raises ConfigError for an unknown version.
+        They have the table's columns, `_action`, and further columns about the change. None for `since` means the
+        oldest change row that is kept, for `until` the newest version. Raises ConfigError for an unknown version.
         """
         from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
 
@@ -78,23 +80,26 @@ class Table:
         return frame_changes_between(context.open_table(self._model), since, until)
 
     def explain(self) -> Answer:
-        """Plan of the next run, and why."""
+        """Explains what the next run will do, and why."""
         return self._run("explain")
 
     def verify(self) -> Answer:
-        """Recomputes the table and compares it with its query and its history; `differs` tells the result."""
+        """Computes the query again and compares the table and its history with it; `differs` is the result."""
         return self._run("verify")
 
     def status(self, *, tree: bool = False, partition: str | None = None) -> Answer:
-        """Versions, changes that are not merged yet, files, and consumers with their lag."""
+        """Returns the table's versions, unmerged changes, files, and consumers with their lag.
+
+        `tree` adds the hash nodes of a partition: of the largest one, or of `partition` if that is given.
+        """
         return self._run("status", tree=tree, partition=partition)
 
     def history(self) -> Answer:
-        """The versions of the table, and how its columns changed."""
+        """Lists the versions of the table, and how its columns changed."""
         return self._run("history")
 
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
-        """The row with this key, a value for each of its columns; None if there is none. Needs no Spark."""
+        """Returns the row with this primary key, one value per key column; None if there is none. Needs no Spark."""
         row: Mapping[str, Any] | None = self._run("lookup", key=key).data["row"]
         return row
 
@@ -105,30 +110,40 @@ class Table:
         most: str | int | None = None,
         plan: bool = False,
     ) -> Answer:
-        """Puts small files together and takes deleted rows out of files, at most so many bytes; or plans it."""
+        """Joins small files and removes deleted rows from files; with `plan` only says what it would do.
+
+        At most `most` bytes are rewritten, as a number or as text such as `50 GiB`; None is no limit.
+        """
         return self._run("compact", plan, mode=mode, most=most)
 
     def split(self, *, plan: bool = False) -> Answer:
-        """Cuts nodes that outgrew their limit in two, and puts small ones together; or plans it."""
+        """Splits hash nodes over their size limit and joins small ones; with `plan` only says what it would do."""
         return self._run("split", plan)
 
     def expire(self, *, orphans: bool = False, older_than: str | None = None, plan: bool = False) -> Answer:
-        """Deletes old versions that nobody needs, or orphaned files; or plans it.
+        """Deletes old versions that nobody needs, or with `orphans` files that belong to no snapshot.
 
-        Only tables of the same program or project count as readers.
+        With `plan` it only says what it would do. Only tables of the same program or project count as readers.
+        `older_than` is the least age of orphaned files, such as `3d`.
         """
         return self._run("expire", plan, orphans=orphans, older_than=older_than)
 
     def restore(self, version: int | str) -> Answer:
-        """Goes back to an earlier version, as a new change."""
+        """Restores the rows of an earlier version, as a new change."""
         return self._run("restore", version=version)
 
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
-        """Gives a version a name, which keeps it from expiry, the newest for None; or takes the name away."""
+        """Gives a version a name, which keeps it from expiry; with `drop` removes the name.
+
+        None for `version` is the newest version.
+        """
         return self._run("savepoint", name=name, version=version, drop=drop)
 
     def overwrite(self, source: str, as_of: object, *, partition: Mapping[str, object] | None = None) -> Answer:
-        """Says what all rows are, or those of a partition, as of a value of `sequence_by`: the rows of a table."""
+        """Replaces all rows, or those of a partition, by the rows of the table or view `source`.
+
+        `as_of` is a value of `sequence_by`: later events still apply to the new rows.
+        """
         return self._run("overwrite", source=source, as_of=as_of, partition=partition)
 
     def forget(
@@ -139,18 +154,23 @@ class Table:
         drop_savepoints: bool = False,
         confirmed: bool = False,
     ) -> Answer:
-        """Erases rows from this table and all that is made of it, also from their history; a plan unless confirmed.
+        """Erases rows from this table, from all tables made of it, and from their history.
 
-        `key` has keys of rows, each by one value for each column of the primary key.
+        Unless `confirmed`, it only says what it would do. `key` has keys of rows, each with one value for each column
+        of the primary key. `where` is an SQL predicate instead, for rows for which it is or was true. Savepoints that
+        have such rows prevent erasure, unless `drop_savepoints` drops them.
         """
         return self._run("forget", not confirmed, key=key, where=where, drop_savepoints=drop_savepoints)
 
     def reset(self, *, confirmed: bool = False) -> Answer:
-        """Drops everything that the table has made, so that its next refresh is its first; a plan unless confirmed."""
+        """Drops the table and all relations that belong to it, so that its next refresh is its first.
+
+        Unless `confirmed`, it only says what it would do.
+        """
         return self._run("reset", not confirmed)
 
     def resync(self) -> Answer:
-        """Has a table of an ingested database loaded anew by the process that ingests it."""
+        """Requests that the process that ingests this table loads it again from its database."""
         return self._run("resync")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A warehouse: the tables that a program defines by a query and a key."""
+"""A warehouse: tables that a program defines, each by a query and a key."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def open_warehouse(location: str | os.PathLike[str] | Profile, *, spark: SparkSession | None = None) -> Warehouse:
-    """Opens a warehouse, or makes it: a folder of this machine, or the catalog that a `Profile` describes.
+    """Opens a warehouse: a folder of this machine, which is created if needed, or the catalog of a `Profile`.
 
-    `spark` is a session that the program has already; None is the active session of this process, and if there is none
+    `spark` is a session that the program has already. None means the active session of this process; if there is none,
     Spark starts with the first work that needs it. Raises ConfigError for a location that can't be used, CatalogError
     for a folder that can't be read or written.
     """
@@ -58,14 +58,15 @@ class Warehouse:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that were defined, by their names."""
+        """The tables that were defined, in the order of their names."""
         return tuple(self._build_table(model) for _, model in sorted(self._models.items()))
 
     def define_table(self, name: str, query: str, **config: Any) -> Table:
-        """Defines a table, `schema.name`, as the rows of a query, and makes nothing yet; `Table.refresh` does.
+        """Defines the table `name`, written as `schema.name`, by its query; `Table.refresh` creates it.
 
-        `config` has the keys of a dbt model, `primary_key` at least. The query names tables as `schema.name` too. A
-        later definition of the same name replaces this one. Raises ConfigError with everything that is wrong.
+        `config` has the same keys as the configuration of a dbt model, at least `primary_key`. The query refers to
+        tables as `schema.name` too. A later definition of the same name replaces this one. Raises ConfigError with
+        everything that is wrong.
         """
         self._connection.check_open()
         model = Model(self._parse_name(name), query.strip().rstrip(";"), read_configuration(config, name))
@@ -73,7 +74,7 @@ class Warehouse:
         return self._build_table(model)
 
     def table(self, name: str) -> Table:
-        """The table that was defined under this name; raises ConfigError if there is none."""
+        """Returns the table that was defined under this name; raises ConfigError if there is none."""
         model = self._models.get(self._parse_name(name))
         if model is None:
             known = [f"{table.schema}.{table.name}" for table in sorted(self._models)]
@@ -85,14 +86,14 @@ class Warehouse:
         return self._build_table(model)
 
     def name_changes(self, name: str) -> str:
-        """What stands for the new rows of a table in the query of one with `input="changes"`, as `changes(…)` of dbt.
+        """Name by which a query with `input="changes"` reads the new rows of the table `name`, as dbt's `changes(…)`.
 
         It is quoted for SQL: `f"select * from {warehouse.name_changes('ods.events')}"`.
         """
         return f"`{format_changes_view(self._parse_name(name))}`"
 
     def close(self) -> None:
-        """Ends the sessions of this warehouse; DataFrames of it can't be read any more, and tables stay."""
+        """Ends the sessions of this warehouse; its DataFrames can't be read any more, its tables stay."""
         self._connection.close_sessions()
 
     def __enter__(self) -> Self:

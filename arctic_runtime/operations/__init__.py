@@ -1,1 +1,1 @@
-"""Operations on tables beside their refresh, in one registry: commands, macros and HTTP are made from it."""
+"""Operations on tables besides their refresh, in one registry, from which commands, macros and HTTP are generated."""

@@ -1,6 +1,6 @@
-"""Readers of arguments: from text as people type it, or a value as YAML, Jinja or JSON has it.
+"""Readers of arguments, which are texts that people type, or values from YAML, Jinja or JSON.
 
-Each takes the argument's name for errors and the value; each raises ConfigError for a value that it can't use.
+Each reader takes the value and, for its errors, the argument's name. It raises ConfigError if it can't use the value.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ MODES: tuple[str, ...] = get_args(CompactionMode)
 
 
 def read_text(_: str, value: Any) -> str:
-    """Text; numbers and dates as they are written."""
+    """Reads any value as text, such as a number or a date."""
     return str(value)
 
 
 def read_flag(label: str, value: Any) -> bool:
-    """True or false."""
+    """Reads true or false."""
     if not isinstance(value, bool):
         raise ConfigError(f"`{label}` must be true or false; found {value!r}")
     return value
 
 
 def read_count(label: str, value: Any) -> int:
-    """A whole number."""
+    """Reads a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"`{label}` must be a whole number; found {value!r}")
     return int(value)
 
 
 def read_texts(label: str, value: Any) -> tuple[str, ...]:
-    """One text or more."""
+    """Reads a list of texts."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"`{label}` must be a list; found {value!r}")
     return tuple(str(item) for item in value)
 
 
 def read_mode(_: str, value: Any) -> CompactionMode:
-    """A mode of compaction."""
+    """Reads a mode of compaction."""
     if value not in MODES:
         raise ConfigError(f"unknown compaction mode {value!r}; expected one of {', '.join(MODES)}")
     mode: CompactionMode = value
@@ -52,12 +52,12 @@ def read_mode(_: str, value: Any) -> CompactionMode:
 
 
 def read_source(_: str, value: Any) -> str | TableName:
-    """A table or view: its name, as long as a user likes it, or what dbt knows it by."""
+    """Reads a table or view: a name with or without schema and catalog, or a complete TableName, which dbt passes."""
     return value if isinstance(value, TableName) else str(value)
 
 
 def read_partition(label: str, value: Any) -> dict[str, str]:
-    """The value of each partition column, from a mapping or from texts such as `region=eu`."""
+    """Reads the value of each partition column, from a mapping or from texts such as `region=eu`."""
     if isinstance(value, Mapping):
         return {str(name): _partition_value(f"{label}.{name}", part_value) for name, part_value in value.items()}
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -1,4 +1,4 @@
-"""The operation that forgets rows."""
+"""The operation that erases rows from a table, its history and the tables made of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about tables that need no Spark: their versions, what waits to be merged, who reads them."""
+"""Facts about tables that are read without Spark: their versions, unmerged changes, and the models that read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from arctic_runtime.plan.freshness import FreshnessPlan
 
 @dataclass(frozen=True)
 class Consumer:
-    """A model that reads another, and how many commits of it that it has not read yet."""
+    """A model that reads a table, and how many of the table's commits and change rows it has not read yet."""
 
     model: str
     behind_commits: int
@@ -41,12 +41,12 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Ingestion:
-    """Progress of an ingested table; empty texts and None if nothing tells.
+    """Progress of an ingested table; what is not known is an empty text or None.
 
-    `table` is its name in the source. `position` is up to where it has all events, and `source_position` up to where
-    all tables of the source have them; `cut_version` is the version that has nothing after that, empty if none is
-    known. `changed_at` is the time of the newest change at the source that it has. It shows the source as of `as_of`,
-    which was `lag_seconds` ago. `dead_letters` are those of all tables of the source.
+    `table` is its name in the source. It has all events up to `position`; all tables of the source have theirs up to
+    `source_position`. `cut_version` is the version that has no events after `source_position`. `changed_at` is when the
+    newest change that it has was made at the source. The table shows the source at the time `as_of`, which was
+    `lag_seconds` ago. `dead_letters` counts those of all tables of the source.
     """
 
     source: str
@@ -62,12 +62,12 @@ class Ingestion:
 
 @dataclass(frozen=True)
 class Status:
-    """A table at one glance; numbers are rows, bytes and counts as the catalog keeps them.
+    """Summary of a table's state; its numbers come from metadata in the catalog.
 
-    `rows` are those that readers see, also if changes are not merged yet; with `changelog: input`, whose change rows do
-    not tell which rows are new, those of the base. `savepoints` are versions by their names. `ingestion` is None for
-    tables that models make. A table without a key has nothing to merge. `freshness` is None if it was not asked for, or
-    there is no table.
+    `rows` is how many rows readers see, including unmerged changes. With `changelog: input` it is how many the base
+    has, since such change rows do not say which rows are new. `savepoints` are versions by their names. `ingestion` is
+    None for tables that models make. A table without a key has no unmerged changes. `freshness` is None if it was not
+    computed, or there is no table.
     """
 
     model: str
@@ -90,9 +90,9 @@ class Status:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One version of a table, and the names that it was given.
+    """One version of a table, with the names of its savepoints.
 
-    `columns` is how its columns differ from those of the version before it, as far as that is kept.
+    `columns` says how its columns differ from those of the version before; it is empty if these are not known.
     """
 
     version: str
@@ -108,9 +108,9 @@ class HistoryEntry:
 def read_status(
     reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None
 ) -> Status:
-    """The state of one table; `project` are the models that may read it.
+    """Reads the state of a model's table; `project` are the models that may read the table.
 
-    `counts` are those of unmerged rows that are known; whoever asks often keeps them.
+    `counts` keeps counts of unmerged rows between calls, for callers that ask often.
     """
     state = observe_model(reader, model)
     if state.appended is not None:
@@ -135,7 +135,10 @@ def read_status(
 
 
 def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
-    """Status of any table from its commits and files; `rows` are those of its newest snapshot."""
+    """Builds the status that tables with and without a key have: from commits, files and consumers.
+
+    `rows` is the number of rows in the newest snapshot of the model's base.
+    """
     head = (run_commits(log) or log.commits)[-1]
     summary = _read_base_summary(reader, model)
     return Status(
@@ -181,7 +184,10 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
 def observe_freshness(
     reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
 ) -> dict[TableName, Freshness]:
-    """Freshness of the models' tables, through all layers; those without a table are left out."""
+    """Computes how fresh each model's table is, over all tables from which its rows come, by the table's name.
+
+    Models without a table are left out.
+    """
     facts = observe_lineage(reader, [model.table for model in models], project)
     plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
     return {model.table: plan.get_freshness(str(model.table)) for model in models if str(model.table) in facts}
@@ -190,7 +196,10 @@ def observe_freshness(
 def describe_status(
     status: Status, now: datetime.datetime | None = None, parse_position: ParsePosition = keep_opaque
 ) -> list[str]:
-    """A few lines for people; how fresh the table is, as of `now`. `parse_position` reads positions of its source."""
+    """Describes a status in lines for people; says how fresh the table is at `now`, unless that is None.
+
+    `parse_position` parses positions of the table's source.
+    """
     if not status.built:
         return [f"{status.model}: not built yet"]
     files = f"{status.files} files, {status.bytes:,} bytes"
@@ -227,22 +236,22 @@ def _describe_ingestion(ingestion: Ingestion, parse_position: ParsePosition) -> 
 
 
 def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
-    """A line for people; `counts` are the changed rows by action."""
+    """Describes a restored table in a line for people; `counts` are the changed rows by action."""
     return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
 
 
 def describe_overwritten(model: Model, counts: Mapping[str, int], as_of: str) -> str:
-    """A line for people; `counts` are the changed rows by action."""
+    """Describes an overwritten table in a line for people; `counts` are the changed rows by action."""
     return f"{model.table}: as of {as_of} +{counts['insert']} ~{counts['update']} -{counts['delete']}"
 
 
 def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
-    """A line for people."""
+    """Describes a new savepoint in a line for people."""
     return f"{model.table}: savepoint {savepoint.name} at version {savepoint.commit.version.snapshot}"
 
 
 def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
-    """The versions of a table that are kept, newest first; those older than the others are kept by savepoints."""
+    """Reads the versions that a table keeps, newest first, including those that only savepoints keep."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
     runs = {commit.version: commit for commit in run_commits(state.log)}
@@ -259,19 +268,22 @@ def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...
 
 
 def _list_schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
-    """Differences between the columns of each commit and of the one before; none if either is not known."""
+    """Compares the columns of each commit with those of the one before.
+
+    The difference is empty for the first commit, and if the columns of either are not known.
+    """
     own = [_strip_change_columns(columns.get(commit.version.snapshot, {})) for commit in commits]
     changed = [compare_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
     return [SchemaChange(), *changed][: len(commits)]
 
 
 def _strip_change_columns(columns: Mapping[int, Column]) -> Mapping[int, Column]:
-    """The columns of a table among those of its change table."""
+    """Returns the columns of a change table that its table has too, without those that only change rows have."""
     return {number: column for number, column in columns.items() if column.name not in CHANGE_COLUMNS}
 
 
 def describe_history(entry: HistoryEntry) -> list[str]:
-    """Lines for people: the version, and how its columns changed where they did."""
+    """Describes a version in lines for people: its run, and how its columns changed if they did."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
     return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe_change()}"]

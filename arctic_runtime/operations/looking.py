@@ -18,7 +18,7 @@ from arctic_runtime.refresh_planner import Plan
 
 
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
-    """Lines for people: what the next run does, and why."""
+    """Describes in lines for people what the next run of a model does, and why."""
     decision = plan.decision
     return [
         f"{model.table}",
@@ -35,7 +35,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """Describes how events make rows, if more than the newest one of a key does."""
+    """Yields lines that describe how a key's events are combined to a row, if not only the newest event counts."""
     config = model.config
     for sequence, columns in config.sequence_groups.items():
         yield f"flow ordered by {sequence}, of events where that is not null: {', '.join(columns)}"
@@ -52,7 +52,7 @@ def _describe_merging(model: Model) -> Iterator[str]:
 
 
 def _catch_up(model: Model) -> str:
-    """The merge that follows a commit; its extent depends on how many rows that commit has."""
+    """Describes the merge that follows a commit, without its extent, which depends on the rows of that commit."""
     if model.config.merge == "on_write":
         return f"merge the new changes into {model.base}"
     return f"replace view {model.table}, and merge into {model.base} where enough has come together"

@@ -21,7 +21,11 @@ from arctic_runtime.plan.maintenance.landing import describe_landing
 
 
 def _compact_tables(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
-    """One named model, or several by what their readers lose; `all` leaves out those that were not built yet."""
+    """Compacts or plans one model, or several, beginning with that whose readers read most bytes in vain.
+
+    With the value `all`, models that were not built yet are left out. The value `most` limits the bytes that are
+    rewritten in all. A commit race that is lost is part of the answer if there are several models.
+    """
     left = math.inf if values["most"] is None else values["most"]
     if len(models) == 1 and not values["all"]:
         return _compact_one(context, models[0], values, only_plan, left)[0]
@@ -42,7 +46,7 @@ def _compact_tables(context: OperationContext, models: Sequence[Model], values: 
 def _compact_one(
     context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
 ) -> tuple[Answer, int]:
-    """The answer, and how many bytes were rewritten."""
+    """Compacts or plans one model; returns the answer and how many bytes were rewritten."""
     from arctic_runtime.spark.maintenance.compaction import compact_table, plan_compaction
 
     table = context.open_table(model)

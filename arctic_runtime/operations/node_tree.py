@@ -1,4 +1,4 @@
-"""The hash tree of a partition as people see it: how deep it is, and how much lies where."""
+"""The hash tree of a partition, drawn for people: its depth, and the bytes and files of each node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_ROWS = "all rows"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A node with everything below it; `own_files` are those that lie at its own depth."""
+    """A node of the tree; `bytes` and `files` include all nodes below it, `own_files` counts only its own files."""
 
     depth: int
     index: int
@@ -32,7 +32,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Tree:
-    """The nodes of one of a table's partitions, from the root down; `partition` is its values as text."""
+    """The nodes of one partition of a table, from the root down; `partition` is the text of the partition's values.
+
+    `partitions` is how many partitions the table has.
+    """
 
     model: str
     partition: str
@@ -48,9 +51,10 @@ class _Sum:
 
 
 def read_tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
-    """The nodes of a partition, the largest where none is named; reads all manifests of the base.
+    """Reads the nodes of a partition, of the largest one if `partition` is None; reads all manifests of the base.
 
-    None if the table was not built yet, or has no file. Raises ConfigError if there is no such partition.
+    None if the table was not built yet, or has no file. Raises ConfigError if there is no such partition, or if the
+    base's files do not form a tree.
     """
     if observe_model(reader, model).base is None:
         return None
@@ -72,7 +76,7 @@ def read_tree(reader: CatalogReader, model: Model, partition: str | None = None)
 
 
 def describe_tree(tree: Tree, thresholds: ReportThresholds) -> list[str]:
-    """The tree in lines, with the root first; what is too deep is summed up."""
+    """Draws the tree in lines for people, the root first; nodes that are too deep count only in the nodes above."""
     deepest = _find_deepest(tree.nodes, thresholds.tree_lines)
     shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= deepest}
     depth = max(node.depth for node in tree.nodes)
@@ -100,7 +104,7 @@ def _get_position(item: tuple[HashNode, object]) -> HashNode:
 
 
 def _find_deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
-    """The greatest depth down to which all nodes can be shown."""
+    """The greatest depth down to which all nodes can be shown in `most_lines` lines."""
     counts: dict[int, int] = {}
     for node in nodes:
         counts[node.depth] = counts.get(node.depth, 0) + 1

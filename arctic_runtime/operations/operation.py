@@ -1,4 +1,4 @@
-"""Definition of an operation on tables: its arguments, what it does, and what it answers."""
+"""Definition of an operation on tables: its arguments, the function that performs it, and its answer."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 JsonType = Literal["string", "integer", "boolean", "array", "object"]
 TableChoice = Literal["one", "any", "named_or_all"]
-"""How many tables an operation takes: exactly one; any number, where none means all; or the same with an `all`."""
+"""Number of tables that an operation takes.
+
+`one` is exactly one. `any` is any number, and all if none is named. `named_or_all` is one or more, or the argument
+`all`.
+"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The outcome of an operation: data that JSON can hold, lines for people, and whether a check failed."""
+    """The answer of an operation: data for JSON, lines for people, and whether a check failed or found a difference."""
 
     data: Any
     lines: tuple[str, ...]
@@ -38,9 +42,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class OperationContext:
-    """The catalog, the project's models, and a Spark session that starts when it is first asked for.
+    """What an operation works with: the catalog, the project's models, and `spark`, which starts Spark when called.
 
-    `progress` gets lines for people while the operation runs.
+    `progress` is called with lines for people while the operation runs.
     """
 
     reader: CatalogReader
@@ -63,16 +67,17 @@ class OperationContext:
 
 
 Values = Mapping[str, Any]
-"""Values of an operation's arguments by their names, as their readers return them."""
+"""Values of an operation's arguments, by the arguments' names, as their readers returned them."""
 
 Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation; `default` is as a user would write it, and None means that it has no value.
+    """An argument of an operation; `default` is written as a user would write it, None if there is no default.
 
-    On the command line it is `option`, or positional. At most one argument of an `exclusive_group` can be given.
+    On the command line it is positional, or the option `option`, which is made from the name if it is empty. At most
+    one argument of an `exclusive_group` can be given.
     """
 
     name: str
@@ -89,13 +94,16 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """Its name on the command line."""
+        """The argument's name on the command line."""
         if self.is_positional:
             return self.metavar
         return self.option or f"--{self.name.replace('_', '-')}"
 
     def read_value(self, value_given: Any, label: str) -> Any:
-        """The value that is meant, if None stands for the default; raises ConfigError, which calls it `label`."""
+        """Reads the value that a user gave, or the default if that is None; None if there is no default either.
+
+        Raises ConfigError for a value that can't be read, or None for a required argument; the error names it `label`.
+        """
         if value_given is None and self.is_required:
             raise ConfigError(f"`{label}` has no value")
         written = self.default if value_given is None else value_given
@@ -104,12 +112,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that users can ask of tables.
+    """An operation that users can perform on tables, and what it needs.
 
-    `plan` answers what `perform` would do, and changes nothing. An operation that `needs_confirmation` is only planned
-    unless it is confirmed. `macro_arguments` are those of its dbt macro, in their order; None if it has no macro.
-    `needs_query` says that the model's query must be compiled, `needs_queries` those of all models, `takes_landing`
-    that a landing table can be named, and `needs_key` that it can't be asked of tables without a primary key.
+    `plan` answers what `perform` would do, and changes nothing; None if that can't be said. An operation that
+    `needs_confirmation` is only planned unless it is confirmed. `macro_arguments` are the arguments of its dbt macro,
+    in their order; None if it has no macro. `needs_query` says that the model's query must be compiled, `needs_queries`
+    that the queries of all models must be. `takes_landing` says that it can be performed on a landing table, and
+    `needs_key` that tables must have a primary key.
     """
 
     name: str
@@ -129,7 +138,10 @@ class Operation:
     macro_arguments: tuple[str, ...] | None = None
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
-        """The argument of this name, of those that are `known` where it is asked for; raises ConfigError."""
+        """Returns the argument of this name; raises ConfigError if the name is not one of `known`.
+
+        These are the names that the caller accepts.
+        """
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise ConfigError(f"{self.name} has no argument {name!r}{suggest_nearest(name, known)}; {has}")
@@ -138,10 +150,11 @@ class Operation:
     def read_values(
         self, arguments_given: Mapping[str, Any], known: Sequence[str] | None = None, flags: bool = False
     ) -> Values:
-        """The values of all arguments from those that are given, as text or as JSON has them.
+        """Reads the values of all arguments from those that are given, as text or as values from JSON.
 
-        `known` are the arguments that can be given, all unless it says otherwise; `flags` calls them in errors as the
-        command line does. Raises ConfigError for an unknown argument, a missing one, or a value that can't be read.
+        `known` are the names that can be given, None for all. With `flags`, errors name arguments as the command line
+        does. Raises ConfigError for an unknown argument, a missing one, a value that can't be read, or two arguments
+        that exclude each other.
         """
         names = [argument.name for argument in self.arguments] if known is None else known
         for name in arguments_given:
@@ -157,9 +170,10 @@ class Operation:
     def run_operation(
         self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False
     ) -> Answer:
-        """Performs it on tables, or says what it would do; `values` are those that `read` returns.
+        """Performs the operation on tables, or with `plan` only says what it would do.
 
-        Raises ConfigError if it needs a key that a table does not have.
+        `values` are those that `read_values` returned. Raises ConfigError if the operation needs a key that a table
+        does not have, or can't be planned.
         """
         self.check_keys(models)
         if not plan:
@@ -169,7 +183,7 @@ class Operation:
         return self.plan(context, models, values)
 
     def check_keys(self, models: Sequence[Model]) -> None:
-        """Raises ConfigError if it needs a key that a table does not have."""
+        """Raises ConfigError if the operation needs a key that a table does not have."""
         for model in models:
             if self.needs_key and model.is_appended:
                 events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
@@ -189,7 +203,7 @@ class Operation:
 
 
 def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:
-    """Builds the performer of an operation on one table."""
+    """Returns a function that calls `perform` with the only table of an operation that takes one."""
 
     def perform_on_one(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
         (model,) = models

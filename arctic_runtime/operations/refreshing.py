@@ -1,4 +1,4 @@
-"""A model's refresh as all who run models do it: its rows, and then the upkeep that is due."""
+"""Refreshes a model and then does the upkeep that is due; dbt, the service and the library all use it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Readers = Callable[[TableName], Iterable[TableName]]
-"""The models that may read a table; what they have yet to read does not expire."""
+"""Returns the tables of the models that may read a table; versions that these have not read yet do not expire."""
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """Result of a refresh. `failures` are messages of upkeep after it that failed, by its part."""
+    """Result of a refresh; `failures` has the message of each part of the following upkeep that failed, by its name."""
 
     outcome: Outcome
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -37,9 +37,10 @@ def perform_refresh(
     readers: Readers,
     with_upkeep: bool = True,
 ) -> Refreshed:
-    """Performs what was planned a moment ago; starts Spark only if there is work. Raises as `Refresh.run_refresh`.
+    """Performs a refresh that was just planned, then the upkeep that is due; starts Spark only if there is work.
 
-    Without upkeep somebody else has to do it, as a service does under its budget.
+    If `with_upkeep` is False, the caller has to do the upkeep, as a service does within its budget. Raises as
+    `Refresh.run_refresh`.
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
@@ -65,7 +66,10 @@ def perform_refresh(
 
 
 def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
-    """Upkeep after a run, whose rows are committed whatever becomes of it."""
+    """Does each part of the upkeep; returns the messages of those that failed, by name.
+
+    Raises no error, since the rows of the run are committed already.
+    """
     failures: dict[str, str] = {}
     for part, action in parts.items():
         try:
@@ -76,7 +80,7 @@ def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
 
 
 def format_upkeep_warning(table: TableName, part: str, message: str) -> str:
-    """Warning about failed upkeep."""
+    """Builds the warning that a part of the upkeep after a run failed."""
     return (
         f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"
         "  what to do: nothing now, since a later run tries again; if it fails every time, fix the cause"

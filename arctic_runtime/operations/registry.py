@@ -1,4 +1,4 @@
-"""Everything that can be asked of a table; the command line and the dbt macros are made from this list."""
+"""The list of all operations on tables, from which the command line and the dbt macros are generated."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ OPERATIONS: tuple[Operation, ...] = (
     FORGET,
     COMPACT,
 )
-"""In the order in which help shows them."""
+"""All operations, in the order in which the help shows them."""
 
 
 def get_operation(name: str) -> Operation:
-    """The operation of this name; raises ConfigError if there is none."""
+    """Returns the operation of this name; raises ConfigError if there is none."""
     for known in OPERATIONS:
         if known.name == name:
             return known

@@ -1,4 +1,4 @@
-"""Upkeep that a table needs by itself: what is due, found without Spark, and doing it."""
+"""Upkeep of tables, which nobody has to ask for: finds without Spark what is due, and does it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Maintained:
-    """A table that is kept up, and the tables of models that may read it; of a landing table the models themselves."""
+    """A table that gets upkeep; `readers` are the tables of the models that may read it.
+
+    For a landing table `models` are these models themselves.
+    """
 
     model: Model
     readers: tuple[TableName, ...] = ()
@@ -37,16 +40,16 @@ class Maintained:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of upkeep: lines for people, and how many bytes it rewrote."""
+    """Result of one upkeep operation: lines for people, and how many bytes it rewrote."""
 
     lines: tuple[str, ...]
     bytes: int = 0
 
 
 def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
-    """Finds the upkeep that a table needs now; `now` becomes the time since which it does.
+    """Finds the upkeep that a table needs, and records `now` as the time since which it is due.
 
-    Nothing is due of a table that is not built yet.
+    Empty for a table that is not built yet.
     """
     if table.model.is_landing:
         return _find_due_landing(table, reader, now)
@@ -69,9 +72,9 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
 
 
 def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float) -> Done:
-    """Does what is due now. No step is begun that takes all over `most_bytes`.
+    """Performs an upkeep operation on a table; a compaction begins no step that would rewrite over `most_bytes` in all.
 
-    It gives way to writers: raises CommitConflict if these were always faster.
+    Other writers take precedence: raises CommitConflict if they were faster at every attempt.
     """
     match operation:
         case "compact":
