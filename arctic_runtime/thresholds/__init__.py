@@ -1,9 +1,9 @@
 """All thresholds, limits and prices of planning and execution, in one immutable object.
 
-`Thresholds()` holds the values that dbt-arctic ships with. A profile carries one object (`Profile.thresholds`), and
-everything below takes it, or the group that it needs, as an argument. Tests pass changed ones (`replace`).
+`Thresholds()` holds the values that dbt-arctic ships with. A profile carries one object (`Profile.thresholds`).
+Functions take it, or the group that they need, as an argument. Tests pass objects with other values (`replace`).
 
-Prices were measured on two cores with local files. Settings that a user has are in a model's configuration, not here.
+Prices were measured on two cores with local files. Settings for users are in a model's configuration, not here.
 """
 
 from __future__ import annotations

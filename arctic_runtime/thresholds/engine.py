@@ -1,4 +1,4 @@
-"""Commits, reports, Spark and the catalog."""
+"""Thresholds of commits, reports, Spark and the catalog."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ class CommitThresholds:
     """The longest wait for the lock of the catalog's database."""
 
     lock_poll_seconds: float = 0.2
-    """Pause between two attempts to get that lock."""
+    """Pause between two attempts to get the lock of the catalog's database."""
 
 
 @dataclass(frozen=True)
 class ReportThresholds:
-    """Limits of a report's contents."""
+    """Limits on the contents of reports."""
 
     examples: int = 3
-    """Examples of rows for each broken promise."""
+    """Example rows that are shown for each broken promise."""
 
     sampled_rows: int = 1000
-    """Rows that break promises, as far as they are counted."""
+    """The most rows that break promises which are read and counted."""
 
     shown_nodes: int = 20
-    """File groups that a compaction plan lists as left alone."""
+    """The most file groups that a printed compaction plan lists as left alone."""
 
     tree_lines: int = 64
-    """Lines of a printed hash tree."""
+    """The most lines of a printed hash tree."""
 
     dead_letter_reasons: int = 3
-    """Most reasons of dead letters that an error shows, those of most dead letters."""
+    """The most reasons of dead letters that an error shows; the most frequent ones are shown."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class EngineThresholds:
     """Starting, reaching and stopping Spark, and reading the catalog."""
 
     kept_metadata: int = 64
-    """Metadata files of tables that are kept as they were read: one of 200 snapshots takes a megabyte."""
+    """The most metadata files of tables that are kept in memory: one with 200 snapshots takes a megabyte."""
 
     session_idle_seconds: float = 600.0
-    """A session that was not used for longer is not used again: a server forgets it after an hour."""
+    """A session that was idle for longer is not used again: a Spark Connect server drops sessions after an hour."""
 
     parallel_actions: int = 4
-    """Actions that one run performs at the same time."""
+    """The most actions that one run performs in parallel."""
 
     jvm_start_seconds: float = 120.0
     """The longest wait for a JVM to start."""
 
     jvm_start_poll_seconds: float = 0.02
-    """Pause between two looks for a started JVM."""
+    """Pause between two checks whether a JVM has started."""
 
     jvm_stop_seconds: float = 30.0
     """The longest wait for a JVM to end by itself before it is killed."""
@@ -68,31 +68,37 @@ class EngineThresholds:
     """The longest wait for the exit code of a JVM whose connection broke."""
 
     spark_watch_seconds: float = 1.0
-    """Pause between two checks of a process that runs forever whether its Spark is still there."""
+    """Pause between two checks whether Spark still runs, in a process that runs without end."""
 
     spark_end_seconds: float = 30.0
-    """How long such a process may take to end by itself if its Spark is gone."""
+    """The longest wait for a process that runs without end to exit by itself after its Spark has ended."""
 
     new_objects_share: float = 0.125
-    """The part of the heap of such a process' Spark that is for new objects, and as much is for others at first."""
+    """Share of Spark's largest heap that is for new objects, in a process that runs without end.
+
+    The heap begins with twice as much.
+    """
 
     server_start_seconds: float = 150.0
-    """The longest wait for a kept Spark Connect server to start."""
+    """The longest wait for a kept Spark Connect server (`url: local`) to start."""
 
     server_stop_seconds: float = 60.0
-    """The longest wait for a kept server to stop."""
+    """The longest wait for a kept Spark Connect server to stop."""
 
     server_poll_seconds: float = 0.05
-    """Pause between two looks for a kept server."""
+    """Pause between two checks whether a kept server has started or stopped."""
 
     server_watch_seconds: float = 0.5
-    """Pause between two looks of a kept server at whether it is still wanted."""
+    """Pause between two checks by a kept server whether it should stop."""
 
     server_lock_seconds: float = 1.0
     """The longest wait for the address or the lock of a kept server."""
 
     server_probe_seconds: float = 0.02
-    """Longer than a client holds the lock of a kept server to see whether a process has it."""
+    """The wait for the lock of a kept server after which a running server is assumed to hold it.
+
+    It is longer than a client holds the lock for such a check.
+    """
 
     connect_seconds: float = 10.0
     """The longest wait for a TCP connection to a Spark Connect server."""
@@ -101,13 +107,13 @@ class EngineThresholds:
     """Retries of a request to a Spark Connect server."""
 
     connect_backoff_millis: int = 8_000
-    """The longest pause between two such retries."""
+    """The longest pause between two retries of a request to a Spark Connect server."""
 
     shown_log_lines: int = 10
-    """Lines of the log of a Spark that ended, as an error shows them."""
+    """The last lines of Spark's log that an error shows if Spark has ended."""
 
     kept_logs: int = 20
-    """Log files of Spark that are kept."""
+    """The most log files of Spark that are kept."""
 
     kept_archives: int = 4
-    """Class-data archives that are kept."""
+    """The most class-data archives, by which a JVM starts faster, that are kept."""

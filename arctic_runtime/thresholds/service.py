@@ -1,4 +1,4 @@
-"""The service: following models, upkeep, HTTP and lineage."""
+"""Thresholds of the service: scheduling of models, upkeep, HTTP and lineage."""
 
 from __future__ import annotations
 
@@ -7,139 +7,142 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ServiceThresholds:
-    """Following models."""
+    """Thresholds of the service: refreshes, leadership, jobs and events."""
 
     poll_seconds: float = 1.0
-    """The time between two looks at where tables stand."""
+    """Pause between two checks which tables have new versions."""
 
     look_share: float = 0.2
-    """Looks take at most this share of the time: where one takes long, as over many tables, the next one waits."""
+    """Largest share of the time that checks for new versions may take: after a long check the next one waits longer."""
 
     project_poll_seconds: float = 2.0
-    """The time between two looks at the files of the project."""
+    """Pause between two checks whether the files of the project have changed."""
 
     retry_seconds: float = 1.0
     """The pause after a model's first failure; each further one in a row doubles it."""
 
     retry_doublings: int = 8
-    """How often it is doubled at most: pauses grow up to four minutes."""
+    """How often the pause after a failure is doubled at most; pauses grow up to four minutes."""
 
     event_wait_seconds: float = 1.0
-    """How long a thread that follows events waits for one before it looks whether it is to end."""
+    """How long a thread that waits for events waits before it checks whether it should end."""
 
     remembered_jobs: int = 10_000
-    """The newest jobs whose end metrics remember, so that none is counted twice."""
+    """Number of the newest ended jobs that the metrics remember, so that none is counted twice."""
 
     lease_seconds: float = 30.0
-    """How long a service may lead without a sign of life before one on standby takes over."""
+    """How long the lease of a leading service lasts without renewal before a service on standby takes over."""
 
     lease_renewal_seconds: float = 10.0
-    """The time between two such signs."""
+    """The time between two renewals of the lease of a service."""
 
     lease_poll_seconds: float = 2.0
-    """Pause between two looks of a service on standby."""
+    """Pause between two checks by a service on standby whether it can take the lease."""
 
     lease_snapshots: int = 100
-    """Snapshots of the table of the lease, one for each sign, from which on old ones expire."""
+    """Number of snapshots of the service's table, one per renewal of the lease, above which old ones are expired."""
 
     kept_lease_snapshots: int = 10
-    """Its newest snapshots, which are kept then."""
+    """Newest snapshots of the service's table that are kept when old ones are expired."""
 
     events: int = 2000
-    """Events that are kept for readers who were not connected for a while."""
+    """The most events that are kept for clients that were not connected for a while."""
 
     ended_jobs: int = 200
-    """Jobs that are shown after their end, newest first."""
+    """The most ended jobs that are shown, newest first."""
 
     job_lines: int = 100
-    """Lines of progress that are kept of a job."""
+    """The most lines of progress that are kept of a job."""
 
     operations: int = 2
-    """Operations of users that run side by side."""
+    """The most operations of users that run in parallel."""
 
     steady_seconds: float = 60.0
-    """An ingestion that fails after so long is tried again at once; pauses grow where it fails sooner each time."""
+    """An ingestion that fails after it ran for longer counts as failing for the first time.
+
+    The pause before it is tried again grows only if it fails sooner several times in a row.
+    """
 
     flow_seconds: float = 60.0
     """The time over which changed rows of a table are counted as recent."""
 
     as_of_event_seconds: float = 30.0
-    """By how much later a table must show its sources before readers of events are notified of that alone."""
+    """By how much `as_of` of a table must have advanced before clients get an event only for that."""
 
 
 @dataclass(frozen=True)
 class UpkeepThresholds:
-    """Upkeep by a service."""
+    """Thresholds of upkeep by a service."""
 
     starvation_seconds: float = 3600.0
-    """Upkeep that is due for longer comes before all that is due for less, however much the readers of others pay."""
+    """Upkeep that is due for longer is done before all other upkeep, even if that saves readers more."""
 
     kept_minutes: float = 10.0
-    """Unused bytes of the budget are kept for so long."""
+    """How long unused bytes of the budget can still be used."""
 
     poll_seconds: float = 1.0
-    """The time between two looks for due work."""
+    """Pause between two checks for upkeep that is due."""
 
     settle_seconds: float = 10.0
-    """A table that was written to is looked at so much later, and not more often."""
+    """The time after a write to a table when its upkeep is checked; later writes do not postpone the check."""
 
     look_seconds: float = 600.0
-    """The time between two looks at a table that nobody wrote to: versions become old enough to expire."""
+    """The time between two checks of a table without writes, since its versions become old enough to expire."""
 
     retry_seconds: float = 10.0
     """The pause after a table's first failure; each further one in a row doubles it."""
 
     retry_doublings: int = 9
-    """How often it is doubled at most: pauses grow up to 85 minutes."""
+    """How often the pause after a failure is doubled at most; pauses grow up to 85 minutes."""
 
     overdue_factor: float = 4.0
-    """A refresh does the upkeep of its table itself where so many times as much has come together as makes it due."""
+    """A refresh compacts its table itself if readers waste over this multiple of the bytes at which it became due."""
 
 
 @dataclass(frozen=True)
 class LineageThresholds:
-    """Sending lineage."""
+    """Thresholds of sending lineage."""
 
     queued_reports: int = 1000
-    """Refreshes whose lineage waits to be sent; where that many wait, that of later ones is left out."""
+    """The most refreshes whose lineage waits to be sent; the lineage of further refreshes is dropped."""
 
     observed_seconds: float = 300.0
-    """How long the tables and columns that a model reads count as known, unless its query changes."""
+    """How long the tables and columns that a model reads are not observed again, unless its query changes."""
 
     close_seconds: float = 5.0
-    """How long the end of the service waits for lineage that is not sent yet."""
+    """How long the service waits at its end for lineage that is not sent yet."""
 
 
 @dataclass(frozen=True)
 class HttpThresholds:
-    """Serving HTTP."""
+    """Thresholds of serving HTTP."""
 
     heartbeat_seconds: float = 15.0
-    """The time after which a stream without events says that it is alive."""
+    """The time without events after which a stream of events sends a heartbeat."""
 
     event_wait_seconds: float = 0.5
-    """How long the thread that waits for events waits before it looks whether it is to end."""
+    """How long the thread that waits for events waits before it checks whether it should end."""
 
     encoded_events: int = 4096
-    """Events whose text is kept for the next stream."""
+    """The most events whose encoded text is kept for other streams."""
 
     state_seconds: float = 5.0
-    """How long the text of all tables is used without an event, since ages of some figures go on."""
+    """How long the encoded state of all tables is reused without an event; it contains ages, which grow."""
 
     compressed_bytes: int = 1024
-    """From this length on an answer is compressed."""
+    """Length of an answer, in bytes, from which on it is compressed."""
 
     compression_level: int = 3
-    """Of gzip: higher ones take longer than they save."""
+    """Compression level of gzip; higher levels take longer than they save."""
 
     start_seconds: float = 10.0
-    """How long a server may take to answer at first."""
+    """The longest wait until a started server answers."""
 
     stop_seconds: int = 5
-    """How long requests under way may take when the server ends."""
+    """How long unfinished requests may still take when the server stops."""
 
     head_seconds: float = 5.0
-    """How long the head of a request may take to come; then its connection is dropped."""
+    """How long a client may take to send the head of a request; after that its connection is dropped."""
 
     waiting_connections: int = 1024
-    """Connections that wait to be accepted."""
+    """The most connections that wait to be accepted."""
