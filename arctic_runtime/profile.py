@@ -27,22 +27,22 @@ JARS_SETTING = "spark.arctic.jars"
 KEPT = "local"
 """The `url` of this user's own Spark Connect server, which is started if it does not run, and keeps running."""
 
-# Without a shuffle of the base: joins and merges between tables whose partitions correspond.
+# These allow joins and merges between tables whose partitions correspond, without a shuffle of the base.
 _STORAGE_PARTITIONED_JOINS = {
     "spark.sql.sources.v2.bucketing.enabled": "true",
     "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled": "true",
-    # To move the rows of one side to the nodes of the other takes five times as long for each of them as to move rows
-    # by their hash, and Spark moves the larger side as well. Statements of our own turn it on where few rows move.
+    # To move rows of one side to the buckets of the other takes five times as long per row as to move them by hash, and
+    # Spark may move the larger side. Our own statements turn it on if few rows are moved.
     "spark.sql.sources.v2.bucketing.shuffle.enabled": "false",
-    # Spark 4.1 ends with an internal error where one of these two is on and a query broadcasts a bare scan below such a
-    # join, so only statements of our own, which do not, turn them on.
+    # Spark 4.1 fails with an internal error if one of these two is on and a query broadcasts a bare scan below such a
+    # join. Only our own statements, which contain no such broadcast, turn them on.
     "spark.sql.sources.v2.bucketing.pushPartValues.enabled": "false",
     "spark.sql.sources.v2.bucketing.allowJoinKeysSubsetOfPartitionKeys.enabled": "false",
     "spark.sql.sources.v2.bucketing.partiallyClusteredDistribution.enabled": "false",
     "spark.sql.iceberg.planning.preserve-data-grouping": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
-# Wider than what is secret: hiding a harmless value costs a look into the profile, showing a secret costs the secret.
+# Includes harmless words: to hide a harmless value is a small nuisance, to show a secret is not.
 _SECRET_WORD = (
     r"secret|token|credential|passw|passphrase|authorization|cookie|signature|connection[-_.]?string|jaas"
     r"|(?:access|account|api|client|encryption|private|shared|signing|ssh)[-_.]?key"
@@ -175,7 +175,8 @@ class Profile:
             "spark.sql.defaultCatalog": self.catalog,
             "spark.sql.session.timeZone": "UTC",
             **_PINNED,
-            # Else pyspark asks where in a program each expression was made: five times what the expression costs.
+            # Else pyspark looks up where in a program each expression was made, which takes five times as long as
+            # making it.
             "spark.python.sql.dataFrameDebugging.enabled": "false",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -425,7 +426,7 @@ def _build_local_settings(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.shuffle.partitions": str(partitions),
-        # Without Hadoop's native library, which PySpark does not bring, its own starts `chmod` twice for each file.
+        # PySpark has no native library of Hadoop; without it Hadoop's own class starts `chmod` twice for each file.
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
     }
 

@@ -48,7 +48,7 @@ class Warehouse:
 
     @property
     def profile(self) -> Profile:
-        """The catalog and the Spark that it uses."""
+        """The catalog and the Spark that the warehouse uses."""
         return self._connection.profile
 
     @property

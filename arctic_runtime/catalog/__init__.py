@@ -1,1 +1,1 @@
-"""Reading a catalog and the metadata of its tables by pyiceberg, without Spark."""
+"""Reads a catalog and the metadata of its tables by pyiceberg, without Spark."""

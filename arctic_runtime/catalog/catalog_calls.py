@@ -40,7 +40,7 @@ class CatalogCalls:
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for errors of pyiceberg: they only have to name `_Locked`, as `_run_explained` explains all others."""
+        """Rules for errors of pyiceberg; only `_Locked` has one, since `_run_explained` converts all others."""
         unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
 

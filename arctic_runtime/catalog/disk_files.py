@@ -69,7 +69,7 @@ class DiskFiles:
     def count_rows_under(self, path: str, keys: pa.Table) -> int:
         """Counts the rows of a file whose key is one of `keys`; deleted rows count.
 
-        The columns of `keys` are those of the key, in the same order. In a table without a key all rows count.
+        The columns of `keys` are those of the key, in the same order. Without a key all rows count, if `keys` has any.
         """
         import pyarrow.parquet as pq
 

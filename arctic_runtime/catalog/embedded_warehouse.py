@@ -10,7 +10,7 @@ from pathlib import Path
 from arctic_runtime.errors import CatalogError
 from arctic_runtime.profile import Profile
 
-# The form of the tables that Iceberg's JDBC catalog makes for itself with jdbc.schema-version=V1.
+# The definition of the tables that Iceberg's JDBC catalog creates itself with jdbc.schema-version=V1.
 _CATALOG_TABLES = (
     """create table if not exists iceberg_tables (
         catalog_name varchar(255) not null,

@@ -121,7 +121,7 @@ class Lease:
                 try:
                     other = self.take_lease()
                 except Exception as error:
-                    # The next sign may get through; what can't be done at all fails in the work itself.
+                    # The next renewal may succeed; an error that persists makes the work itself fail.
                     LOG.debug("the lease was not renewed: %s", error)
                 else:
                     if other is not None:

@@ -64,7 +64,7 @@ class _Stream:
         return False
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Does nothing, since nothing is written."""
 
     def close(self) -> None:
         self._stream.close()

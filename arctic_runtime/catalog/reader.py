@@ -1,4 +1,4 @@
-"""Reading a catalog without Spark: namespaces, tables, views and their metadata.
+"""Reads a catalog without Spark: namespaces, tables, views and their metadata.
 
 Everything here goes through pyiceberg, so that listing relations takes milliseconds and starts nothing.
 """

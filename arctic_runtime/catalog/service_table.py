@@ -26,7 +26,7 @@ _PROPERTIES = {
     "format-version": "2",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # A commit that lost a race must fail: pyiceberg would do it again on top of the winner's.
+    # A commit that lost a race must fail; by default pyiceberg would retry it on top of the winner's commit.
     "commit.retry.num-retries": "0",
 }
 

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 Properties = Mapping[str, str]
 """Iceberg's properties of a catalog, as a profile has them: `type`, `uri`, `warehouse` and others."""
 
-# pyiceberg would take Arrow's for local files too, which loads pandas: most of what a run costs that finds nothing new.
+# By default pyiceberg uses Arrow's class for local files too. That loads pandas, which takes most of the time of a run
+# that finds nothing new.
 _LOCAL_FILE_IO = "pyiceberg.io.fsspec.FsspecFileIO"
 
 

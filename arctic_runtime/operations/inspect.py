@@ -166,7 +166,7 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
     of_table = source_progress.progress.get_table_progress(model.ingested_from)
     parse = model.source.parse_position
     cut = find_version_at(run_commits(log), of_table.position or "", parse)
-    # The table has what all tables have, and may have more.
+    # The table has at least the events that all tables of the source have.
     progress = of_table.advance_to([own], None)
     return Ingestion(
         source=model.source.name,

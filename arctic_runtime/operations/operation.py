@@ -30,7 +30,10 @@ TableChoice = Literal["one", "any", "named_or_all"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of an operation: data for JSON, lines for people, and whether a check failed or found a difference."""
+    """The answer of an operation: data for JSON and lines for people.
+
+    `differs` says that the result is not as it should be: a check failed, a row was not found, or work was not done.
+    """
 
     data: Any
     lines: tuple[str, ...]

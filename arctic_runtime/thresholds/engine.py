@@ -44,7 +44,7 @@ class ReportThresholds:
 
 @dataclass(frozen=True)
 class EngineThresholds:
-    """Starting, reaching and stopping Spark, and reading the catalog."""
+    """Thresholds of starting, reaching and stopping Spark, and of reading the catalog."""
 
     kept_metadata: int = 64
     """The most metadata files of tables that are kept in memory: one with 200 snapshots takes a megabyte."""

@@ -9,7 +9,7 @@ from arctic_runtime.thresholds.units import MIB
 
 @dataclass(frozen=True)
 class IngestThresholds:
-    """Ingestion of change data."""
+    """Thresholds of the ingestion of change data."""
 
     lease_seconds: float = 60.0
     """How long the lease of a process that ingests a source lasts without renewal before another process takes over."""
@@ -56,7 +56,7 @@ class DebeziumThresholds:
     """The most events that the engine hands over at once."""
 
     converting_threads: int = 2
-    """Threads that write events as JSON. By itself Debezium uses one."""
+    """Number of threads that convert events to JSON; Debezium's default is one."""
 
     batch_bytes: int = 128 * MIB
     """Bytes of JSON in a batch from which on no further waiting events are added to it."""

@@ -89,10 +89,10 @@ class IncrementalThresholds:
     """If a larger share of the rows of a large table is affected, a full refresh is chosen."""
 
     single_task_rows: int = 100_000
-    """Up to this many rows are compared in one task: moving them between tasks costs more."""
+    """Up to this many rows are compared in one task, since moving them between tasks would cost more."""
 
     cached_change_rows: int = 100_000
-    """More change rows that are read several times are cached; fewer are read from storage each time."""
+    """If more change rows are read several times, they are cached; fewer are read from storage each time."""
 
     reducer_values: int = 2_000_000
     """Up to this many values of a semi-join reducer are broadcast to every executor."""

@@ -19,7 +19,7 @@ class ServiceThresholds:
     """Pause between two checks whether the files of the project have changed."""
 
     retry_seconds: float = 1.0
-    """The pause after a model's first failure; each further one in a row doubles it."""
+    """The pause after a model's first failure; each further failure in a row doubles it."""
 
     retry_doublings: int = 8
     """How often the pause after a failure is doubled at most; pauses grow up to four minutes."""
@@ -90,7 +90,7 @@ class UpkeepThresholds:
     """The time between two checks of a table without writes, since its versions become old enough to expire."""
 
     retry_seconds: float = 10.0
-    """The pause after a table's first failure; each further one in a row doubles it."""
+    """The pause after a table's first failure; each further failure in a row doubles it."""
 
     retry_doublings: int = 9
     """How often the pause after a failure is doubled at most; pauses grow up to 85 minutes."""

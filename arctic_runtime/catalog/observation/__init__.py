@@ -1,1 +1,1 @@
-"""Observing tables and views through pyiceberg: metadata and manifests, no data file, no Spark."""
+"""Observes tables and views through pyiceberg, without Spark: reads metadata and manifests, hardly any data file."""

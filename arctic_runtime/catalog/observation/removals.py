@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def with_removals(reader: CatalogReader, source: SourceState, after: Version) -> SourceState:
-    """Adds to an upstream's commits how many rows the deleting ones after a version removed, and of which commits.
+    """Adds to each commit of an upstream that only deletes how many rows of which earlier commits it removed.
 
-    Reads nothing if no such commit only deletes. The commit of a deleted row is that of the data file it was in.
+    Only commits later than the version `after` count; without any, nothing is read. A deleted row belongs to the commit
+    that added its data file. The upstream is unchanged if its format version is 1.
     """
     deletions = [
         commit for commit in source.commits if commit.operation == "delete" and commit.version.sequence > after.sequence

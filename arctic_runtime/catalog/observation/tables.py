@@ -497,7 +497,7 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
     summary = _get_summary(snapshot)
     operation = _get_operation(snapshot)
     if COMPACTED_UNTIL in summary:
-        operation = "replace"  # What it took away had been replaced, and read by all.
+        operation = "replace"  # It only deleted change rows that were superseded, and that all readers had read.
     return Commit(
         version=Version(str(table.metadata.table_uuid), snapshot.snapshot_id, snapshot.sequence_number or 0),
         parent=snapshot.parent_snapshot_id,
