@@ -33,7 +33,7 @@ class Table:
     def __init__(
         self, connection: Connection, model: Model, models: Callable[[], Sequence[Model]], refresh: RefreshModel
     ) -> None:
-        """Takes in `models` a function that returns all models of the program or project; some may read this table."""
+        """Makes the table of `model`; `models` returns all models of the program or project, as some may read it."""
         self._connection = connection
         self._model = model
         self._models = models
