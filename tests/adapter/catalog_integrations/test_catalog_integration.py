@@ -36,7 +36,7 @@ class TestCatalogIntegration(BaseCatalogIntegrationValidation):
         [
             ({"name": "other"}, "expected: lake, as in the profile"),
             ({"catalog_type": "unity"}, "unity"),
-            ({"external_volume": "s3"}, "`external_volume` of warehouse has no meaning"),
+            ({"external_volume": "s3"}, "`external_volume` of warehouse is not supported"),
             ({"file_format": "orc"}, "file_format orc"),
         ],
     )
