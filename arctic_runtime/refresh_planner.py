@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from arctic_runtime.catalog.observation.manifests import observe_placement
+from arctic_runtime.catalog.observation.manifests import observe_bucketing
 from arctic_runtime.catalog.observation.removals import with_removals
 from arctic_runtime.catalog.observation.tables import observe_model, observe_readable, observe_source
 from arctic_runtime.catalog.observation.views import read_view_sql
@@ -170,7 +170,7 @@ class RefreshPlanner:
             return ()
         based_sources = [state for state in upstreams.states.values() if state is not None and state.base is not None]
         placed = {
-            source.name: observe_placement(self.reader, source.base)
+            source.name: observe_bucketing(self.reader, source.base)
             for source in based_sources
             if source.base is not None
         }

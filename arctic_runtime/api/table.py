@@ -182,7 +182,7 @@ class Table:
         values = operation.read_values({key: value for key, value in arguments.items() if value is not None})
         with self._connection.lend_session() as session:
             progress: list[str] = []
-            context = self._build_context(session, progress.append)
+            context = self._build_context(session, lambda line: progress.append(line))
             answer = operation.run_operation(context, [self._model], values, plan)
         return replace(answer, lines=(*progress, *answer.lines))
 

@@ -67,7 +67,7 @@ class RelationInfo:
 class CatalogReader:
     """Reads the catalog of a profile through pyiceberg; safe to share between threads.
 
-    `reachable` says whether pyiceberg can open this kind of catalog; if not, every method that reads it raises
+    `is_supported` says whether pyiceberg can open this kind of catalog; if not, every method that reads it raises
     CatalogError, and only Spark can read it. A namespace is one level, given by its plain name.
     """
 
@@ -82,13 +82,13 @@ class CatalogReader:
         return self.profile.thresholds
 
     @cached_property
-    def reachable(self) -> bool:
+    def is_supported(self) -> bool:
         return self.profile.build_pyiceberg_properties() is not None
 
     @property
     def lists_views(self) -> bool:
         """Whether the catalog's views can be listed, besides its tables."""
-        return self.reachable and self.profile.catalog_kind.lists_views
+        return self.is_supported and self.profile.catalog_kind.lists_views
 
     def list_namespaces(self) -> list[str]:
         return sorted(".".join(levels) for levels in self._ask("list namespaces", self.catalog.list_namespaces))

@@ -111,7 +111,7 @@ class ChangeTableState:
         """Number of rows added after a version."""
         return sum(commit.rows for commit in self.list_commits_after(version))
 
-    def are_few_after(self, version: Version, limit: int) -> bool:
+    def has_at_most_rows_after(self, version: Version, limit: int) -> bool:
         """Whether at most `limit` rows are known to be added after `version`; False if its snapshot has expired."""
         return self.keeps_version(version) and self.count_rows_after(version) <= limit
 

@@ -21,7 +21,7 @@ from arctic_runtime.model.version import Version
 UNKNOWN = datetime.min.replace(tzinfo=timezone.utc)
 """The time as of which a table shows a source if that is unknown: before all known times."""
 
-Claims = Mapping[str, datetime]
+AsOfBySource = Mapping[str, datetime]
 """Source table → the time as of which it is shown."""
 
 
@@ -59,7 +59,7 @@ class FreshnessPlan:
         self._tables = tables
         self._now = now
         self._confirmed_seconds = confirmed_seconds
-        self._claims: dict[tuple[str, int | None], Claims] = {}
+        self._claims: dict[tuple[str, int | None], AsOfBySource] = {}
         self._unread: dict[str, Unread | None] = {}
         self._lags: dict[str, float] = {}
 
@@ -75,13 +75,13 @@ class FreshnessPlan:
 
     # As of when sources are shown
 
-    def _find_claims(self, name: str) -> Claims:
+    def _find_claims(self, name: str) -> AsOfBySource:
         """The time as of which a table's newest version shows each source, without sources that it shows in full."""
         if (name, None) in self._claims:
             return self._claims[name, None]
         self._claims[name, None] = {}  # breaks cycles
         facts = self._tables.get(name)
-        claims: Claims = {}
+        claims: AsOfBySource = {}
         if facts is not None and facts.origin is not None:
             claims = {name: facts.origin.as_of or UNKNOWN}
         elif facts is not None and facts.offsets is not None:
@@ -89,14 +89,14 @@ class FreshnessPlan:
         self._claims[name, None] = claims
         return claims
 
-    def _merge_claims(self, offsets: Mapping[str, Version]) -> Claims:
+    def _merge_claims(self, offsets: Mapping[str, Version]) -> AsOfBySource:
         claims: dict[str, datetime] = {}
         for table, offset in offsets.items():
             for source, at in self._find_claims_at(table, offset).items():
                 claims[source] = min(at, claims.get(source, at))
         return claims
 
-    def _find_claims_at(self, name: str, offset: Version) -> Claims:
+    def _find_claims_at(self, name: str, offset: Version) -> AsOfBySource:
         """The time as of which the version `offset` of a table shows each source."""
         facts = self._tables.get(name)
         if facts is None:
@@ -106,15 +106,15 @@ class FreshnessPlan:
         unread = facts.list_unread_commits(offset)
         return self._find_claims_before(name, facts, unread[0]) if unread else self._find_claims(name)
 
-    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+    def _find_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
         """The time as of which a table showed each source just before `commit`."""
         key = (name, commit.version.snapshot)
         if key not in self._claims:
             self._claims[key] = {}  # breaks cycles
-            self._claims[key] = self._observe_claims_before(name, facts, commit)
+            self._claims[key] = self._compute_as_of_before(name, facts, commit)
         return self._claims[key]
 
-    def _observe_claims_before(self, name: str, facts: TableFacts, commit: Commit) -> Claims:
+    def _compute_as_of_before(self, name: str, facts: TableFacts, commit: Commit) -> AsOfBySource:
         if facts.origin is not None:
             return {name: _find_shown_before(facts, commit)}
         if facts.offsets is None:
@@ -138,7 +138,7 @@ class FreshnessPlan:
 
     # What a table is late for
 
-    def _find_lateness(self, name: str, claims: Claims, lag: float) -> Lateness | None:
+    def _find_lateness(self, name: str, claims: AsOfBySource, lag: float) -> Lateness | None:
         """Determines why a table is not fresh; None if it is fresh.
 
         `claims` are the times as of which it shows its sources, and `lag` is its allowed age in seconds.

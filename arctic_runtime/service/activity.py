@@ -47,7 +47,7 @@ class Activity:
         table = report.followed.table
         with self._lock:
             number = self._job_numbers.pop(table, None) if report.status != "skipped" else None
-            self._refreshing[table] = _update_refreshing(self._refreshing.get(table, Refreshing()), report)
+            self._refreshing[table] = _apply_refresh_report(self._refreshing.get(table, Refreshing()), report)
         self.shared.end_writing(table)
         if number is not None:
             self._end_job(number, report)
@@ -123,7 +123,7 @@ class Activity:
             self._ingestions[source] = replace(self._ingestions.get(source, IngestionRun()), **changed)
 
 
-def _update_refreshing(before: Refreshing, report: Report) -> Refreshing:
+def _apply_refresh_report(before: Refreshing, report: Report) -> Refreshing:
     """State of a model's refreshes after the refresh of `report`, computed from the state `before`."""
     now = datetime.now(timezone.utc)
     if report.status in ("refreshed", "unchanged"):

@@ -154,7 +154,7 @@ def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
     return _build_specs(reader.load_table(name.schema, name.name))
 
 
-def observe_placement(reader: CatalogReader, name: TableName) -> Placement:
+def observe_bucketing(reader: CatalogReader, name: TableName) -> Placement:
     """Observes by which column a base's files are bucketed, into how many buckets, and by which others partitioned.
 
     Reads the partition specs in its manifests. NOT_BUCKETED if not all files are bucketed by one column, or if the

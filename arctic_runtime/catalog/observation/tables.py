@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arctic_runtime.catalog.lease import find_newest_lease
-from arctic_runtime.catalog.observation.views import list_current_views, observe_reader_view
+from arctic_runtime.catalog.observation.views import observe_current_views, observe_reader_view
 from arctic_runtime.catalog.reader import CatalogReader, UnsupportedType, to_spark_type
 from arctic_runtime.errors import CorruptState
 from arctic_runtime.model.branch import BranchCommit, BranchState, list_abandoned_branches
@@ -85,7 +85,7 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
         view=view,
         conflicting=_find_conflicting_table(model, own, changes, base, totals) or _find_conflicting_view(model, view),
         aggregate_state=_find_aggregate_state(totals, find_last_run(log)),
-        current_views=tuple(list_current_views(reader, model.table, named)),
+        current_views=tuple(observe_current_views(reader, model.table, named)),
     )
 
 
@@ -128,7 +128,7 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
         for name, _, view_name in loaded
         if view_name is not None and name == table.changes
     ]
-    current = list_current_views(reader, table, [table.with_name(view_name) for view_name in noted if view_name])
+    current = observe_current_views(reader, table, [table.with_name(view_name) for view_name in noted if view_name])
     return (
         *(ConflictingRelation(view_name.name, "view") for view_name in current if view_name.is_own),
         *shown,

@@ -49,7 +49,7 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
         return None
 
 
-def list_current_views(
+def observe_current_views(
     reader: CatalogReader, table: TableName, named: Iterable[TableName]
 ) -> Iterator[CurrentViewState]:
     """Yields the view or table that exists under each of the names `named`, for a table's view of current versions.

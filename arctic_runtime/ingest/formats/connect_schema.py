@@ -15,7 +15,7 @@ from arctic_runtime.ingest.formats.event_format import Encoding, SourceColumn, S
 ConnectSchema = Mapping[str, Any]
 """A schema as JsonConverter writes it: `type`, and if they apply `name`, `field`, `parameters`, `fields`, `items`."""
 
-Shape = tuple[str, Encoding]
+MappedType = tuple[str, Encoding]
 """A Spark type, and how its values are written in JSON."""
 
 MOST_DIGITS = 38
@@ -71,9 +71,9 @@ def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) ->
     name = field["field"]
     try:
         if field["type"] == "array" and field.get("name") not in _LOGICAL:
-            kind, element = _build_shape(_get_element_schema(field), decimals)
+            kind, element = _map_connect_type(_get_element_schema(field), decimals)
             return SourceColumn(name, f"array<{kind}>", "array", element=element)
-        return SourceColumn(name, *_build_shape(field, decimals), padded_to=_get_width(field))
+        return SourceColumn(name, *_map_connect_type(field, decimals), padded_to=_get_width(field))
     except _Refused as refused:
         wrong.append(f"column {name}: {refused}")
         return SourceColumn(name, "string")
@@ -101,10 +101,10 @@ class _Refused(Exception):
     """Raised for a type without an exact counterpart; the text names the type and says why its values can't be kept."""
 
 
-def _build_shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
+def _map_connect_type(schema: ConnectSchema, decimals: Encoding) -> MappedType:
     logical = schema.get("name")
     if logical == _DECIMAL:
-        return _shape_decimal(schema, decimals)
+        return _map_decimal(schema, decimals)
     rule = _LOGICAL.get(logical) if logical else None
     if rule is None:
         rule = _PLAIN.get(schema["type"])
@@ -113,7 +113,7 @@ def _build_shape(schema: ConnectSchema, decimals: Encoding) -> Shape:
     return rule(schema) if callable(rule) else rule
 
 
-def _shape_decimal(schema: ConnectSchema, encoding: Encoding) -> Shape:
+def _map_decimal(schema: ConnectSchema, encoding: Encoding) -> MappedType:
     parameters = schema.get("parameters", {})
     digits = parameters.get(_PRECISION) or _DIGITS.get(_get_source_type(schema))
     if (kind := _choose_decimal_type(digits, parameters.get("scale", "0"))) is not None:
@@ -136,7 +136,7 @@ def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | N
     return f"decimal({whole},{scale})" if 0 < whole <= MOST_DIGITS and int(scale) >= 0 else None
 
 
-def _shape_text(schema: ConnectSchema) -> Shape:
+def _map_text(schema: ConnectSchema) -> MappedType:
     """Returns the Spark type and encoding of texts; decimals may also be written as text.
 
     Debezium does so with `decimal.handling.mode: string`, which keeps NaN and all digits.
@@ -151,14 +151,14 @@ def _shape_text(schema: ConnectSchema) -> Shape:
     return ("string", "decimal_text") if kind is None else (kind, "plain")
 
 
-def _shape_bits(schema: ConnectSchema) -> Shape:
+def _map_bits(schema: ConnectSchema) -> MappedType:
     source = _get_source_type(schema)
     if source == "VARBIT" or source.startswith("_"):
         raise _Refused(f"values of {source.removeprefix('_').lower()} lose their length on the way")
     return "binary", "base64"
 
 
-def _shape_bytes(schema: ConnectSchema) -> Shape:
+def _map_bytes(schema: ConnectSchema) -> MappedType:
     """Returns the Spark type and encoding of binary columns; raises _Refused for a type that Debezium does not know.
 
     Debezium sends the values of such a type as bytes too, but in no defined format.
@@ -169,7 +169,7 @@ def _shape_bytes(schema: ConnectSchema) -> Shape:
     return "binary", "base64"
 
 
-def _refuse_nested_array(schema: ConnectSchema) -> Shape:
+def _refuse_nested_array(schema: ConnectSchema) -> MappedType:
     raise _Refused(f"{_describe_schema(schema)}: lists inside of lists are not supported")
 
 
@@ -195,7 +195,7 @@ _BINARY = frozenset(
     ("BYTEA", "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "LONG VARBINARY", "IMAGE", "RAW")
 )
 
-_Rule = Shape | Callable[[ConnectSchema], Shape]
+_Rule = MappedType | Callable[[ConnectSchema], MappedType]
 
 _PLAIN: Mapping[str, _Rule] = {
     "int8": ("int", "plain"),
@@ -207,8 +207,8 @@ _PLAIN: Mapping[str, _Rule] = {
     "float64": ("double", "plain"),
     "double": ("double", "plain"),
     "boolean": ("boolean", "plain"),
-    "string": _shape_text,
-    "bytes": _shape_bytes,
+    "string": _map_text,
+    "bytes": _map_bytes,
     "array": _refuse_nested_array,
     "map": ("string", "json"),
     "struct": ("string", "json"),
@@ -245,7 +245,7 @@ _LOGICAL: Mapping[str, _Rule] = {
     f"{_DEBEZIUM}.data.EnumSet": ("string", "plain"),
     f"{_DEBEZIUM}.data.Tsvector": ("string", "plain"),
     f"{_DEBEZIUM}.data.Ltree": ("string", "plain"),
-    _BITS: _shape_bits,
+    _BITS: _map_bits,
     f"{_DEBEZIUM}.data.VariableScaleDecimal": ("string", "variable_decimal"),
     f"{_DEBEZIUM}.data.geometry.Point": ("string", "json"),
     f"{_DEBEZIUM}.data.geometry.Geometry": ("string", "json"),

@@ -234,7 +234,7 @@ def _list_physical_tables(tree: exp.Query) -> list[exp.Table]:
     for table in tree.find_all(exp.Table):
         if _to_table_key(table) not in names and not (table.name in ctes and not table.db):
             reachable.append(table)
-    return [table for table in reachable if not _is_no_table(table)]
+    return [table for table in reachable if not _is_hint_or_generator(table)]
 
 
 def _fold_cte_names(tree: exp.Query) -> set[str]:
@@ -249,7 +249,7 @@ def _fold_cte_names(tree: exp.Query) -> set[str]:
     return ctes
 
 
-def _is_no_table(table: exp.Table) -> bool:
+def _is_hint_or_generator(table: exp.Table) -> bool:
     """Whether a table in the syntax tree is none: a name in a hint, or a function that makes rows of its arguments."""
     function = table.this
     is_generator = isinstance(function, exp.Func) and _GENERATORS.intersection(list_function_names(function))

@@ -84,7 +84,7 @@ def project_pairs(below: Paired, expressions: tuple[tuple[str, exp.Expr], ...]) 
 def filter_pairs(below: Paired, condition: exp.Expr) -> Paired:
     if below.is_same_for_both(condition):
         return replace(below, node=Filter(below.node, condition))
-    return _with_flags(below, {image.flag: image.build_condition(condition, below.names) for image in _IMAGES})
+    return _update_flags(below, {image.flag: image.build_condition(condition, below.names) for image in _IMAGES})
 
 
 def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
@@ -101,7 +101,7 @@ def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr |
 def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
     """Joins pairs with a separate partner for each of the two rows."""
     joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
-    return _with_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
+    return _update_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
 
 def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None) -> Paired:
@@ -111,7 +111,7 @@ def semi_join_once(below: Paired, kind: Asked, right: Node, on: exp.Expr | None)
 def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None) -> Paired:
     """Filters each row of a pair by a semi or anti join with `probe`, in which it matches at most one row."""
     asked = replace(below, node=_look_up_partner(below, probe, on))
-    return _with_flags(asked, {image.flag: image.match_row(kind == "semi") for image in _IMAGES})
+    return _update_flags(asked, {image.flag: image.match_row(kind == "semi") for image in _IMAGES})
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class _Image:
 _IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, name_before))
 
 
-def _with_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
+def _update_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
     """Replaces `flags` of pairs, and removes all columns that are not columns of pairs.
 
     With new flags, it also removes pairs of which neither row exists any more.

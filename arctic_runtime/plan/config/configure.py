@@ -268,7 +268,7 @@ def _refresh_of_changes(config: ModelConfig, values: Mapping[str, Any]) -> Itera
         yield f"`refresh: {config.refresh}` is for what a query says the table is; it needs `input: state`"
 
 
-def _check_history_options(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
+def _check_options_without_history(config: ModelConfig, values: Mapping[str, Any]) -> Iterable[str]:
     """Yields an error for each configured option about versions if the table has no history."""
     if not config.has_history:
         for name in ("track", "valid_time", "keep_deleted", "current_view"):
@@ -354,7 +354,7 @@ _RULES: tuple[Callable[[ModelConfig, Mapping[str, Any]], Iterable[str]], ...] = 
     _check_truncations,
     _keep_all,
     _refresh_of_changes,
-    _check_history_options,
+    _check_options_without_history,
     _check_history_rules,
     _check_history,
     _check_bucket_partition,

@@ -180,7 +180,7 @@ def _plan_table(
     limits = _get_limits(model, table, mode, thresholds)
     tree_units = list_units(table, model.config.hash_key)
     if tree_units is None:
-        return _plan_whole_table(table, limits)
+        return _plan_single_spec_rewrite(table, limits)
     is_base = table.table == model.base
     splits = is_base and mode != "minor"
     moves = plan_resizes(table, tree_units, model, mode == "full", thresholds) if splits else []
@@ -203,7 +203,7 @@ def _plan_table(
     return [*steps, *_plan_rewrites(table, tree_units, chosen, limits)], left
 
 
-def _plan_whole_table(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
+def _plan_single_spec_rewrite(table: TableFiles, limits: _Limits) -> tuple[list[CompactionStep], list[LeftAlone]]:
     """Plans a table whose files have unrelated partition specs: all files are rewritten under one spec at once.
 
     That is done only in a full compaction, and once; else all nodes are left alone.

@@ -31,7 +31,7 @@ class FollowedModel:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ModelReads:
     """The tables that a model reads, and the views through which it reads them."""
 
     tables: frozenset[TableName]
@@ -60,8 +60,8 @@ class Readings:
             followed_model.table: frozenset(_list_direct_reads(followed_model)) for followed_model in models
         }
         self._views: dict[TableName, tuple[str, frozenset[TableName]]] = {}
-        self.by_model: dict[TableName, Reading] = {
-            model: Reading(tables, frozenset()) for model, tables in self._direct.items()
+        self.by_model: dict[TableName, ModelReads] = {
+            model: ModelReads(tables, frozenset()) for model, tables in self._direct.items()
         }
 
     def list_all_relations(self) -> frozenset[TableName]:
@@ -74,12 +74,12 @@ class Readings:
 
         `views` are the views among the relations of `heads`.
         """
-        resolved = {model: self._resolve_model(model, heads, views) for model in self._models}
+        resolved = {model: self._resolve_model_reads(model, heads, views) for model in self._models}
         differs = resolved != self.by_model
         self.by_model = resolved
         return differs
 
-    def _resolve_model(self, model: TableName, heads: Heads, views: Collection[TableName]) -> Reading:
+    def _resolve_model_reads(self, model: TableName, heads: Heads, views: Collection[TableName]) -> ModelReads:
         tables: set[TableName] = set()
         seen: set[TableName] = set()
         waiting = list(self._direct[model])
@@ -92,7 +92,7 @@ class Readings:
                 waiting.extend(self._list_behind_view(name, heads[name]))
             else:
                 tables.add(name)
-        return Reading(frozenset(tables), frozenset(seen))
+        return ModelReads(frozenset(tables), frozenset(seen))
 
     def _is_arctic(self, name: TableName, heads: Heads) -> bool:
         """Whether `name` is that of an arctic table that is merged on read, and so appears as a view of ours."""

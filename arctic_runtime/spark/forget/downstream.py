@@ -83,7 +83,7 @@ class DownstreamTables:
             yield f"{origin}, which {self.root.table} reads, is not looked at: forget the rows there as well"
         involved = {model.table for model in self.keyed}
         for model in self.keyed[1:]:
-            alongside = _list_read_alongside(model) & involved if model.config.input == "changes" else ()
+            alongside = _list_lookup_tables(model) & involved if model.config.input == "changes" else ()
             for table in sorted(alongside):
                 yield (
                     f"{model.table} reads {table} beside its changes(…); values that it took from there stay: run it "
@@ -94,7 +94,7 @@ class DownstreamTables:
         if model.ingested_from is not None:
             return frozenset()
         if model.config.input == "changes":
-            return frozenset(list_changes_read(model.sql)) | _list_read_alongside(model)
+            return frozenset(list_changes_read(model.sql)) | _list_lookup_tables(model)
         states = self.observe_upstreams(model).states
         return frozenset(state.name for state in states.values() if state)
 
@@ -106,7 +106,7 @@ class DownstreamTables:
         return model.is_appended and self.observe_state(model).appended is not None
 
 
-def _list_read_alongside(model: Model) -> frozenset[TableName]:
+def _list_lookup_tables(model: Model) -> frozenset[TableName]:
     """The tables that a query of change events reads in their current state, besides its `changes(…)`."""
     catalog, schema = model.table.catalog, model.table.schema
     events = {TableName(catalog, schema, format_changes_view(source)) for source in list_changes_read(model.sql)}

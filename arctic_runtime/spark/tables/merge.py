@@ -34,7 +34,7 @@ from arctic_runtime.spark.tables.create import DELETE_ISOLATION
 from arctic_runtime.spark.tables.delete import TARGET, RowMatch, build_key_conditions, delete_matching
 from arctic_runtime.spark.tables.rows.bounds import (
     NOWHERE,
-    find_nearby_bounds,
+    compute_pruning_bounds,
     list_location_columns,
     write_nearby_condition,
 )
@@ -108,7 +108,7 @@ def merge_base(step: MergeBase, context: Context) -> None:
     alive = conform_frame(newest.where(F.col(ACTION) != DELETE), base.columns)
     count, known = _estimate_replaced(step, context, changes)
     located, pruning = _locate_replaced_rows(appended, model), context.thresholds.pruning
-    find_bounds = partial(find_nearby_bounds, located, count, base.rows, pruning, known)
+    find_bounds = partial(compute_pruning_bounds, located, count, base.rows, pruning, known)
     sought = _Sought(gone.select(*as_key(model.config.primary_key)), count, find_bounds)
 
     def merge_attempt(branch: Sequence[str]) -> None:

@@ -57,7 +57,7 @@ def write_view_statement(
     """Builds `CREATE OR REPLACE VIEW` over the pinned base, whose columns are `pinned`, and the unmerged changes."""
     assert state.base is not None
     most, changes = thresholds.broadcast_keys, state.changes
-    few = step.commits > 0 and changes is not None and changes.are_few_after(step.merged, most)
+    few = step.commits > 0 and changes is not None and changes.has_at_most_rows_after(step.merged, most)
     pins = {
         KIND: "view",
         PRIMARY_KEY: format_key(model.config.primary_key),

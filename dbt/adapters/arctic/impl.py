@@ -509,7 +509,7 @@ class ArcticAdapter(SparkAdapter):
     # How it is done
 
     def _is_readable(self, database: str | None) -> bool:
-        return database in (None, self.profile.catalog) and self.catalog_reader.reachable
+        return database in (None, self.profile.catalog) and self.catalog_reader.is_supported
 
     @staticmethod
     def _ask_catalog(question: Callable[[], T]) -> T:

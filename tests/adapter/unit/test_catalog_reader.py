@@ -96,7 +96,7 @@ def test_a_catalog_that_is_down_is_named() -> None:
 
 def test_a_catalog_that_only_spark_can_read_says_so(tmp_path: Path) -> None:
     reader = CatalogReader(Profile(catalog_properties={"type": "hadoop", "warehouse": str(tmp_path)}))
-    assert (reader.reachable, reader.lists_views) == (False, False)
+    assert (reader.is_supported, reader.lists_views) == (False, False)
     with pytest.raises(CatalogError, match="only through Spark"):
         reader.list_namespaces()
 

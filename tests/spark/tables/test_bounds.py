@@ -46,7 +46,7 @@ def few(request: pytest.FixtureRequest) -> int:
 
 
 def _near(rows: DataFrame, count: int) -> Any:
-    return bounds.write_nearby_condition(bounds.find_nearby_bounds(rows, count, LARGE, PRUNING))
+    return bounds.write_nearby_condition(bounds.compute_pruning_bounds(rows, count, LARGE, PRUNING))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_what_tells_nothing_bounds_nothing(spark: SparkSession, few: int) -> Non
     assert [(bound.column, bound.or_null) for bound in ranges] == [("a", False), ("b", True)]
     assert _near(rows.select("b", "c"), few) == bounds.EVERYWHERE
     assert _near(rows.where("a > 2"), few) == bounds.NOWHERE
-    assert bounds.find_nearby_bounds(rows, few, PRUNING.scanned_table_rows, PRUNING) == ()
+    assert bounds.compute_pruning_bounds(rows, few, PRUNING.scanned_table_rows, PRUNING) == ()
     assert _near(rows, 0) == bounds.NOWHERE
 
 
@@ -90,10 +90,10 @@ def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_pl
     many = PRUNING.scanned_table_rows
     most = PRUNING.scanned_table_ratio * many
     known = bounds.collect_bounds(rows, many, PRUNING)
-    assert bounds.find_nearby_bounds(rows, many, most, PRUNING) == ()
-    near = bounds.find_nearby_bounds(rows, many, most + 1, PRUNING)
+    assert bounds.compute_pruning_bounds(rows, many, most, PRUNING) == ()
+    near = bounds.compute_pruning_bounds(rows, many, most + 1, PRUNING)
     assert rows.union(spark.sql("select 3")).where(bounds.write_nearby_condition(near)).count() == 2
-    assert bounds.find_nearby_bounds(rows, many, most, PRUNING, known=known) == near
+    assert bounds.compute_pruning_bounds(rows, many, most, PRUNING, known=known) == near
 
 
 @pytest.mark.parametrize("written", ["range", *(pytest.param(way, marks=pytest.mark.slow) for way in ("told", "list"))])
@@ -109,11 +109,11 @@ def test_a_large_base_is_asked_only_where_its_changes_can_be(
     def spy(*arguments: Any) -> Any:
         is_asked = arguments[1] > 0 and arguments[4] is None
         assert is_asked == (arguments[1] > 0 and written == "range")
-        near = bounds.find_nearby_bounds(*arguments)
+        near = bounds.compute_pruning_bounds(*arguments)
         seen.append(bounds.write_nearby_condition(near, TARGET))
         return near
 
-    monkeypatch.setattr(merging, "find_nearby_bounds", spy)
+    monkeypatch.setattr(merging, "compute_pruning_bounds", spy)
     query = "select id, day, v from {s}"
     model = lake.model("m", query, primary_key=["id"], partition_by=["day"], nodes=2)
     columns = "id bigint, day date, v string"

@@ -123,7 +123,7 @@ def test_lineage_names_a_kind_after_its_server_or_its_warehouse(case: Case) -> N
 @every_case
 def test_a_kind_tells_what_is_read_without_spark(case: Case) -> None:
     reader = CatalogReader(Profile(catalog_properties=case.properties))
-    assert reader.reachable is (case.pyiceberg is not None)
+    assert reader.is_supported is (case.pyiceberg is not None)
     assert reader.lists_views is case.lists_views
     assert reader.profile.catalog_kind.is_database is case.is_database
 

@@ -11,7 +11,7 @@ from arctic_runtime.service.refreshing.candidates import ModelStatus, list_candi
 from arctic_runtime.service.refreshing.model_graph import ModelGraph
 from arctic_runtime.service.refreshing.model_records import Record
 from arctic_runtime.service.refreshing.refresh_pass import Ended, Pass, Start
-from arctic_runtime.service.refreshing.source_relations import Reading, list_relations
+from arctic_runtime.service.refreshing.source_relations import ModelReads, list_relations
 from arctic_runtime.thresholds import ServiceThresholds
 
 THRESHOLDS = ServiceThresholds()
@@ -41,7 +41,8 @@ class World:
         self.records = {model: Record() for model in self.reads}
         self.heads.update(dict.fromkeys(self.sources, 0))
         self.tables = {
-            model: Reading(tables, frozenset()).to_followed_tables(model) for model, tables in self.graph.reads.items()
+            model: ModelReads(tables, frozenset()).to_followed_tables(model)
+            for model, tables in self.graph.reads.items()
         }
 
     @property

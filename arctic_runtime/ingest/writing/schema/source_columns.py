@@ -29,7 +29,7 @@ class UnfollowedColumns(SourceError):
     """Raised if a source changed a table's columns so that they can't be followed; a resync of the table repairs it."""
 
 
-Numbers = Mapping[str, int | None]
+ColumnNumbers = Mapping[str, int | None]
 """The numbers of columns in the source by the columns' names; None for a column without a number."""
 
 _RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what differs"
@@ -47,7 +47,7 @@ class ColumnChange:
         return not (self.renamed or self.added)
 
 
-def number_columns(schema: SourceSchema) -> Numbers | None:
+def number_columns(schema: SourceSchema) -> ColumnNumbers | None:
     """Maps the columns of a schema to their numbers in the source; None if the source can't be asked about them."""
     if any(column.older_rows is None for column in schema.columns):
         return None
@@ -59,7 +59,7 @@ def to_stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
     return tuple(Column(column.name, to_stored_type(column.type)) for column in schema.columns)
 
 
-def merge_numbers(known: Numbers | None, schema: SourceSchema) -> Numbers | None:
+def choose_column_numbers(known: ColumnNumbers | None, schema: SourceSchema) -> ColumnNumbers | None:
     """Returns the columns, with their numbers in the source, that are stored for a table from now on.
 
     They are `known` if the events are older than the source's current definition, and None if the source can't be
@@ -71,19 +71,19 @@ def merge_numbers(known: Numbers | None, schema: SourceSchema) -> Numbers | None
     return known if set(known) == set(numbers) and _has_numbers(known) and _lacks_numbers(schema) else numbers
 
 
-def encode_numbers(numbers: Numbers) -> str:
+def encode_numbers(numbers: ColumnNumbers) -> str:
     return json.dumps(numbers, separators=(",", ":"))
 
 
-def decode_numbers(text: str | None) -> Numbers | None:
-    numbers: Numbers | None = json.loads(text or "{}")
+def decode_numbers(text: str | None) -> ColumnNumbers | None:
+    numbers: ColumnNumbers | None = json.loads(text or "{}")
     return numbers or None
 
 
 def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
     """Stores which columns of the source a table has, before rows with these columns are committed."""
     known = read_numbers(state)
-    numbers = merge_numbers(known, schema)
+    numbers = choose_column_numbers(known, schema)
     if numbers is not None and numbers != known:
         _save_numbers(session, numbers)
 
@@ -94,15 +94,15 @@ def clear_columns(session: TableSession, state: TableState) -> None:
         _save_numbers(session, {})
 
 
-def _save_numbers(session: TableSession, numbers: Numbers) -> None:
+def _save_numbers(session: TableSession, numbers: ColumnNumbers) -> None:
     set_properties("ingest.columns", session.spark(), session.model.log, {SOURCE_COLUMNS: encode_numbers(numbers)})
 
 
-def read_numbers(state: TableState) -> Numbers | None:
+def read_numbers(state: TableState) -> ColumnNumbers | None:
     return decode_numbers(state.log.properties.get(SOURCE_COLUMNS)) if state.log else None
 
 
-def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
     """Finds how the source has changed its columns since they were `known`; errors name both tables by `where`.
 
     Raises SourceError if the change can't be determined, or the values of an added column in older rows are not known.
@@ -122,7 +122,7 @@ def find_column_change(known: Numbers, schema: SourceSchema, where: str) -> Colu
     return change
 
 
-def was_renamed(known: Numbers | None, schema: SourceSchema) -> bool:
+def was_renamed(known: ColumnNumbers | None, schema: SourceSchema) -> bool:
     """Whether columns of older events have other names in the table now, or other columns have their names."""
     numbers = number_columns(schema)
     if known is None or numbers is None:
@@ -134,11 +134,11 @@ def was_renamed(known: Numbers | None, schema: SourceSchema) -> bool:
     )
 
 
-def _has_numbers(known: Numbers) -> bool:
+def _has_numbers(known: ColumnNumbers) -> bool:
     return any(number is not None for number in known.values())
 
 
-def _compare_by_numbers(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
     """Finds renamed and added columns by the numbers of columns, which a source never uses again.
 
     Raises UnfollowedColumns if a column can't be distinguished from another one.
@@ -166,7 +166,7 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
     return any(column.number is None for column in schema.columns)
 
 
-def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> ColumnChange:
+def _compare_by_names(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
     """Finds added columns by their names, if columns have no numbers.
 
     Raises UnfollowedColumns if columns are missing as well, since they may have been renamed.
@@ -180,7 +180,7 @@ def _compare_by_names(known: Numbers, schema: SourceSchema, where: str) -> Colum
     return ColumnChange({}, {column.name: _require_older_rows(column) for column in new})
 
 
-def _has_name(name: str, names: Numbers) -> bool:
+def _has_name(name: str, names: ColumnNumbers) -> bool:
     return any(is_same_name(name, other) for other in names)
 
 

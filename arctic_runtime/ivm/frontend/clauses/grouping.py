@@ -99,11 +99,11 @@ def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
         _check_not_nested(node)
         calls_by_form.setdefault(get_form(node), node)
         return
-    for child in _list_inner_parts(node):
+    for child in _list_child_expressions(node):
         _collect_calls(child, calls_by_form)
 
 
-def _list_inner_parts(node: exp.Expr) -> list[exp.Expr]:
+def _list_child_expressions(node: exp.Expr) -> list[exp.Expr]:
     """Lists the children of a node; of a window the arguments of its function, its partition and its order."""
     if not isinstance(node, exp.Window):
         return list(node.iter_expressions())

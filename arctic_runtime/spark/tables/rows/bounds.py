@@ -57,7 +57,7 @@ class Ranges:
 _ROWS, _LEAST, _GREATEST, _NULLS = "sought rows", "least", "greatest", "nulls"
 
 
-def find_nearby_bounds(
+def compute_pruning_bounds(
     rows: DataFrame,
     count: int,
     table_rows: int,
@@ -111,7 +111,7 @@ def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: Prunin
     `keys` has about `count` rows, and only the columns of the table's key.
     """
     named = keys.select(*as_key(keys.columns))
-    near = write_nearby_condition(find_nearby_bounds(keys, count, table_rows, thresholds))
+    near = write_nearby_condition(compute_pruning_bounds(keys, count, table_rows, thresholds))
     return Keys(named, count <= thresholds.broadcast_keys, near)
 
 

@@ -285,7 +285,7 @@ def _read_pending(
         return None
     appended = read_own_changes(spark, model.table.changes, changes, base.merged, changes.newest)
     appended = only.select_rows(appended, model.config.entity_key) if only else appended
-    few = (only is not None and only.few) or changes.are_few_after(base.merged, thresholds.broadcast_keys)
+    few = (only is not None and only.few) or changes.has_at_most_rows_after(base.merged, thresholds.broadcast_keys)
     return Unmerged(appended, changes.count_after(base.merged), few)
 
 

@@ -59,7 +59,7 @@ def _list_catalog_lines(adapter: CheckedAdapter) -> Iterator[str]:
     if "warehouse" in properties:
         yield f"iceberg warehouse: {properties['warehouse']}"
     reader = adapter.catalog_reader
-    yield "catalog read by: " + ("this process" if reader.reachable else "Spark alone, which is slower")
+    yield "catalog read by: " + ("this process" if reader.is_supported else "Spark alone, which is slower")
 
 
 def _list_jar_lines(adapter: CheckedAdapter) -> Iterator[str]:

@@ -124,7 +124,7 @@ class EngineRun:
         self.read = order.build_position(
             records.partition, records.offset, find_newest_events(order, events), self.read
         )
-        events = self._leave_out_known(events)
+        events = self._drop_events_before_resume(events)
         if self._resume is not None:
             return
         position = replace(self.read, history=self.read_history(), joining=self.position.joining)
@@ -136,7 +136,7 @@ class EngineRun:
         self.engine.stop_engine()
         self._folder.cleanup()
 
-    def _leave_out_known(self, events: list[StreamEvents]) -> list[StreamEvents]:
+    def _drop_events_before_resume(self, events: list[StreamEvents]) -> list[StreamEvents]:
         """Leaves out the events up to the position from which the run resumed, until reading has passed it."""
         resume, order = self._resume, self._server.order
         if resume is None:

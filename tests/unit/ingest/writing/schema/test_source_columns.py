@@ -14,10 +14,10 @@ from arctic_runtime.ingest.formats.event_format import (
 )
 from arctic_runtime.ingest.writing.schema.source_columns import (
     ColumnChange,
+    choose_column_numbers,
     decode_numbers,
     encode_numbers,
     find_column_change,
-    merge_numbers,
 )
 
 NULL, FIVE = NULL_IN_OLDER_ROWS, OlderRows(True, "5")
@@ -80,11 +80,11 @@ def test_without_numbers_a_column_that_takes_the_place_of_another_is_unclear() -
 def test_sources_that_can_not_be_asked_keep_nothing_and_change_nothing() -> None:
     plain = SourceSchema((SourceColumn("id", "int"), SourceColumn("x", "int")))
     assert find_column_change(KNOWN, plain, "t") == ColumnChange()
-    assert merge_numbers(None, plain) is None
+    assert choose_column_numbers(None, plain) is None
 
 
 def test_what_is_kept_are_the_numbers_of_the_newest_definition() -> None:
-    assert merge_numbers(KNOWN, schema(id=1, x=2)) == {"id": 1, "x": 2}
-    assert merge_numbers(KNOWN, schema(id=1, a=None, b=3)) == KNOWN
+    assert choose_column_numbers(KNOWN, schema(id=1, x=2)) == {"id": 1, "x": 2}
+    assert choose_column_numbers(KNOWN, schema(id=1, a=None, b=3)) == KNOWN
     assert decode_numbers(encode_numbers(KNOWN)) == KNOWN
     assert decode_numbers(None) is None
