@@ -180,9 +180,13 @@ class Table:
         """Runs an operation of the registry; the answer has its progress too. Arguments that are None have defaults."""
         operation = get_operation(name)
         values = operation.read_values({key: value for key, value in arguments.items() if value is not None})
+        progress: list[str] = []
+
+        def note_progress(line: str) -> None:
+            progress.append(line)
+
         with self._connection.lend_session() as session:
-            progress: list[str] = []
-            context = self._build_context(session, lambda line: progress.append(line))
+            context = self._build_context(session, note_progress)
             answer = operation.run_operation(context, [self._model], values, plan)
         return replace(answer, lines=(*progress, *answer.lines))
 

@@ -59,7 +59,10 @@ def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> Obse
 
 
 def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
-    """Head of a relation; None if there is no such relation, also if it was dropped in the meantime."""
+    """Loads the path of a table's metadata file, or a view's version.
+
+    None if the relation does not exist or was just dropped.
+    """
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
     try:

@@ -237,7 +237,10 @@ def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequenc
 
 
 def _cut_out(stream: Any, path: str) -> bytes:
-    """Builds a Puffin file with only the vectors of the data file `path`; the larger file is not read in full."""
+    """Copies the deletion vectors of the data file `path` from the Puffin file `stream` into a new Puffin file.
+
+    Reads only these and the footer.
+    """
     from pyiceberg.table.puffin import MAGIC_BYTES
 
     stream.seek(-_PUFFIN_TAIL, 2)

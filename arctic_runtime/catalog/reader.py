@@ -65,7 +65,7 @@ class RelationInfo:
 
 
 class CatalogReader:
-    """Reads the catalog of a profile through pyiceberg; safe to share between threads.
+    """Reads a profile's catalog through pyiceberg, and creates and drops namespaces; safe to share between threads.
 
     `is_supported` says whether pyiceberg can open this kind of catalog; if not, every method that reads it raises
     CatalogError, and only Spark can read it. A namespace is one level, given by its plain name.

@@ -20,7 +20,10 @@ Readers = Callable[[TableName], Iterable[TableName]]
 
 @dataclass(frozen=True)
 class Refreshed:
-    """Result of a refresh; `failures` has the message of each part of the following upkeep that failed, by its name."""
+    """Result of a refresh.
+
+    `failures` are messages by the part of the upkeep after it that failed: `compaction` or `expiry`.
+    """
 
     outcome: Outcome
     failures: Mapping[str, str] = field(default_factory=dict)

@@ -25,7 +25,7 @@ _HOURS = re.compile(
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """The budget of upkeep, and the settings of HTTP as they are written."""
+    """Settings under `serve`: the budget of upkeep, and `http` as written there, unchecked until `read_http`."""
 
     budget: UpkeepBudget = field(default_factory=UpkeepBudget)
     http: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -216,7 +216,7 @@ class BaseRewriteThresholds:
 
 @dataclass(frozen=True)
 class BucketThresholds:
-    """Limits for the number of buckets of a table, and for splitting and merging them."""
+    """Sizes that decide how many buckets a new table gets, and when buckets are split or merged."""
 
     small_bucket_bytes: int = 16 * MIB
     """Buckets of a new table have at least this size, unless that is less than one per core."""

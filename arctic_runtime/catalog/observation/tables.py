@@ -150,7 +150,7 @@ def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None
 
 
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
-    """Observes an upstream at the version that a plain select of its table or view returns.
+    """Observes an upstream at the version that its table or view shows, which may be older than its newest one.
 
     Base and view of an arctic model may be older than its change table, if a run died between the two commits. Their
     readers have not read the newest changes then.

@@ -24,7 +24,7 @@ Tasks = Iterable[Callable[[], list[TableResult]]]
 
 @dataclass(frozen=True)
 class BatchWriter:
-    """Writes batches of the source `name` to some of its tables; `tables` has their writers by names in the source.
+    """Writes the batches of one source to its tables; `tables` maps a table's name in the source to its writer.
 
     The tables are written in the threads of `pool`. Events of `ignored` tables are left out. With `can_wait`, a table
     whose columns can't be followed causes no error: its result says that it waits.

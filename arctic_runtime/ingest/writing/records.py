@@ -74,7 +74,7 @@ class EventPart:
 
 @dataclass(frozen=True)
 class NewEvents:
-    """Events of a part that a table does not have yet.
+    """Events of a part that its table lacks, with the counts from which its next position follows.
 
     `start` is the position of the table. `preceding` is the number of events of the table after `start` and before
     these events. `ahead` is the number of events after the part that the table already has, and `replayed` the number

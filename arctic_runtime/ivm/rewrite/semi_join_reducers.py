@@ -214,7 +214,7 @@ def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.E
 
 
 class _NeedsAllRows(Exception):
-    """A tree needs all rows of a source."""
+    """Raised if a tree needs all rows of a source, so that no lookup can restrict them."""
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,9 @@ def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: 
 
 
 def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
-    """Selects `names` of the old and the new pairs, or a superset.
+    """Joins the rows from before and after the changes by the cheap conditions.
+
+    Selects `names` of all old and new pairs, and maybe of more.
 
     For a left join, it includes the left rows that have no partner, neither before nor after.
     """

@@ -137,7 +137,7 @@ def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Builds the pairs of images from pairs of rows, as `diff_pairs` does, for `emit_image_changes`."""
+    """Builds the input of `emit_image_changes` from pairs of a new and an old row, given as in `diff_pairs`."""
     images_found = pairs.selectExpr(
         *build_images("a", shape, shape.given),
         *build_images("b", shape, shape.given, name_before),

@@ -117,7 +117,9 @@ class OneByOne:
         return replace_columns(applied, self._outcome(("state",), ("event",)), drop=("state", "event"))
 
     def _apply_all(self, rows: Sql, exists: Sql) -> Sql:
-        """Adds the columns `state`, the row after the last event of a key, and `event`, that event.
+        """Builds the query that applies each key's events in order.
+
+        It adds `state`, the row after the last one, and `event`, the last one.
 
         `exists` is the condition that a row is there before the first event.
         """

@@ -108,7 +108,10 @@ def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window:
 
 
 def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
-    """Turns the change rows for which `which` holds into inserts, without a row before them."""
+    """Makes change rows inserts with a null `_before` where the condition `which` holds.
+
+    Other rows stay as they are.
+    """
     action = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
     before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
     return rows.withColumns({**action, **before})

@@ -32,7 +32,9 @@ class Scanned:
 
 
 def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scanned:
-    """Searches all data files of a table's change table and base for rows under `keys`; removes stray files with any.
+    """Searches the files of a table's change table and base for rows under `keys`.
+
+    Removes old files of no snapshot that have any.
 
     Only the key columns are read. Rows under `keys` that are deleted or only in old snapshots are reported in `left`,
     and so are change rows from before the forgetting. Live rows are allowed.
@@ -110,7 +112,9 @@ def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]
 
 
 def _remove_stray_state(session: TableSession, table: TableName, changes: ChangeTableState) -> int:
-    """Removes old files of aggregate state that belong to no snapshot; returns their number.
+    """Removes files of aggregate state that belong to no snapshot and are older than the newest commit.
+
+    Returns their number.
 
     They can't be searched for keys, so all are removed.
     """

@@ -28,7 +28,10 @@ was modified, in microseconds since 1970."""
 
 
 class FileLog(Protocol):
-    """Log of the files of each batch; what `add_batch` has written stays, even if the process dies."""
+    """Interface of the durable record of which files each batch has.
+
+    `add_batch` keeps them even if the process dies.
+    """
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
         """Returns all batches by their numbers, each with its files in the order of their paths."""

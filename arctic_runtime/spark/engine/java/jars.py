@@ -74,7 +74,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name of the file under which Spark's resolution stores the JAR."""
+        """The name of the JAR's file after Spark has downloaded it: group_artifact-version.jar."""
         return f"{self.group}_{self.artifact}-{self.version}.jar"
 
 

@@ -132,7 +132,7 @@ def run_model(
 
 @functools.lru_cache(maxsize=1)
 def _get_pinned_snapshots(_invocation: str) -> PinnedSnapshots:
-    """Pinned snapshots that all models of one dbt invocation share."""
+    """Returns the upstream states, as first read, that all models of one dbt invocation share."""
     return PinnedSnapshots()
 
 

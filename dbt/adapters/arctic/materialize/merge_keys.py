@@ -49,7 +49,10 @@ _STRATEGIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def check_merge_keys(nodes: Iterable[Any]) -> None:
-    """Checks dbt's incremental models of a manifest; raises CompilationError that names the model and the key."""
+    """Refuses configuration keys of other adapters, and keys without effect for the strategy, in incremental models.
+
+    Raises CompilationError that names the model and the key.
+    """
     for node in nodes:
         if str(node.resource_type) == "model" and node.config.materialized == "incremental":
             _check_node(node)

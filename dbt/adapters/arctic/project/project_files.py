@@ -39,7 +39,10 @@ _OF_PROJECT = (".yml", ".yaml")
 
 
 def _list_stats(folder: Path, is_deep: bool) -> Iterator[tuple[str, int, int]]:
-    """Path, modification time and size of files: all below `folder` if `is_deep`, else only its YAML files."""
+    """Yields path, modification time and size of the YAML files in `folder`.
+
+    If `is_deep`, of all files below it except in hidden folders.
+    """
     try:
         entries = list(os.scandir(folder))
     except OSError:
