@@ -64,7 +64,7 @@ def test_operations_answer_data_and_a_text(flights: arctic.Table) -> None:
     assert flights.status().data[0]["versions"]
     flights.savepoint("before")
     assert flights.changes(since="before").count() == 0
-    assert "nothing to do" in str(flights.compact(plan=True))
+    assert "left alone" in str(flights.compact(plan=True))
     assert flights.forget([1]).data["tables"]
     assert flights.reset().data["relations"]
     assert flights.read().count() == 1, "what is not confirmed is a plan"
