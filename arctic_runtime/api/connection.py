@@ -13,7 +13,7 @@ from arctic_runtime.catalog.reader import CatalogReader
 from arctic_runtime.errors import ConfigError
 from arctic_runtime.profile import Profile
 from arctic_runtime.spark.engine.joined_session import find_session
-from arctic_runtime.spark.engine.messages import get_message
+from arctic_runtime.spark.engine.messages import to_query_error
 from arctic_runtime.spark.engine.session_pool import LentSession, get_pool, join_pool, leave_pool, lend_session
 from arctic_runtime.spark.engine.spark_loss import to_spark_ended
 
@@ -63,15 +63,10 @@ class Connection:
         try:
             yield
         except Exception as error:
-            from pyspark.errors import AnalysisException
-
-            if isinstance(error, AnalysisException):
-                text = get_message(error)
-                raise ConfigError(f"Spark can't run the query: {text}", fix="correct the query") from error
-            ended = to_spark_ended(error)
-            if ended is None:
+            explained = to_spark_ended(error) or to_query_error(error)
+            if explained is None:
                 raise
-            raise ended from error
+            raise explained from error
 
     def check_open(self) -> None:
         """Raises ConfigError if `close_sessions` was called."""

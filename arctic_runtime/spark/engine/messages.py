@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from arctic_runtime.errors import ArcticError
+from arctic_runtime.errors import ArcticError, ConfigError
 
 _CALL = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 # The class is in parentheses if the error comes from a server.
@@ -27,6 +27,15 @@ def get_message(error: BaseException) -> str:
     """
     message = _extract_message(error)
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
+
+
+def to_query_error(error: BaseException) -> ConfigError | None:
+    """The error of a query that Spark can't analyse, in words; None for another error."""
+    from pyspark.errors import AnalysisException
+
+    if not isinstance(error, AnalysisException):
+        return None
+    return ConfigError(f"Spark can't run the query: {get_message(error)}", fix="correct the query")
 
 
 def get_error_details(error: BaseException) -> dict[str, str]:
