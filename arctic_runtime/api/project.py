@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-PROJECTS = "dbt.adapters.arctic.library"
+PROJECTS = "dbt.adapters.arctic.project.opened_project"
 """The module whose `read_project(project_dir, profiles_dir, target)` returns a DbtProject."""
 
 
