@@ -18,10 +18,21 @@ from arctic_runtime.ivm.algebra.conditions import (
 from arctic_runtime.ivm.algebra.expressions import build_column, list_used_columns
 from arctic_runtime.ivm.algebra.tree import Join, Node, SemiJoin, list_columns
 from arctic_runtime.ivm.rules.free_columns import find_free_columns
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, pick_some
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, has_changes, pick_some
 from arctic_runtime.ivm.rules.restrict import is_whole, restrict_to_keys
 from arctic_runtime.ivm.rules.runtime_filters import find_runtime_filter
-from arctic_runtime.ivm.rules.terms import project_columns, rename_columns, require_term, select_columns, to_zset
+from arctic_runtime.ivm.rules.terms import (
+    add_multiplicity,
+    project_columns,
+    rename_columns,
+    require_term,
+    select_columns,
+    to_zset,
+    union_terms,
+)
+
+DeriveByRight = Callable[[], list[Node]]
+"""Derives the rows that changes of the right side add and remove, with their multiplicities."""
 
 
 def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
@@ -52,6 +63,18 @@ def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs:
 def select_partners_of_changed(node: Node, other: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
     """Restricts `node`, one side of a join, to possible partners of changed rows of `other`."""
     return restrict_to_partners(node, other, on, lambda names: require_term(inputs.derive_touched(other, names)))
+
+
+def derive_delta_by_sides(node: Join | SemiJoin, inputs: Inputs, derive_by_right: DeriveByRight) -> Node:
+    """Derives the delta of a join: left changes with their old partners, and right changes by `derive_by_right`."""
+    terms: list[Node] = []
+    left = inputs.derive_delta(node.left)
+    if left is not None:
+        right = select_partners_of_changed(at_old(node.right, inputs), node.left, node.on, inputs)
+        terms.append(replace(node, left=left, right=right))
+    if has_changes(node.right, inputs):
+        terms.extend(derive_by_right())
+    return require_term(union_terms(terms, add_multiplicity(list_columns(node))))
 
 
 def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:

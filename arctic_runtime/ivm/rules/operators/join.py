@@ -9,32 +9,25 @@ from sqlglot import exp
 from arctic_runtime.ivm.algebra.expressions import build_column
 from arctic_runtime.ivm.algebra.tree import MULTIPLICITY, Explode, Join, Node, SemiJoin, UnionAll, list_columns
 from arctic_runtime.ivm.algebra.unique import is_one_partner
-from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_old, has_changes
+from arctic_runtime.ivm.rules.inputs import Inputs, Names, has_changes
 from arctic_runtime.ivm.rules.join_conditions import close_condition
 from arctic_runtime.ivm.rules.partners import (
+    derive_delta_by_sides,
     derive_pairs_by_right,
     derive_replacements_by_right,
     derive_touched_by,
     map_equal_columns,
     select_either_rows,
     select_pairs_of_either,
-    select_partners_of_changed,
 )
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import add_multiplicity, project_columns, require_term, select_columns, union_terms
+from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns, union_terms
 
 
 def derive_delta(node: Join, inputs: Inputs) -> Node:
     if node.kind == "full":
         return require_term(inputs.derive_delta(split_full_join(node)))
-    terms: list[Node] = []
-    left = inputs.derive_delta(node.left)
-    if left is not None:
-        right = select_partners_of_changed(at_old(node.right, inputs), node.left, node.on, inputs)
-        terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, inputs):
-        terms.extend(_derive_by_right(node, inputs))
-    return require_term(union_terms(terms, add_multiplicity(list_columns(node))))
+    return derive_delta_by_sides(node, inputs, lambda: _derive_by_right(node, inputs))
 
 
 def derive_touched(node: Join, names: Names, inputs: Inputs) -> Node:

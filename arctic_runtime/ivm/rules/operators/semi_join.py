@@ -7,7 +7,6 @@ its new version. Nothing more is computed for left rows to which both versions g
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -18,6 +17,7 @@ from arctic_runtime.ivm.algebra.unique import has_single_row, is_one_partner
 from arctic_runtime.ivm.rules.inputs import Inputs, Names, at_new, at_old, has_changes
 from arctic_runtime.ivm.rules.join_conditions import close_condition
 from arctic_runtime.ivm.rules.partners import (
+    derive_delta_by_sides,
     derive_pairs_by_right,
     derive_replacements_by_right,
     derive_touched_by,
@@ -25,21 +25,14 @@ from arctic_runtime.ivm.rules.partners import (
     with_partners,
 )
 from arctic_runtime.ivm.rules.rule import Rule
-from arctic_runtime.ivm.rules.terms import add_multiplicity, project_columns, require_term, select_columns, union_terms
+from arctic_runtime.ivm.rules.terms import project_columns, require_term, select_columns, union_terms
 
 _FOUND = "__arctic_found"
 _ACCEPTED = "__arctic_accepted"
 
 
 def derive_delta(node: SemiJoin, inputs: Inputs) -> Node:
-    terms: list[Node] = []
-    left = inputs.derive_delta(node.left)
-    if left is not None:
-        right = select_partners_of_changed(at_old(node.right, inputs), node.left, node.on, inputs)
-        terms.append(replace(node, left=left, right=right))
-    if has_changes(node.right, inputs):
-        terms.extend(_derive_by_right(node, inputs))
-    return require_term(union_terms(terms, add_multiplicity(list_columns(node))))
+    return derive_delta_by_sides(node, inputs, lambda: _derive_by_right(node, inputs))
 
 
 def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
