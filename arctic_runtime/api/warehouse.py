@@ -18,6 +18,7 @@ from arctic_runtime.plan.config.configure import read_configuration
 from arctic_runtime.plan.refresh.decide import Request
 from arctic_runtime.profile import Profile
 from arctic_runtime.refresh_planner import RefreshPlanner
+from arctic_runtime.spark.engine.statement import quote_name
 from arctic_runtime.suggestions import suggest_nearest
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Warehouse:
             known = [f"{table.schema}.{table.name}" for table in sorted(self._models)]
             raise ConfigError(
                 f"no table {name!r} is defined{suggest_nearest(name, known)}.",
-                actual=f"{', '.join(known) or 'none'}",
+                actual=", ".join(known) or "none",
                 fix="define it by `define_table`",
             )
         return self._build_table(model)
@@ -90,7 +91,7 @@ class Warehouse:
 
         It is quoted for SQL: `f"select * from {warehouse.name_changes('ods.events')}"`.
         """
-        return f"`{format_changes_view(self._parse_name(name))}`"
+        return quote_name(format_changes_view(self._parse_name(name)))
 
     def close(self) -> None:
         """Ends the sessions of this warehouse; its DataFrames can't be read any more, its tables stay."""

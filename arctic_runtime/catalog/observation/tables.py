@@ -160,10 +160,7 @@ def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | No
 
 
 def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:
-    """Observes an upstream, and the version that its table or view shows; the latter is None if it is not known.
-
-    It is known only for arctic models.
-    """
+    """Observes an upstream, and the version that an arctic model's table or view shows; None if that is not known."""
     changes, own = _load_table(reader, name.changes), _load_table(reader, name)
     if changes is None or not _is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
@@ -431,10 +428,7 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
 
 
 def _find_key_only_until(table: Table) -> int:
-    """Sequence number up to which a change table had no column `_before`; 0 if it always had the column, or never.
-
-    It is that of the oldest snapshot that is kept if no snapshot without the column is.
-    """
+    """Sequence number up to which a change table had no `_before`, if known; 0 if it always or never had it."""
     without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
     if not without or table.schema().schema_id in without:
         return 0

@@ -35,7 +35,7 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
         raise ConfigError(
             "The Spark of this session can't be used.",
             expected=f"spark.sql.extensions has {ICEBERG_EXTENSIONS}",
-            actual=f"{extensions or 'none'}",
+            actual=extensions or "none",
             fix=(
                 "start it with that setting and with Iceberg's JAR, see docs/cluster.md; or stop it, and a "
                 "Spark of the profile is started"

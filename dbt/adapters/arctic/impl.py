@@ -82,8 +82,7 @@ class ArcticConfig(SparkConfig):
 class ArcticAdapter(SparkAdapter):
     """Adapter for tables and views of an Iceberg catalog.
 
-    Relations are listed from the catalog, without Spark. Spark starts with the first statement of a run, or when
-    `spark_session` is called.
+    Relations are listed without Spark, which starts with the first statement, or when `spark_session` is called.
     """
 
     Relation = ArcticRelation
@@ -416,8 +415,7 @@ class ArcticAdapter(SparkAdapter):
     def replace_rows(self, on_branch: BaseRelation, sql: str, staged: BaseRelation) -> AdapterResponse:
         """Runs statements that write to a table's branch, then publishes it; readers see all of it or nothing.
 
-        The relation `on_branch` comes from `branch_of`. The table `staged`, which the statements read, is dropped in
-        any case.
+        `on_branch` comes from `branch_of`. The table `staged`, which the statements read, is dropped in any case.
         """
         from dbt.adapters.arctic.materialize import increments
 
@@ -559,8 +557,7 @@ class ArcticAdapter(SparkAdapter):
     def _describe_relation(self, relation: BaseRelation) -> RelationInfo | None:
         """Describes a relation by its metadata in the catalog.
 
-        If the catalog can't be read, or has a type that only Spark knows, Spark gives columns and properties. None if
-        the relation does not exist.
+        If that can't be read, or has a type that only Spark knows, Spark is asked. None if there is no such relation.
         """
         schema, name = str(relation.schema), str(relation.identifier)
         if self._is_readable(relation.database):

@@ -63,7 +63,7 @@ class OpenedProject:
         except DbtBaseException as error:
             raise ConfigError(
                 f"{model.table}: dbt could not run the model.",
-                actual=f"{error}",
+                actual=str(error),
             ) from error
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
