@@ -120,7 +120,9 @@ def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan
     keys, values = [to_column(key) for key in plan.keys], F.struct(*[to_column(part) for part in plan.names])
     both = compare_bags(made, stored, MULTIPLICITY)
     sides = {"kept": F.col(MULTIPLICITY) < 0, "computed": F.col(MULTIPLICITY) > 0}
-    return both.groupBy(*keys).agg(*[F.max(F.when(is_so, values)).alias(side) for side, is_so in sides.items()])
+    groups = both.groupBy(*keys).agg(*[F.max(F.when(is_so, values)).alias(side) for side, is_so in sides.items()])
+    # Without keys the aggregation returns a row for no input as well.
+    return groups.where(F.col("kept").isNotNull() | F.col("computed").isNotNull())
 
 
 def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
