@@ -79,8 +79,8 @@ class Dbt:
         results: list[dict[str, Any]] = json.loads(file.read_text())["results"]
         failed = [result for result in results if result["status"] in ("error", "fail", "runtime error")]
         if failed or not outcome.success:
-            told = "\n".join(f"  {_name(result)}: {result['message']}" for result in failed)
-            raise StepError(f"dbt {command} failed.\n{told}\nMore is in {short(self._log)}.")
+            failures = "\n".join(f"  {_name(result)}: {result['message']}" for result in failed)
+            raise StepError(f"dbt {command} failed.\n{failures}\nMore is in {short(self._log)}.")
         return results
 
     def verify(self) -> int:

@@ -246,8 +246,8 @@ def add_snapshot(base: Json, update: Json) -> None:
 
 
 def set_ref(base: Json, update: Json) -> None:
-    told = {key: value for key, value in update.items() if key not in ("action", "ref-name")}
-    base["refs"][update["ref-name"]] = told
+    reference = {key: value for key, value in update.items() if key not in ("action", "ref-name")}
+    base["refs"][update["ref-name"]] = reference
     if update["ref-name"] == "main":
         base["current-snapshot-id"] = update["snapshot-id"]
         base["snapshot-log"].append({"snapshot-id": update["snapshot-id"], "timestamp-ms": now()})
@@ -336,12 +336,12 @@ class Handler(BaseHTTPRequestHandler):
             code = 200 if body != b"{}" else 204
         except Refused as refused:
             code, body = refused.code, json.dumps(refused.answer).encode()
-        told = b"" if code == 204 or self.command == "HEAD" else body
+        content = b"" if code == 204 or self.command == "HEAD" else body
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(told)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(told)
+        self.wfile.write(content)
 
     do_GET = do_POST = do_HEAD = do_DELETE = _serve  # noqa: N815
 

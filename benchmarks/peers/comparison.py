@@ -124,8 +124,8 @@ def _follow(name: str, command: Sequence[str], errors: IO[str]) -> tuple[Found, 
     return side, process.returncode
 
 
-def _hear(name: str, told: Mapping[str, Any], side: Found) -> None:
-    match told:
+def _hear(name: str, report: Mapping[str, Any], side: Found) -> None:
+    match report:
         case {"ready": versions}:
             side.versions = versions
             print(f"  {name}: {', '.join(' '.join(version) for version in versions.items())}", flush=True)

@@ -19,10 +19,10 @@ def difference(expected: Mapping[Key, Row], actual: Iterable[Row], key: tuple[st
             name for name, row in by_key.items() if name in expected and dict(row) != dict(expected[name])
         ],
     }
-    told = [f"{len(keys):,} {kind}, such as {_shown(keys[0])}" for kind, keys in kinds.items() if keys]
+    differences = [f"{len(keys):,} {kind}, such as {_shown(keys[0])}" for kind, keys in kinds.items() if keys]
     if len(rows) > len(by_key):
-        told.append(f"{len(rows) - len(by_key):,} keys more than once")
-    return "; ".join(told) or None
+        differences.append(f"{len(rows) - len(by_key):,} keys more than once")
+    return "; ".join(differences) or None
 
 
 def compare(tables: Tables, read: Any) -> bool:

@@ -81,8 +81,11 @@ def _source(files: bool, tables: Tables) -> Source:
     source, reason = opened(files)
     try:
         if reason is not None:
-            told = reason.strip().replace("\n", "\n    ")
-            print(f"  Files take the place of a database, since PostgreSQL can't be used here:\n    {told}", flush=True)
+            indented = reason.strip().replace("\n", "\n    ")
+            print(
+                f"  Files take the place of a database, since PostgreSQL can't be used here:\n    {indented}",
+                flush=True,
+            )
         step = Step("source")
         source.make(list(tables.created()))
     except BaseException:

@@ -22,8 +22,8 @@ def second(
 ) -> str:
     """A line about now; `age` is that of the newest change that DWS shows, `ended` are refreshes that ended."""
     shown = "-" if age is None else f"{age:.1f} s"
-    told = "".join(f"  {statement} in {statement.seconds:.1f} s" for statement in ended)
-    return _line((f"{elapsed:.0f} s", phase, f"{played:,}", f"{ingested:,}", f"{rate:,.0f}", shown, told))
+    statements = "".join(f"  {statement} in {statement.seconds:.1f} s" for statement in ended)
+    return _line((f"{elapsed:.0f} s", phase, f"{played:,}", f"{ingested:,}", f"{rate:,.0f}", shown, statements))
 
 
 def _line(cells: Sequence[str]) -> str:

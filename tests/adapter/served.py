@@ -83,8 +83,8 @@ class Served:
     def verify(self) -> tuple[int, str]:
         """What `arctic verify` ends with and says, in a process of its own."""
         command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "verify", *self.where]
-        told = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
-        return told.returncode, told.stdout + told.stderr
+        result = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        return result.returncode, result.stdout + result.stderr
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)

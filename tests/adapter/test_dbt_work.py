@@ -79,11 +79,11 @@ class TestByDbt:
 
         keyed, each = (TableName("lake", project.test_schema, name) for name in ("keyed", "each"))
         assert set(work.list_tested_tables()) == {keyed, each}
-        told = {failed_test.name.split("_keyed")[0]: failed_test for failed_test in work.test_table(keyed)}
-        assert {name: value.status for name, value in told.items()} == {
+        by_name = {failed_test.name.split("_keyed")[0]: failed_test for failed_test in work.test_table(keyed)}
+        assert {name: value.status for name, value in by_name.items()} == {
             "accepted_values": "fail", "is_known": "warn", "not_null": "pass", "unique": "pass",
         }  # fmt: skip
-        assert "Got 1 result" in told["accepted_values"].message
+        assert "Got 1 result" in by_name["accepted_values"].message
         (absent,) = work.test_table(each)
         assert (absent.status, "absent" in absent.message) == ("error", True)
 

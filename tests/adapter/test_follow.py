@@ -94,8 +94,8 @@ class TestOnce(Shop):
         self.sql(project, "drop table {orders}")
         self.sql(project, f"drop table `lake`.`{project.test_schema}`.`orders__changes`")
         assert self.run(project, "--once") == 0
-        told = capsys.readouterr().out
-        assert f"OK arctic {project.test_schema}.cities [create +2 ~0 -0 in " in told
+        output = capsys.readouterr().out
+        assert f"OK arctic {project.test_schema}.cities [create +2 ~0 -0 in " in output
         by_arctic = {name: self.rows(project, name) for name in TABLES}
         assert by_arctic["cities"] == [("a", 2, 40), ("b", 1, 20)]
         self.check_results_are_those_of_dbt(project)
@@ -137,8 +137,8 @@ class TestOnce(Shop):
         command = [sys.executable, "-m", "dbt.adapters.arctic.cli", "run", *where]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as following:
             assert following.stderr is not None
-            told = next(line for line in following.stderr if "follows" in line)
-            assert told == "arctic run: follows 4 models\n"
+            first = next(line for line in following.stderr if "follows" in line)
+            assert first == "arctic run: follows 4 models\n"
             time.sleep(1)
             following.send_signal(signal.SIGTERM)
             out, err = following.communicate(timeout=60)
@@ -153,10 +153,10 @@ class TestOnce(Shop):
         self.sql(project, "insert into {events} values (5, 'fine', 9)")
         capsys.readouterr()
         assert self.run(project, "--once") == 1
-        told = capsys.readouterr().out
-        assert f"ERROR arctic {project.test_schema}.orders" in told
-        assert "duplicate key" in told
-        assert f"SKIP arctic {project.test_schema}.cities" in told
+        output = capsys.readouterr().out
+        assert f"ERROR arctic {project.test_schema}.orders" in output
+        assert "duplicate key" in output
+        assert f"SKIP arctic {project.test_schema}.cities" in output
         rows = self.results()
         assert {name: rows[name]["status"] for name in TABLES} == {
             "orders": "error",

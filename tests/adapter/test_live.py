@@ -93,15 +93,15 @@ def test_files_are_followed_until_every_table_is_exact(live: Live) -> None:
 def ended(live: Live, *options: str) -> str:
     """What a run to the end prints; nothing else is left of it."""
     process = live.start("--seconds", "5", *options)
-    told, errors = process.communicate(timeout=280)
-    assert (process.returncode, errors) == (0, ""), told
-    assert DONE.search(told), told
-    assert "\n1,000 changes, " in told
-    compared, verified = told.split("row by row")[1].split("arctic verify")
+    output, errors = process.communicate(timeout=280)
+    assert (process.returncode, errors) == (0, ""), output
+    assert DONE.search(output), output
+    assert "\n1,000 changes, " in output
+    compared, verified = output.split("row by row")[1].split("arctic verify")
     assert re.findall(r"(\w+) +[\d,]+ rows +exact", compared) == list(TABLES)
     assert sorted(re.findall(r"^ok +[\w.]+\.(\w+): ", verified, re.MULTILINE)) == sorted([*TABLES, *MODELS])
     assert live.left() == []
-    return told
+    return output
 
 
 def test_an_interrupted_run_leaves_nothing(live: Live) -> None:
@@ -109,8 +109,8 @@ def test_an_interrupted_run_leaves_nothing(live: Live) -> None:
     assert process.stdout is not None
     assert any(map(PLAYING.search, process.stdout))
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=SECONDS_TO_END)
-    assert process.returncode == 130, told
+    output, errors = process.communicate(timeout=SECONDS_TO_END)
+    assert process.returncode == 130, output
     assert "Ended before its time" in errors
     assert "Traceback" not in errors
     assert live.left() == []

@@ -68,8 +68,8 @@ def test_no_event_is_lost_or_counts_twice_in_minutes_of_changes_and_a_kill(folde
         assert player.made == PER_SECOND * SECONDS
         settle(one, tables)
         one.stop()
-        code, told = one.verify()
-        assert code == 0, told
+        code, output = one.verify()
+        assert code == 0, output
 
 
 def settle(one: Served, tables: Tables) -> None:

@@ -69,9 +69,9 @@ def outcomes(text: str) -> list[tuple[str, str]]:
 def test_the_readmes_project_runs_as_it_says(tmp_path: Path) -> None:
     typed = Typed(tmp_path)
     seen = typed.type(block_after("**Run it.**"))
-    told = outcomes(block_after("## What you see"))
-    assert len(told) == 6
-    assert outcomes(seen) == told
+    printed = outcomes(block_after("## What you see"))
+    assert len(printed) == 6
+    assert outcomes(seen) == printed
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines()]
     lines = [cell for cell in cells if len(cell) == 7 and cell[0].isdigit()]
     shown = [[*line[:4], line[5], line[6]] for line in lines]

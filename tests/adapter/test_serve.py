@@ -269,8 +269,8 @@ class TestFullDisk(Serving):
         one.until(lambda: one.rows("cities") == 3)
         one.until(lambda: one.states() == dict.fromkeys(("orders", "clean", "cities"), "fresh"))
         one.stop()
-        code, told = one.verify()
-        assert code == 0, told
+        code, output = one.verify()
+        assert code == 0, output
 
 
 def rows_of(project: Any, name: str) -> list[tuple[Any, ...]]:

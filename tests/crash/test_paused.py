@@ -94,7 +94,7 @@ class paused:  # noqa: N801 - read like a function
 
     def __init__(self, shop: Warehouse, model: Model, sql: str, config: dict[str, Any], stops_at: str) -> None:
         profile = shop.environment.profile
-        told = {
+        request = {
             "catalog": profile.catalog,
             "properties": dict(profile.catalog_properties),
             "schema": shop.namespace,
@@ -105,7 +105,7 @@ class paused:  # noqa: N801 - read like a function
         }
         root = Path(__file__).parents[2]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", CHILD, json.dumps(told)],
+            [sys.executable, "-m", CHILD, json.dumps(request)],
             cwd=root,
             env={**os.environ, "PYTHONPATH": str(root)},
             stdout=subprocess.PIPE,

@@ -60,7 +60,7 @@ def goes_on_exactly(project: Project, batches: int) -> None:
         }
 
     try:
-        until(lambda: not differing(), told=differing)
+        until(lambda: not differing(), describe=differing)
     finally:
         one.stop()
     for name, model in models.items():

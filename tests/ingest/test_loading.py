@@ -165,7 +165,9 @@ def test_the_catalog_has_the_tables_of_a_database_with_their_keys(
         )
         == 0
     )
-    (told,) = yaml.safe_load(capsys.readouterr().out)["sources"]
-    named = {table.get("config", {}).get("meta", {}).get("arctic", {}).get("source_table") for table in told["tables"]}
-    names = {table["name"] for table in told["tables"]}
+    (declared,) = yaml.safe_load(capsys.readouterr().out)["sources"]
+    named = {
+        table.get("config", {}).get("meta", {}).get("arctic", {}).get("source_table") for table in declared["tables"]
+    }
+    names = {table["name"] for table in declared["tables"]}
     assert f"{source.at}.pair" in named if connection.connector == "postgresql" else names == set(keys)

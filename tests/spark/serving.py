@@ -137,9 +137,9 @@ def jobs_of(one: Running, name: str) -> object:
     return [(job.name, job.state, job.error) for job in jobs if name in {table.name for table in job.tables}][:5]
 
 
-def until(holds: Callable[[], object], seconds: float = 180, told: Callable[[], object] = lambda: "") -> None:
-    """Waits until something holds; where it does not come to, `told` says how it is."""
+def until(holds: Callable[[], object], seconds: float = 180, describe: Callable[[], object] = lambda: "") -> None:
+    """Waits until `holds` is true; a failure shows the result of `describe`."""
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, f"it did not come to hold: {told()}"
+        assert time.monotonic() < end, f"it did not come to hold: {describe()}"
         time.sleep(0.05)

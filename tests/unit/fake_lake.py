@@ -155,8 +155,8 @@ class Lake:
         return self.log.version(head), rows
 
     def merged(self, lineage: list[Snap]) -> Version | None:
-        told = (snap.summary[MERGED] for snap in reversed(lineage) if MERGED in snap.summary)
-        return decode_versions(next(told, None)).get("changes")
+        merges = (snap.summary[MERGED] for snap in reversed(lineage) if MERGED in snap.summary)
+        return decode_versions(next(merges, None)).get("changes")
 
     def folded(self, until: int) -> Rows:
         """All change rows up to a sequence number, also of snapshots that are gone: their rows are not."""

@@ -251,10 +251,10 @@ def test_the_error_for_an_ended_java_has_its_exit_and_its_log(
     java.wait()
     lost = RuntimeError("no session")
     lost.__context__ = ConnectionRefusedError(111, "Connection refused")
-    told = str(to_spark_ended(lost))
-    assert ("signal 9 ended it: somebody did, or the machine had no memory left" if killed else "code 134") in told
-    assert f"log: {log}\n    There is insufficient memory" in told
-    assert "B.java" not in told
+    message = str(to_spark_ended(lost))
+    assert ("signal 9 ended it: somebody did, or the machine had no memory left" if killed else "code 134") in message
+    assert f"log: {log}\n    There is insufficient memory" in message
+    assert "B.java" not in message
     assert to_spark_ended(ValueError("no such column")) is None
 
 
@@ -263,9 +263,9 @@ def test_the_error_for_an_ended_server_has_its_address_and_not_its_token(monkeyp
     monkeypatch.setattr(PROCESS, "settings", {METHOD: f"connect {url}"})
     monkeypatch.setattr(PROCESS, "server", url)
     monkeypatch.setattr(PROCESS, "thresholds", EngineThresholds())
-    told = str(to_spark_ended(ConnectionRefusedError()))
-    assert "the server at 127.0.0.1:9" in told
-    assert "hush" not in told
+    message = str(to_spark_ended(ConnectionRefusedError()))
+    assert "the server at 127.0.0.1:9" in message
+    assert "hush" not in message
 
 
 def test_a_server_that_is_not_there_is_named_at_once() -> None:

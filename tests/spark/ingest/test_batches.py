@@ -148,15 +148,15 @@ def test_a_batch_is_reported_before_it_is_published_and_after(lake: Warehouse) -
         [item],
         [Part("public.orders", ORDERS, [event("d", {"id": 1, "item": "a", "n": 1}, None)])],
     ]
-    told: list[str] = []
+    messages: list[str] = []
     ingestion_of(
         lake,
         source,
         Replay(log, snapshot=2),
-        lambda report: told.append(f"{report.count} published"),
-        lambda work: told.append(f"{work.describe_work()} to {', '.join(table.name for table in work.tables)}"),
+        lambda report: messages.append(f"{report.count} published"),
+        lambda work: messages.append(f"{work.describe_work()} to {', '.join(table.name for table in work.tables)}"),
     ).run(once=True)
-    assert told == [
+    assert messages == [
         "3 events of a load, piece 1: table 1 of 2, 3 rows so far to orders",
         "3 published",
         "1 event of a load, piece 2: table 2 of 2, 4 rows so far to items",

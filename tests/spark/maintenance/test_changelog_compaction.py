@@ -41,7 +41,7 @@ def put(lake: Warehouse, model: Model, rows: dict[int, int]) -> None:
     lake.run(model)
 
 
-def told(lake: Warehouse, model: Model) -> list[tuple[Any, ...]]:
+def list_changes(lake: Warehouse, model: Model) -> list[tuple[Any, ...]]:
     """Key, value and action of all change rows, in order."""
     order = "_last_updated_sequence_number, id"
     sql = lake.spark.sql(f"select id, v, _action from {lake.sql_name('m__changes')} order by {order}")
@@ -75,7 +75,7 @@ def test_replaced_rows_are_removed_and_readers_continue(lake: Warehouse, merge: 
     compact_table(lake.session_of(model), "major")
     plan = expired(lake, model, state, events)
     assert plan.trim is not None
-    assert told(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
+    assert list_changes(lake, model) == [(0, 0, "insert"), (3, 3, "insert"), (1, 30, "update"), (2, 40, "insert")]
     assert lake.rows(model) == sorted(rows.items(), key=repr)
     assert plan_expiry(later(lake, model), []).trim is None
     assert lake.run(state, refuse).mode == "unchanged"
@@ -98,7 +98,7 @@ def test_a_base_is_recreated_of_what_is_left(lake: Warehouse, merge: str) -> Non
     assert lake.rows(model) == sorted((rows | {1: 50, 9: 9}).items(), key=repr)
     exact(lake, model)
     compact_table(lake.session_of(model), "full")
-    assert len(told(lake, model)) == 6
+    assert len(list_changes(lake, model)) == 6
     exact(lake, model)
 
 
@@ -112,13 +112,13 @@ def test_rows_stay_that_a_reader_has_yet_to_read_and_the_last_of_a_key_that_is_g
     put(lake, model, {1: 20})
     plan = expired(lake, model, events)
     assert plan.waits_for == (f"{events.table} has read up to it",)
-    assert told(lake, model) == [(2, 2, "insert"), (1, 10, "update"), (1, 20, "update"), (2, 2, "delete")]
+    assert list_changes(lake, model) == [(2, 2, "insert"), (1, 10, "update"), (1, 20, "update"), (2, 2, "delete")]
     outcome = lake.run(events)
     assert (outcome.mode, sum(outcome.rows.values())) == ("incremental", 1)
     expired(lake, model, events)
-    assert told(lake, model) == [(1, 20, "update"), (2, 2, "delete")]
+    assert list_changes(lake, model) == [(1, 20, "update"), (2, 2, "delete")]
     put(lake, model, {1: 20, 2: 3})
-    assert told(lake, model)[-1] == (2, 3, "insert")
+    assert list_changes(lake, model)[-1] == (2, 3, "insert")
     lake.run(events)
     exact(lake, model, events)
 
@@ -134,7 +134,7 @@ def test_a_reader_that_nobody_knew_of_is_informed_or_recomputed(lake: Warehouse)
     first = lake.head(model)
     moved(lake, model)
     expire_if_due(later(lake, model), [])
-    assert len(told(lake, model)) == 4
+    assert len(list_changes(lake, model)) == 4
     assert len(observe_snapshots(lake.reader, model.table.changes).lineage) > 5
     expired(lake, model)
     outcome = lake.run(state)
@@ -151,7 +151,7 @@ def test_a_reader_that_nobody_knew_of_is_informed_or_recomputed(lake: Warehouse)
 def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse) -> None:
     model = lake.model("m", SQL, **CONFIG)
     rows = moved(lake, model)
-    before = told(lake, model)
+    before = list_changes(lake, model)
 
     def dies(name: str, action: Callable[[], Any]) -> Any:
         if name == "changelog_compaction.delete":
@@ -160,14 +160,14 @@ def test_a_run_that_dies_before_the_rows_go_leaves_a_right_table(lake: Warehouse
 
     with set_failpoint(dies), pytest.raises(KeyboardInterrupt):
         expired(lake, model)
-    assert told(lake, model) == before
+    assert list_changes(lake, model) == before
     exact(lake, model)
     expired(lake, model)
-    assert len(told(lake, model)) == 4
+    assert len(list_changes(lake, model)) == 4
     put(lake, model, rows | {0: 7})
     put(lake, model, rows | {0: 8})
     expired(lake, model)
-    assert told(lake, model) == [(3, 3, "insert"), (1, 30, "update"), (2, 40, "insert"), (0, 8, "update")]
+    assert list_changes(lake, model) == [(3, 3, "insert"), (1, 30, "update"), (2, 40, "insert"), (0, 8, "update")]
     exact(lake, model)
 
 
@@ -186,7 +186,7 @@ def test_late_events_are_still_known_after_a_restore(lake: Warehouse) -> None:
     lake.append("events", [(2, 40, 40, "u")], shape)
     lake.run(model)
     expired(lake, model)
-    assert [(key, v) for key, v, _ in told(lake, model)] == [(1, 30), (1, 10), (2, 40)]
+    assert [(key, v) for key, v, _ in list_changes(lake, model)] == [(1, 30), (1, 10), (2, 40)]
     exact(lake, model)
     lake.append("events", [(1, 20, 20, "u"), (2, 20, 20, "u")], shape)
     lake.run(model)

@@ -269,7 +269,7 @@ def test_every_version_of_a_forgotten_row_is_deleted_and_the_others_stay(lake: W
     kept: dict[str, Any] = {"primary_key": "id", "history": "scd2", "compaction": "off"}
     versions = lake.model("versions", "select id, name, region from {customers}", **kept)
     orders = lake.model("order_versions", "select id, amount, name from {named}", **kept)
-    told = lake.model(
+    tracked = lake.model(
         "told",
         "select id, name, lsn, _action as what from {changes(customers)}",
         **kept,
@@ -278,7 +278,7 @@ def test_every_version_of_a_forgotten_row_is_deleted_and_the_others_stay(lake: W
         delete_when="what = 'delete'",
         exclude_columns=["what"],
     )
-    models = (*made.models, versions, orders, told)
+    models = (*made.models, versions, orders, tracked)
     made.customer(*[(i, f"name{i}", ("eu", "us")[i % 2], i, "c", i) for i in range(4)])
     made.order(*[(i, i % 4, 100 + i, "c", i) for i in range(6)])
     for model in models:
@@ -290,7 +290,7 @@ def test_every_version_of_a_forgotten_row_is_deleted_and_the_others_stay(lake: W
     certificate = forgetting(lake, made.customers, models, keys=("3",)).run_forget()
     assert certificate.is_clean, certificate
     assert not values(lake, *parts(*models)) & {"SECRET3", "name3"}
-    for model in (versions, told):
+    for model in (versions, tracked):
         assert lake.rows(model) == [row for row in before[model.table.name] if row[0] != 3]
     left = [row for row in before["order_versions"] if row[0] != 3]
     assert [row for row in lake.rows(orders) if row[0] != 3] == left

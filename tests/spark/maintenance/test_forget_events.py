@@ -121,12 +121,12 @@ def test_rows_that_are_still_there_reach_models_of_their_changes_as_they_are_now
         primary_key="id",
         compaction="off",
     )
-    told = versions(lake, "told", "named", track=["name"])
+    tracked = versions(lake, "told", "named", track=["name"])
     spoken = versions(lake, "spoken", "named", valid_time="lsn")
     newest = following(
         lake, "newest", "select region, name, lsn from {changes(named)}", primary_key="region", on_match="update"
     )
-    models = (root, orders, named, best(lake, "named"), told, spoken, newest)
+    models = (root, orders, named, best(lake, "named"), tracked, spoken, newest)
     lake.append("customer_events", [(i, f"name{i}", ("eu", "us")[i % 2], i, "c", i) for i in range(4)], EVENTS)
     lake.append("order_events", [(i, i % 4, 100 + i, "c", i) for i in range(8)], ORDERS)
     for model in models:

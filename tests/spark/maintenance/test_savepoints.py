@@ -45,9 +45,9 @@ def test_a_table_is_restored_to_a_savepoint_after_later_versions_expired(lake: W
     state = lake.state(model)
     assert state.changes is not None
     assert good not in [commit.version.snapshot for commit in state.changes.commits]
-    told = read_changes_between(lake.session_of(model), NAME, lake.head(model), 10)
-    assert {(row["_action"], row["id"], row["v"]) for row in told[-2:]} == {("update", 1, "y"), ("update", 4, "y")}
-    assert len(told) == 6
+    changes = read_changes_between(lake.session_of(model), NAME, lake.head(model), 10)
+    assert {(row["_action"], row["id"], row["v"]) for row in changes[-2:]} == {("update", 1, "y"), ("update", 4, "y")}
+    assert len(changes) == 6
     assert restore_version(lake.session_of(model), NAME) == {"insert": 2, "update": 1, "delete": 1, "upsert": 0}
     assert lake.rows(model) == [(1, "A"), (2, "b"), (3, "c")]
     assert lake.broken(model) == []

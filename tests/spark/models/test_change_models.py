@@ -169,8 +169,8 @@ def test_an_input_changelog_stores_what_the_origin_said(lake: Warehouse, merge: 
     lake.append("events", [(1, "X", 1, "u", 4), (2, None, None, "d", 5), (4, "n", 4, "c", 6)], EVENTS)
     outcome = lake.run(model)
     assert outcome.rows == {"insert": 0, "update": 0, "delete": 1, "upsert": 2}
-    told = [(row["_action"], row["id"], row["_before"]) for row in lake.log(model)[3:]]
-    assert told == [("upsert", 1, None), ("delete", 2, None), ("upsert", 4, None)]
+    rows = [(row["_action"], row["id"], row["_before"]) for row in lake.log(model)[3:]]
+    assert rows == [("upsert", 1, None), ("delete", 2, None), ("upsert", 4, None)]
     assert lake.rows(model) == [(1, "X", 1), (3, "z", 3), (4, "n", 4)]
     assert lake.broken(model) == []
     assert lake.actions(lake.run(model, full_refresh=True)) == (0, 0, 0)

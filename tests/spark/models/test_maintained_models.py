@@ -212,7 +212,7 @@ def sized(request: pytest.FixtureRequest, lake: Warehouse) -> Warehouse:
 def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: Warehouse, batches: int) -> None:
     """Verified after every fourth batch and the last: what one batch leaves wrong stays wrong in the next ones."""
     lake = sized
-    queries = {told: QUERIES[told] for told in TELLING} if batches < 12 else {**QUERIES, **MORE}
+    queries = {name: QUERIES[name] for name in TELLING} if batches < 12 else {**QUERIES, **MORE}
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed of the batches: {seed}")
     shop = Shop(lake, random.Random(seed))
@@ -226,17 +226,17 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
         assert lake.run(model).mode == "create"
     for turn in range(batches):
         shop.batch(shop.random.choice([1, 4, 12]), commits=2 - turn % 2)
-        for told, model in zip(queries, models, strict=True):
-            assert lake.run(model).mode in ("incremental", "unchanged"), told
-            assert lake.run(model).mode == "unchanged", told
+        for name, model in zip(queries, models, strict=True):
+            assert lake.run(model).mode in ("incremental", "unchanged"), name
+            assert lake.run(model).mode == "unchanged", name
         if turn % 4 == 3 or turn == batches - 1:
             assert {
-                told: broken for told, model in zip(queries, models, strict=True) if (broken := lake.broken(model))
+                name: broken for name, model in zip(queries, models, strict=True) if (broken := lake.broken(model))
             } == {}
 
 
 @pytest.mark.parametrize(
-    ("told", "most"),
+    ("name", "most"),
     [
         pytest.param("joined to itself", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
         pytest.param("sums of a join", -1, marks=pytest.mark.slow),
@@ -244,12 +244,12 @@ def test_maintained_tables_are_what_their_queries_give_after_all_batches(sized: 
         pytest.param("sums of a join", IncrementalThresholds().reducer_values, marks=pytest.mark.slow),
     ],
 )
-def test_a_table_that_several_terms_read_is_read_once_for_all(lake: Warehouse, told: str, most: int) -> None:
+def test_a_table_that_several_terms_read_is_read_once_for_all(lake: Warehouse, name: str, most: int) -> None:
     """Also where more is sought in it than is looked for in that way."""
     lake = lake.under(incremental={"cached_change_rows": 0, "reducer_values": most, "repeated_read_rows": -1})
     shop = Shop(lake, random.Random(2))
     shop.batch(30)
-    key, query = JOINS[told]
+    key, query = JOINS[name]
     model = lake.model("joined", query, primary_key=key, refresh="strict")
     lake.run(model)
     for commits in (1, 2):
@@ -352,10 +352,10 @@ def test_a_changed_row_is_followed_together_with_what_it_was(lake: Warehouse) ->
         assert decided is not None
         assert isinstance(decided.maintenance, Pairs)
     assert lake.actions(lake.run(model)) == (4, 2, 3)
-    told = {row["id"]: (row["_action"], row["name"], row["_before"]) for row in lake.log(model)[-9:]}
+    changes = {row["id"]: (row["_action"], row["name"], row["_before"]) for row in lake.log(model)[-9:]}
     gone = {"customer": 2, "name": "two", "share": _cents(20), "tags": {"state": "new"}}
     one = {**gone, "customer": 1, "name": "one"}
-    assert told == {
+    assert changes == {
         1: ("update", "two", one),
         2: ("delete", "two", gone),
         3: ("insert", "one", None),
@@ -510,9 +510,9 @@ def test_tables_of_many_columns_are_followed(lake: Warehouse, merge: str) -> Non
     changed = [(*(row[0], *(value + 1 for value in row[1:])), "u", 1) for row in rows[:5]]
     lake.append("wide_events", [*changed, (*rows[7], "d", 1)], f"id bigint, {columns}, op string, lsn bigint")
     lake.run(wide)
-    for told, model in zip(WIDE_QUERIES, models, strict=True):
-        assert lake.run(model).mode == "incremental", told
-        assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql)), told
+    for name, model in zip(WIDE_QUERIES, models, strict=True):
+        assert lake.run(model).mode == "incremental", name
+        assert lake.rows(model) == sorted_rows(lake.spark.sql(model.sql)), name
 
 
 GROUPS = "select place, sum(v) as total from {facts} group by place"

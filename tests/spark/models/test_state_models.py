@@ -57,8 +57,8 @@ def test_change_rows_tell_the_row_before_and_after(lake: Warehouse) -> None:
     for sql in (values("(1, 'a', 1), (2, 'b', 2)", "id, v, n"), values("(1, 'a', null), (3, 'c', 3)", "id, v, n")):
         model = lake.model("m", sql, primary_key="id")
         lake.run(model)
-    told = [(r["_action"], r["id"], r["v"], r["n"], r["_before"]) for r in lake.log(model)]
-    assert told == [
+    rows = [(r["_action"], r["id"], r["v"], r["n"], r["_before"]) for r in lake.log(model)]
+    assert rows == [
         ("insert", 1, "a", 1, None),
         ("insert", 2, "b", 2, None),
         ("update", 1, "a", None, {"v": "a", "n": 1}),

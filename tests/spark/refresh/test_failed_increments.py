@@ -145,7 +145,7 @@ def test_changes_are_followed_again_once_somebody_asked_for_it(
 
 
 @pytest.mark.parametrize(
-    ("refresh", "fault", "error", "told"),
+    ("refresh", "fault", "error", "message"),
     [
         ("auto", raising(DataError("keys twice")), DataError, "keys twice"),
         ("auto", raising(Py4JNetworkError("gone")), Py4JNetworkError, "gone"),
@@ -156,12 +156,12 @@ def test_changes_are_followed_again_once_somebody_asked_for_it(
 )  # fmt: skip
 def test_an_error_that_a_full_refresh_would_not_repair_fails_the_run(
     lake: Warehouse, grouped: Callable[..., Model], monkeypatch: pytest.MonkeyPatch, refresh: str, fault: Fault,
-    error: type[Exception], told: str,
+    error: type[Exception], message: str,
 ) -> None:  # fmt: skip
     model = grouped(refresh=refresh)
     failing(monkeypatch, fault)
     head = lake.head(model)
-    with pytest.raises(error, match=told.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(error, match=message.replace("(", r"\(").replace(")", r"\)")):
         lake.run(model)
     assert (lake.head(model), lake.branches(model)) == (head, set())
 

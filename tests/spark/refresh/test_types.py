@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def test_spark_gives_expressions_the_inferred_types(spark: SparkSession) -> None:
     columns = ", ".join(f"cast(null as {kind}) as {name}" for name, kind in COLUMNS.items())
-    told = {text: kind.replace(" ", "") for text, kind in TYPED.items() if kind is not None}
-    types = {text: spark.sql(f"select {text} as x from (select {columns})").dtypes[0][1] for text in told}
-    assert types == told
+    expected = {text: kind.replace(" ", "") for text, kind in TYPED.items() if kind is not None}
+    types = {text: spark.sql(f"select {text} as x from (select {columns})").dtypes[0][1] for text in expected}
+    assert types == expected
 
 
 def test_a_column_of_a_type_without_spark_matters_only_where_it_is_read(lake: Warehouse) -> None:
@@ -37,8 +37,8 @@ def test_a_column_of_a_type_without_spark_matters_only_where_it_is_read(lake: Wa
     come(1, "x")
     plain = lake.model("plain", "select id, v from {s}", primary_key="id", refresh="strict")
     reads = lake.model("reads", "select id, variant_get(j, '$.a', 'int') as a from {s}", primary_key="id")
-    told = "select id, cast(j as string) as j, v from {changes(s)}"
-    events = lake.model("events", told, primary_key="id", input="changes", sequence_by="v")
+    query = "select id, cast(j as string) as j, v from {changes(s)}"
+    events = lake.model("events", query, primary_key="id", input="changes", sequence_by="v")
     models = (plain, reads, events)
     for model in models:
         lake.run(model)

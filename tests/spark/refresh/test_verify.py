@@ -104,10 +104,10 @@ def test_versions_status_and_rows_are_reported(lake: Warehouse, merge: str) -> N
     with pytest.raises(ConfigError, match="has no version 1"):
         read_changes_between(lake.session_of(model), 1, int(newest.version), 10)
 
-    told = inspect.read_status(lake.reader, model, [reader])
-    assert (told.built, told.rows, told.nodes, told.version) == (True, 10, 2, newest.version)
-    assert told.unmerged_commits == 0
-    assert [(consumer.model, consumer.behind_commits) for consumer in told.consumers] == [(str(reader.table), 0)]
+    status = inspect.read_status(lake.reader, model, [reader])
+    assert (status.built, status.rows, status.nodes, status.version) == (True, 10, 2, newest.version)
+    assert status.unmerged_commits == 0
+    assert [(consumer.model, consumer.behind_commits) for consumer in status.consumers] == [(str(reader.table), 0)]
 
     rows = {key: look_up_row(lake.reader, model, [key]).row for key in ("1", "2", "10", "11", "12")}
     assert rows == {
@@ -132,8 +132,8 @@ def test_unmerged_changes_are_counted_and_looked_up(lake: Warehouse) -> None:
         del rows[2 + number]
         lake.load("s", rows.values(), COLUMNS)
         lake.run(model)
-    told = inspect.read_status(lake.reader, model, [])
-    assert (told.unmerged_commits, told.unmerged_rows, told.rows) == (2, 4, len(rows))
+    status = inspect.read_status(lake.reader, model, [])
+    assert (status.unmerged_commits, status.unmerged_rows, status.rows) == (2, 4, len(rows))
     lookups = {key: look_up_row(lake.reader, model, [key]) for key in ("1", "3", "4", "50")}
     assert {key: value.row and value.row["v"] for key, value in lookups.items()} == {
         "1": "new2",

@@ -53,10 +53,10 @@ class Following:
         """A pass; returns what became of each model that was planned, by its name."""
         self.reports.clear()
         self.follower.run_once()
-        return {report.followed.name: self.told(report) for report in self.reports}
+        return {report.followed.name: self.modes(report) for report in self.reports}
 
     @staticmethod
-    def told(report: Report) -> str:
+    def modes(report: Report) -> str:
         return report.status if report.done is None else report.done.refreshed.outcome.mode
 
     def broken(self) -> list[str]:
@@ -129,8 +129,8 @@ def test_a_failure_holds_back_downstream_tables_until_it_is_repaired(
     assert "duplicate key" in next(report.error for report in service.reports if report.error)
     mended = lake.model("keyed", "select id, max(city) as city from {landed} group by id", primary_key="id")
     service.follow(left, mended, below)
-    told = service.once()
-    assert (told["keyed"], told["below"]) == ("full", "incremental")
+    modes = service.once()
+    assert (modes["keyed"], modes["below"]) == ("full", "incremental")
     assert lake.rows(below) == [("a", 1), ("twice", 1)]
     assert service.broken() == []
 

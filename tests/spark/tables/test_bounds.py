@@ -96,7 +96,9 @@ def test_a_table_is_read_as_a_whole_where_much_of_it_is_looked_for_unless_its_pl
     assert bounds.compute_pruning_bounds(rows, many, most, PRUNING, known=known) == near
 
 
-@pytest.mark.parametrize("written", ["range", *(pytest.param(way, marks=pytest.mark.slow) for way in ("told", "list"))])
+@pytest.mark.parametrize(
+    "written", ["range", *(pytest.param(way, marks=pytest.mark.slow) for way in ("known", "list"))]
+)
 def test_a_large_base_is_asked_only_where_its_changes_can_be(
     lake: Warehouse, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:

@@ -275,12 +275,12 @@ def test_a_table_that_moved_on_is_not_overwritten(lake: Warehouse, intruder: str
     assert sorted_rows(spark.table(table)) == before
     now = lake.reader.load_table(lake.namespace, "t").current_snapshot()
     assert now is not None
-    commit.overwrite_table(spark.range(5), lake.table("t"), now.snapshot_id, {"arctic.test": "told"})
+    commit.overwrite_table(spark.range(5), lake.table("t"), now.snapshot_id, {"arctic.test": "a value"})
     assert sorted_rows(spark.table(table)) == [(number,) for number in range(5)]
     newest = lake.reader.load_table(lake.namespace, "t").current_snapshot()
     assert newest is not None
     assert newest.summary is not None
-    assert newest.summary["arctic.test"] == "told"
+    assert newest.summary["arctic.test"] == "a value"
 
 
 def test_a_locked_catalog_is_waited_for(lake: Warehouse) -> None:

@@ -61,8 +61,8 @@ def test_changes_across_a_change_of_columns_are_reported_in_the_columns_of_today
     lake.load("s", [(1, 10, "a")], "id int, v int, old string")
     lake.run(model)
     rows = read_changes_between(lake.session_of(model), first, lake.head(model), 10)
-    told = [(row["_action"], row["id"], row["v"], row["more"], row["_before"]) for row in rows]
-    assert told == [
+    changes = [(row["_action"], row["id"], row["v"], row["more"], row["_before"]) for row in rows]
+    assert changes == [
         ("update", 1, 1, "x", {"v": 1, "more": None}),
         ("update", 2, 2, "x", {"v": 2, "more": None}),
         ("update", 1, 10, "x", {"v": 1, "more": "x"}),
@@ -141,8 +141,8 @@ def test_a_column_that_is_renamed_keeps_what_it_holds_and_changes_no_row(lake: W
         assert [row["_before"] for row in lake.log(renamed) if row["_action"] == "update"] == [{"the v": 1, "old": "a"}]
         assert lake.rows(renamed) == [(1, 10, "a"), (3, 3, "c")]
         assert lake.broken(renamed) == []
-    told = read_changes_between(lake.session_of(model), first, lake.head(model), 10)
-    assert [(row["_action"], row["the v"]) for row in told] == [("update", 10), ("delete", 2), ("insert", 3)]
+    changes = read_changes_between(lake.session_of(model), first, lake.head(model), 10)
+    assert [(row["_action"], row["the v"]) for row in changes] == [("update", 10), ("delete", 2), ("insert", 3)]
     columns = [entry.columns for entry in read_history(lake.reader, model) if not entry.columns.is_empty]
     assert columns == [SchemaChange(rename=(("v", "the v"),))]
     assert restore_version(lake.session_of(model), first) == {"insert": 1, "update": 1, "delete": 1, "upsert": 0}

@@ -117,10 +117,10 @@ def test_whether_one_of_many_columns_differs_is_planned_in_a_few_rounds(spark: S
 def test_one_is_true_where_not_all_are_false(spark: SparkSession, values: tuple[bool | None, ...]) -> None:
     rows = spark.createDataFrame([values], "a boolean, b boolean")
     conditions = [F.col("a"), F.col("b")]
-    told = rows.select(
+    images = rows.select(
         combine_any(conditions).alias("one"), (~combine_all([~part for part in conditions])).alias("same")
     )
-    (row,) = told.collect()
+    (row,) = images.collect()
     assert row.one == row.same
     assert row.one is (True if True in values else None if None in values else False)
 

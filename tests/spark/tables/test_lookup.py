@@ -120,11 +120,11 @@ def test_a_lookup_gives_nested_values_and_their_nulls_as_spark_does(lake: Wareho
         lake.run(model)
     empty = {"m", "ml"}
     rows = [row.asDict(recursive=True) for row in lake.spark.table(lake.sql_name("m")).collect()]
-    told = {
+    lookups = {
         row["id"]: {name: [] if name in empty and value == {} else value for name, value in row.items()} for row in rows
     }
     rows_by_key = {i: as_spark(look_up_row(lake.reader, model, [str(i)]).row) for i in range(24)}
-    assert rows_by_key == {i: told.get(i) for i in range(24)}
+    assert rows_by_key == {i: lookups.get(i) for i in range(24)}
 
 
 def test_a_lookup_finds_a_key_that_is_not_a_number_and_either_zero(lake: Warehouse) -> None:

@@ -34,9 +34,9 @@ def test_an_environment_variable_that_is_not_set_is_named_with_what_to_do(
     monkeypatch.delenv("SHOP_WAREHOUSE", raising=False)
     where = ["--project-dir", str(project), "--profiles-dir", str(project)]
     assert cli.main([*command.split(), *where]) == cli.WRONG_USE
-    told = capsys.readouterr().err
-    assert "not provided: 'SHOP_WAREHOUSE'" in told
-    assert "what to do: set the environment variable SHOP_WAREHOUSE" in told
+    output = capsys.readouterr().err
+    assert "not provided: 'SHOP_WAREHOUSE'" in output
+    assert "what to do: set the environment variable SHOP_WAREHOUSE" in output
 
 
 def test_a_profile_with_a_variable_that_is_set_is_read_without_its_project(

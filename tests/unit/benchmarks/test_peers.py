@@ -34,9 +34,9 @@ def make_side(seconds: float, rows: list[int] = ROWS) -> Found:
 def test_what_a_process_tells_by_json_is_found_and_all_else_it_prints_is_not(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = """print('{"ready": {"Spark": "4"}}\\nnoise\\n{"said": "halfway"}')
+    script = """print('{"ready": {"Spark": "4"}}\\nnoise\\n{"said": "halfway"}')
 print('{"found": {"seconds": {"write": [1.5]}, "rows": [3]}}')"""
-    assert follow("a peer", process(told)) == Found({"Spark": "4"}, {"write": [1.5]}, [3])
+    assert follow("a peer", process(script)) == Found({"Spark": "4"}, {"write": [1.5]}, [3])
     assert capsys.readouterr().out == "  a peer: Spark 4\n  halfway\n"
 
 

@@ -17,7 +17,7 @@ def table_of(connector: str, **meta: Any) -> IngestedTable:
 
 
 @pytest.mark.parametrize(
-    ("connector", "meta", "told", "expected"),
+    ("connector", "meta", "primary_key", "expected"),
     [
         ("postgresql", {}, ("id",), ("id",)),
         ("postgresql", {}, (), ()),
@@ -31,10 +31,10 @@ def table_of(connector: str, **meta: Any) -> IngestedTable:
     ],
 )
 def test_a_configured_key_counts_and_then_the_sources(
-    connector: str, meta: dict[str, Any], told: tuple[str, ...], expected: tuple[str, ...]
+    connector: str, meta: dict[str, Any], primary_key: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     table = table_of(connector, **meta)
-    assert table.choose_key(told) == expected
+    assert table.choose_key(primary_key) == expected
     assert table.to_model(expected).is_appended == (not expected)
 
 

@@ -221,8 +221,8 @@ def test_status_says_as_of_when_each_layer_shows_the_source(
     reason: str,
 ) -> None:
     warehouse = writing.warehouse(tmp_path)
-    told = Failure(failure, datetime.now(timezone.utc)).encode() if failure else ""
-    layers(writing, warehouse, arctic_caught_up=at(looked_ago), arctic_failure=told)
+    text = Failure(failure, datetime.now(timezone.utc)).encode() if failure else ""
+    layers(writing, warehouse, arctic_caught_up=at(looked_ago), arctic_failure=text)
     warehouse.append("shop__dead", [(3, "z")], arctic_lease="etl:7:ab", arctic_lease_until=at(lease_ago))
     now = datetime.now(timezone.utc)
     models = [TABLE, CLEAN, TOTALS]

@@ -94,12 +94,12 @@ def test_changes_that_were_never_followed_are_where_that_is_thought_to_take_litt
     assert (decision.mode, decision.reason) == (mode, "COST" if mode == "full" else "CHANGES")
 
 
-@pytest.mark.parametrize("told", [{MODE: "incremental"}, {GIVEN_UP: "COST - most of the table's rows"}])
-def test_following_that_was_given_up_is_not_tried_again_in_each_run(told: dict[str, str]) -> None:
+@pytest.mark.parametrize("summary", [{MODE: "incremental"}, {GIVEN_UP: "COST - most of the table's rows"}])
+def test_following_that_was_given_up_is_not_tried_again_in_each_run(summary: dict[str, str]) -> None:
     """It found out that most rows differ, and tells no seconds."""
     model = a_model(WEEKS)
     upstreams = having(6_000_000)
-    decision = decide_refresh(model, built(model, READ_BOTH, **told), upstreams, RUN_AGAIN)
+    decision = decide_refresh(model, built(model, READ_BOTH, **summary), upstreams, RUN_AGAIN)
     assert (decision.mode, decision.reason) == ("full", "COST")
 
 
@@ -130,8 +130,10 @@ def after(model: Model, runs: Sequence[tuple[Way, float]], estimated: Mapping[Wa
     state = built(model, READ_BOTH)
     assert state.changes is not None
     (made,) = state.changes.commits
-    told = ({STARTED: f"{-1000 * seconds:.0f}", ESTIMATED: f"{estimated[way]}", MODE: way} for way, seconds in runs)
-    commits = [replace(made, at_ms=0, summary={**made.summary, **said}) for said in told]
+    summaries = (
+        {STARTED: f"{-1000 * seconds:.0f}", ESTIMATED: f"{estimated[way]}", MODE: way} for way, seconds in runs
+    )
+    commits = [replace(made, at_ms=0, summary={**made.summary, **said}) for said in summaries]
     return replace(state, changes=replace(state.changes, commits=tuple(commits) or state.changes.commits))
 
 

@@ -12,9 +12,9 @@ from tests.connect.test_suites import MORE, TELLING
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("told", [*TELLING, *MORE])
-def test_a_test_that_runs_over_connect_is_there(told: str) -> None:
-    file, *names = told.partition("[")[0].split("::")
+@pytest.mark.parametrize("test", [*TELLING, *MORE])
+def test_a_test_that_runs_over_connect_is_there(test: str) -> None:
+    file, *names = test.partition("[")[0].split("::")
     node: ast.Module | ast.ClassDef | ast.FunctionDef = ast.parse((ROOT / file).read_text())
     for name in names:
         within = {node.name: node for node in node.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}

@@ -218,8 +218,8 @@ def test_pictures_of_the_page_are_used_and_small(picture: Path) -> None:
 def test_the_readmes_figures_are_measured() -> None:
     results = [[cell.strip() for cell in line.split("|")] for line in read("docs/benchmarks.md").splitlines()]
     measured = {cells[1]: cells[2] for cells in results if len(cells) > 2}
-    told = dict(re.findall(r"^\| \*\*([\d.]+)[^*]*\*\*.*? \| (\w+ \w+)", read("README.md"), re.MULTILINE))
-    assert told == {
+    documented = dict(re.findall(r"^\| \*\*([\d.]+)[^*]*\*\*.*? \| (\w+ \w+)", read("README.md"), re.MULTILINE))
+    assert documented == {
         measured["join, 1% changed: table / `on_read`"]: "a join",
         measured["default MERGE / `on_read`, `changelog: lookup`"]: "writing 1",
         measured[_DELAY].split(" s; ")[0]: "until a",
@@ -284,24 +284,24 @@ def test_every_profile_key_is_described() -> None:
 
 
 def test_reserved_names_are_reported() -> None:
-    told = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
-    assert set(RESERVED) <= told
+    documented = set(_CODE.findall(section(read("docs/configuration.md"), "## Names")))
+    assert set(RESERVED) <= documented
 
 
 def test_every_connector_and_its_keys_are_explained() -> None:
-    told = set(_CODE.findall(section(read("docs/ingestion.md"), "## Connectors")))
+    documented = set(_CODE.findall(section(read("docs/ingestion.md"), "## Connectors")))
     known = {name for connector in CONNECTORS for name in (connector.name, *connector.keys)}
-    assert known <= told, sorted(known - told)
+    assert known <= documented, sorted(known - documented)
 
 
 def test_every_mode_and_reason_is_explained() -> None:
-    told = set(rows(section(read("docs/runs.md"), "## Run line and reasons")))
-    assert told == {*get_args(step.Mode), *get_args(step.Reason)}
+    documented = set(rows(section(read("docs/runs.md"), "## Run line and reasons")))
+    assert documented == {*get_args(step.Mode), *get_args(step.Reason)}
 
 
 def test_every_way_to_refresh_is_explained() -> None:
-    told = section(read("docs/configuration.md"), "## Refresh")
-    assert set(rows(told)) == set(get_args(table.Refresh))
+    documented = section(read("docs/configuration.md"), "## Refresh")
+    assert set(rows(documented)) == set(get_args(table.Refresh))
 
 
 def test_the_threshold_for_a_full_refresh_is_reported() -> None:
@@ -309,24 +309,24 @@ def test_the_threshold_for_a_full_refresh_is_reported() -> None:
     assert SHIPPED.incremental.large_source_rows == 1_000_000
     assert SHIPPED.incremental.reducer_row_ratio == 3
     for page in ("docs/configuration.md", "docs/runs.md", "docs/incremental.md"):
-        told = " ".join(read(page).split())
+        documented = " ".join(read(page).split())
         for part in ("more than 10,000|are more than 10,000", "more than 30%", "more than a million"):
-            assert re.search(part, told), (page, part)
+            assert re.search(part, documented), (page, part)
     assert "no more than a third of the rows" in " ".join(read("docs/incremental.md").split())
 
 
 def test_how_costs_are_estimated_is_reported() -> None:
-    told = section(read("docs/incremental.md"), "## Cost")
+    documented = section(read("docs/incremental.md"), "## Cost")
     prices = SHIPPED.cost
-    assert f"{prices.scan_seconds} s for each time" in told
+    assert f"{prices.scan_seconds} s for each time" in documented
     full, followed = (f"{1e6 * price:g}" for price in (prices.full_row_seconds, prices.incremental_row_seconds))
-    assert f"a million rows {full} s where everything is computed, and {followed} s where" in told
-    assert f"{prices.run_seconds} s for the run" in told
-    assert f"{1e6 * prices.change_row_seconds:g} s more for a million changes" in told
-    assert f"{1e6 * prices.repeated_change_row_seconds:g} s for each further time" in told
-    assert f"another {1e6 * prices.merged_change_row_seconds:g} s for a million changes" in told
-    assert f"than {prices.extra_scans} tables more" in told
-    assert f"{prices.small_table_saving_seconds} s more than that" in told
+    assert f"a million rows {full} s where everything is computed, and {followed} s where" in documented
+    assert f"{prices.run_seconds} s for the run" in documented
+    assert f"{1e6 * prices.change_row_seconds:g} s more for a million changes" in documented
+    assert f"{1e6 * prices.repeated_change_row_seconds:g} s for each further time" in documented
+    assert f"another {1e6 * prices.merged_change_row_seconds:g} s for a million changes" in documented
+    assert f"than {prices.extra_scans} tables more" in documented
+    assert f"{prices.small_table_saving_seconds} s more than that" in documented
 
 
 # How queries are kept, as the page on maintenance says: its examples are planned.
@@ -394,8 +394,8 @@ def test_both_ways_of_maintenance_have_examples() -> None:
 
 
 def test_every_reason_not_to_maintain_a_query_has_its_line() -> None:
-    told = section(read("docs/incremental.md"), "## Reasons")
-    listed = re.findall(r"^\| `([A-Z_]+)` \|", told, re.MULTILINE)
+    documented = section(read("docs/incremental.md"), "## Reasons")
+    listed = re.findall(r"^\| `([A-Z_]+)` \|", documented, re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) == reasons_in_code()
     assert {name for name in listed if name not in EXAMPLES} == BY_RUN
@@ -420,9 +420,9 @@ def test_the_thresholds_of_merging_are_reported() -> None:
 
 
 def test_thresholds_of_compaction_are_reported() -> None:
-    told = rows(section(read("docs/configuration.md"), "## Compaction and retention"))
+    documented = rows(section(read("docs/configuration.md"), "## Compaction and retention"))
     defaults = table.Compaction()
-    assert {name: float(cells[0]) for name, cells in told.items()} == {
+    assert {name: float(cells[0]) for name, cells in documented.items()} == {
         name: getattr(defaults, name) for name in ("deleted_share", "small_files", "change_files")
     }
     text = " ".join(read("docs/maintenance.md").split())
@@ -459,8 +459,8 @@ def test_limits_of_scale_are_reported() -> None:
 
 
 def test_every_mode_of_compaction_is_explained() -> None:
-    told = section(read("docs/maintenance.md"), "## Compaction")
-    assert list(rows(told)) == [*get_args(CompactionMode)]
+    documented = section(read("docs/maintenance.md"), "## Compaction")
+    assert list(rows(documented)) == [*get_args(CompactionMode)]
 
 
 def test_arctic_commands_are_ones_that_the_parser_takes() -> None:

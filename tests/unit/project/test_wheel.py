@@ -65,8 +65,8 @@ def test_the_wheel_carries_the_licence_of_the_project_and_those_of_its_parts(whe
 
 def test_the_version_is_one_and_the_changelog_has_it(wheel: Path) -> None:
     assert wheel.name == f"dbt_arctic-{version}-py3-none-any.whl"
-    told = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert version in told[:2]
+    releases = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert version in releases[:2]
 
 
 def test_the_source_distribution_has_the_licence_and_every_page_for_people(tmp_path: Path) -> None:

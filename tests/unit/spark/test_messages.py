@@ -53,7 +53,7 @@ def test_errors_are_reported_in_words(raw: str, expected: str) -> None:
 
 def test_a_clock_that_is_behind_is_reported_as_such() -> None:
     raw = "java.lang.IllegalArgumentException: [BUG] Expected sorted snapshot log entries."
-    told = get_message(Exception(raw)).splitlines()
-    assert told[0] == "[BUG] Expected sorted snapshot log entries."
-    assert "the clock is more than a minute behind the newest commit" in told[1]
+    lines = get_message(Exception(raw)).splitlines()
+    assert lines[0] == "[BUG] Expected sorted snapshot log entries."
+    assert "the clock is more than a minute behind the newest commit" in lines[1]
     assert get_message(Exception("something else")) == "something else"

@@ -39,8 +39,8 @@ def test_files_are_listed_by_node_with_their_rows_and_bytes(shop, writing, tmp_p
     assert found is not None
     assert (found.table, found.snapshot) == (named("t"), made.version("t").snapshot)
     assert found.target_bytes == DEFAULT_TARGET_BYTES
-    told = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.nodes]
-    assert told == [(0, "all rows", [2, 2]), (1, "note = b", [2]), (1, "note = null", [1])]
+    nodes = [(node.spec, str(node), [file.rows for file in node.files]) for node in found.nodes]
+    assert nodes == [(0, "all rows", [2, 2]), (1, "note = b", [2]), (1, "note = null", [1])]
     assert all(file.bytes > 0 and not file.deleted for node in found.nodes for file in node.files)
     totals = observe_totals(made.reader, named("t"))
     size = sum(file.bytes for node in found.nodes for file in node.files)
@@ -65,8 +65,8 @@ def test_the_specs_of_a_table_are_identified_by_their_transforms(writing, tmp_pa
         with made.load("t").update_spec() as spec:
             spec.add_field("id", field)
     specs = observe_specs(made.reader, named("t"))
-    told = {number: [str(of) for of in transforms] for number, transforms in specs.transforms.items()}
-    assert (specs.default, told) == (2, {0: [], 1: ["bucket(4, id)"], 2: ["bucket(4, id)", "bucket(8, id)"]})
+    fields = {number: [str(of) for of in transforms] for number, transforms in specs.transforms.items()}
+    assert (specs.default, fields) == (2, {0: [], 1: ["bucket(4, id)"], 2: ["bucket(4, id)", "bucket(8, id)"]})
 
 
 def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) -> None:
@@ -81,7 +81,7 @@ def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "transform", "value", "told"),
+    ("kind", "transform", "value", "expected"),
     [
         (LongType(), IdentityTransform(), 5, ("c = 5", "bigint")),
         (StringType(), IdentityTransform(), "it's", ("c = it's", "string")),
@@ -94,11 +94,11 @@ def test_the_size_at_which_files_are_cut_is_the_tables_own(writing, tmp_path) ->
     ids=str,
 )
 def test_values_of_partitions_are_reported_as_spark_writes_them(
-    kind: Any, transform: Any, value: Any, told: tuple[str, str], writing, tmp_path
+    kind: Any, transform: Any, value: Any, expected: tuple[str, str], writing, tmp_path
 ) -> None:
     made = writing.warehouse(tmp_path).create("t", (NestedField(1, "c", kind, required=False),))
     found = build_partition_value(made, PartitionField(1, 1000, transform, "p"), value)
-    assert (str(found), found.type) == told
+    assert (str(found), found.type) == expected
 
 
 def test_a_partition_by_a_column_that_is_gone_has_no_condition(writing, tmp_path) -> None:

@@ -27,9 +27,9 @@ def reader(
     kept = {
         name: SimpleNamespace(
             parent_snapshot_id=parent,
-            summary=SimpleNamespace(additional_properties={REWRITTEN: told} if told is not None else {}),
+            summary=SimpleNamespace(additional_properties={REWRITTEN: progress} if progress is not None else {}),
         )
-        for name, (parent, told) in snapshots.items()
+        for name, (parent, progress) in snapshots.items()
     }
     refs = {branch: SimpleNamespace(snapshot_id=tip, snapshot_ref_type=kind) for branch, tip in tips.items()}
     metadata = SimpleNamespace(refs=refs, current_snapshot_id=head)

@@ -54,8 +54,8 @@ def decimal(scale: int, precision: int | None = None, source: str | None = None)
 
 def text_decimal(source: str, length: int, scale: int | None = None) -> dict[str, Any]:
     """A text with what the database says of its column."""
-    told = {SOURCE_TYPE: source, SOURCE_LENGTH: str(length), SOURCE_SCALE: None if scale is None else str(scale)}
-    return {"type": "string", "parameters": {key: value for key, value in told.items() if value is not None}}
+    parameters = {SOURCE_TYPE: source, SOURCE_LENGTH: str(length), SOURCE_SCALE: None if scale is None else str(scale)}
+    return {"type": "string", "parameters": {key: value for key, value in parameters.items() if value is not None}}
 
 
 @pytest.mark.parametrize(

@@ -338,13 +338,13 @@ def test_floats_are_not_taken_for_each_other() -> None:
 
 
 def test_each_inferred_type_is_compared_with_sparks() -> None:
-    told = [part for text, of_type in TYPED.items() if of_type for part in parse_query(f"select {text}").walk()]
-    calls = {(part.name.upper(), len(part.expressions)) for part in told if isinstance(part, exp.Anonymous)}
+    nodes = [part for text, of_type in TYPED.items() if of_type for part in parse_query(f"select {text}").walk()]
+    calls = {(part.name.upper(), len(part.expressions)) for part in nodes if isinstance(part, exp.Anonymous)}
     assert calls >= set(inferred.FUNCTION_TYPES)
     assert {name for name, _ in calls} >= inferred.TEXT_FUNCTIONS
-    assert {type(part) for part in told} >= {*inferred.ALWAYS_TYPES, *inferred.SAME_TYPE} - {
+    assert {type(part) for part in nodes} >= {*inferred.ALWAYS_TYPES, *inferred.SAME_TYPE} - {
         exp.IgnoreNulls,
         exp.RespectNulls,
     }
     typed = {function.name for function in AGGREGATE_FUNCTIONS if function.infer_type is not None}
-    assert {function.name for function in map(find_aggregate_function, told) if function is not None} >= typed
+    assert {function.name for function in map(find_aggregate_function, nodes) if function is not None} >= typed

@@ -56,7 +56,7 @@ def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
     sources = narrow_sources(
         restrict_to_keys(tree, ("h.a",), SpoolScan(ASKED, ("h.a",))), ASKED, [Bound("h.a", "bigint", ("1", "9"), True)]
     )
-    told = {
+    statistics = {
         scan.source: filtered.condition.sql("spark")
         for filtered in walk_tree(sources)
         if isinstance(filtered, Filter)
@@ -64,7 +64,7 @@ def test_a_source_is_read_no_further_than_its_own_columns_are_given() -> None:
         if isinstance(scan, Scan)
     }
     between = "BETWEEN CAST('1' AS BIGINT) AND CAST('9' AS BIGINT)"
-    assert told == {HEAP.name: f"`h.a` {between}", ONE.name: f"`l.b` {between}"}
+    assert statistics == {HEAP.name: f"`h.a` {between}", ONE.name: f"`l.b` {between}"}
 
 
 def test_only_what_is_restricted_to_the_given_rows_is_narrowed() -> None:

@@ -29,8 +29,8 @@ def test_a_progress_is_decoded_as_it_was_encoded(progress: Progress) -> None:
 def test_times_of_a_progress_never_go_back(progress: Progress, changes: list[datetime | None], looked: object) -> None:
     assert isinstance(looked, datetime | None)
     later = progress.advance_to(changes, looked)
-    told = [at for at in (progress.as_of, *changes, looked) if at is not None]
-    assert later.as_of == max(told, default=None)
+    times = [at for at in (progress.as_of, *changes, looked) if at is not None]
+    assert later.as_of == max(times, default=None)
     assert later.advance_to([progress.newest], progress.caught_up) == later
 
 

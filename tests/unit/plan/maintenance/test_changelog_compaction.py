@@ -41,7 +41,7 @@ def a_model(**retention: int) -> Model:
 MODEL = a_model(changes_seconds=SECONDS)
 
 
-def told(state: TableState, **properties: str) -> TableState:
+def with_summary(state: TableState, **properties: str) -> TableState:
     """The same state with these properties of its change table, of which older commits are gone."""
     assert state.changes is not None
     first, *later = state.changes.commits
@@ -82,8 +82,8 @@ def test_rows_go_up_to_the_newest_old_commit_that_all_have_read() -> None:
     assert cut(state, down=2, other=1) == 1
     assert cut(state, down=0) is None
     assert cut(at(a_state(5, merged=2), 1, 2, 3, 4, 5)) == 2
-    assert cut(told(state, trimmed="2:2")) == 3
-    assert cut(told(state, trimmed="3:3")) is None
+    assert cut(with_summary(state, trimmed="2:2")) == 3
+    assert cut(with_summary(state, trimmed="3:3")) is None
 
 
 def test_what_was_announced_and_not_done_is_done_the_next_time() -> None:
@@ -114,7 +114,7 @@ def test_readers_that_keep_old_rows_are_reported() -> None:
 
 
 def test_ages_of_commits_whose_snapshots_are_gone_are_known() -> None:
-    state = told(TableState(one_commit(8, NOW), a_state(1, merged=9).base), ages="3:100 6:49999 7:50000")
+    state = with_summary(TableState(one_commit(8, NOW), a_state(1, merged=9).base), ages="3:100 6:49999 7:50000")
     assert cut(state) == 6
     assert select_ages_to_keep(MODEL, state, {108}, CHANGELOG) == (Age(3, 100), Age(6, 49_999), Age(8, NOW))
 
@@ -125,7 +125,7 @@ def test_few_ages_are_kept_and_none_of_compacted_changes() -> None:
     every = {101, 102, 103, 104}
     assert select_ages_to_keep(MODEL, state, every, CHANGELOG) == (Age(1, apart), Age(3, 2 * apart), Age(4, 3 * apart))
     assert select_ages_to_keep(MODEL, state, {101}, CHANGELOG) == (Age(1, apart),)
-    assert select_ages_to_keep(MODEL, told(state, trimmed="1:5"), every, CHANGELOG) == (
+    assert select_ages_to_keep(MODEL, with_summary(state, trimmed="1:5"), every, CHANGELOG) == (
         Age(2, apart + 1),
         Age(4, 3 * apart),
     )
@@ -139,7 +139,7 @@ def test_ages_stay_few_and_changelog_compaction_is_late_by_an_eighth_of_the_span
     apart = 1000 * SECONDS // CHANGELOG.kept_ages
     ages = ""
     for i, ms in enumerate(times, 1):
-        state = told(TableState(changes=one_commit(i, ms)), ages=ages)
+        state = with_summary(TableState(changes=one_commit(i, ms)), ages=ages)
         known = select_ages_to_keep(MODEL, state, {100 + i}, CHANGELOG)
         assert len(known) <= 1 + (times[-1] - times[0]) // apart
         assert all(later.at_ms - earlier.at_ms >= apart for earlier, later in pairwise(known))
@@ -149,21 +149,21 @@ def test_ages_stay_few_and_changelog_compaction_is_late_by_an_eighth_of_the_span
 
 def test_a_run_compacts_the_changelog_a_few_times_in_the_span_and_expires_snapshots_that_are_worth_it() -> None:
     step = 1000 * SECONDS // 4
-    state = told(at(a_state(2, merged=2), 7 + step - 1, 7 + step), trimmed="1:7")
+    state = with_summary(at(a_state(2, merged=2), 7 + step - 1, 7 + step), trimmed="1:7")
     assert state.changes is not None
     found, _ = plan_changelog_trim(MODEL, state, {}, NOW)
     assert found == CompactChangelog(LOG, 102, Age(2, 7 + step))
     assert is_due(MODEL, state.changes, found, CHANGELOG)
     assert not is_due(MODEL, state.changes, replace(found, until=Age(2, 7 + step - 1)), CHANGELOG)
     assert may_expire(MODEL, state, NOW, LIMITS)
-    assert not may_expire(MODEL, told(state, trimmed="1:8"), NOW, LIMITS)
+    assert not may_expire(MODEL, with_summary(state, trimmed="1:8"), NOW, LIMITS)
     assert not may_expire(MODEL, TableState(), NOW, LIMITS)
     both = a_model(versions_seconds=1, changes_seconds=SECONDS)
-    assert not may_expire(both, told(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW, LIMITS)
-    assert may_expire(both, told(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW, LIMITS)
+    assert not may_expire(both, with_summary(at(a_state(19, merged=19), *range(19)), trimmed="19:19"), NOW, LIMITS)
+    assert may_expire(both, with_summary(at(a_state(20, merged=20), *range(20)), trimmed="20:20"), NOW, LIMITS)
     plan = plan_snapshot_expiry(both, a_state(3, merged=3), SnapshotUse([the_log(3)]), NOW, LIMITS)
     assert plan.steps == (ExpireSnapshots(LOG, (101, 102)),)
-    assert select_due_steps(both, told(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(
+    assert select_due_steps(both, with_summary(a_state(3, merged=3), trimmed="0:0"), plan, LIMITS) == replace(
         plan, steps=(), trim=None
     )
 

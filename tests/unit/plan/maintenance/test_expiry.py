@@ -57,8 +57,8 @@ def the_log(count: int, held: frozenset[int] = frozenset(), others: tuple[Snapsh
 
 def the_base(*merged: int | None, held: frozenset[int] = frozenset()) -> Snapshots:
     """Snapshots 201, 202, … of a base, each with the version that it says to be merged to."""
-    told = [None if of is None else v(of) for of in merged]
-    return Snapshots(BASE, tuple(Snapshot(200 + i, i, i, of) for i, of in enumerate(told, 1)), (), held)
+    versions = [None if of is None else v(of) for of in merged]
+    return Snapshots(BASE, tuple(Snapshot(200 + i, i, i, of) for i, of in enumerate(versions, 1)), (), held)
 
 
 def gone(state: TableState, *tables: Snapshots, model: Model = MODEL, **consumers: Version) -> list[list[int]]:
@@ -219,9 +219,9 @@ def test_a_plan_lists_expired_and_kept_snapshots_with_their_readers() -> None:
 def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
     count: int, merged: int, offsets: list[int], merges: list[int], held: frozenset[int]
 ) -> None:
-    merged, told = min(merged, count), sorted(min(of, merged) for of in merges)
+    merged, versions = min(merged, count), sorted(min(of, merged) for of in merges)
     consumers = {f"down{i}": v(min(of, count)) for i, of in enumerate(offsets)}
-    log, base = the_log(count, held), the_base(*told)
+    log, base = the_log(count, held), the_base(*versions)
     plan = plan_snapshot_expiry(MODEL, a_state(count, merged), SnapshotUse([log, base], consumers), NOW, LIMITS)
     lost = {of for step in plan.steps for of in step.snapshots}
     left = [of.sequence for of in log.lineage if of.id not in lost]
@@ -230,7 +230,7 @@ def test_what_is_left_behind_the_newest_has_no_gap_and_serves_every_reader(
     assert lost.isdisjoint(held)
     rows = [of.merged for of in base.lineage if of.id not in lost]
     for offset in consumers.values():
-        found = [of for of in told if of <= offset.sequence]
+        found = [of for of in versions if of <= offset.sequence]
         assert not found or v(found[-1]) in rows
     again = [replace(t, lineage=tuple(of for of in t.lineage if of.id not in lost)) for t in (log, base)]
     if not held:

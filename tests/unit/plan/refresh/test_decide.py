@@ -248,10 +248,10 @@ def test_a_strict_model_that_can_not_be_maintained_is_an_error_from_the_first_ru
 ) -> None:
     with pytest.raises(PlanError) as raised:
         decide_refresh(model, state, upstreams, RUN_AGAIN)
-    told = str(raised.value)
-    assert told.startswith("lake.dwd.orders: `refresh: strict`")
-    assert because in told
-    assert f"({reason})\n  what to do: change the query, or set `refresh: auto`" in told
+    message = str(raised.value)
+    assert message.startswith("lake.dwd.orders: `refresh: strict`")
+    assert because in message
+    assert f"({reason})\n  what to do: change the query, or set `refresh: auto`" in message
 
 
 @pytest.mark.parametrize("model", [STRICT, LIMITED])

@@ -87,8 +87,8 @@ def test_all_rows_are_computed_from_all_events_where_they_follow_in_another_way(
     changed: Mapping[str, Any], because: str | None
 ) -> None:
     model = replace(SUMS, config=replace(SUMS.config, **changed))
-    told = decided(model, SUMS)
-    assert told == (("full", f"{because} changed", True) if because else ("incremental", "CHANGES", False))
+    decision = decided(model, SUMS)
+    assert decision == (("full", f"{because} changed", True) if because else ("incremental", "CHANGES", False))
     assert decided(model, model) == ("incremental", "CHANGES", False)
     assert decided(model, model, a_source(1)) == ("unchanged", "NOTHING_NEW", False)
 

@@ -381,8 +381,8 @@ def test_a_table_of_unknown_format_gives_way_before_one_of_an_older_format_is_ma
 
 def test_a_new_base_is_sized_by_what_the_change_table_holds_now() -> None:
     log = a_log(0, 5, 3)
-    told = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
-    (step,) = plan_reconciliation(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], told))), MERGE)
+    commit = replace(log.commits[2], summary={RUN: "token", "total-files-size": "12345"})
+    (step,) = plan_reconciliation(ON_WRITE, TableState(replace(log, commits=(*log.commits[:2], commit))), MERGE)
     assert step == CreateBase(TABLE, v(3), 12_345)
 
 

@@ -92,7 +92,7 @@ class Shop:
         with self.news:
             assert self.news.wait_for(until, 30), "it did not come to hold"
 
-    def told(self, name: str) -> list[str]:
+    def list_statuses(self, name: str) -> list[str]:
         return [report.status for report in self.reports if report.followed.table.name == name]
 
     def asked(self) -> list[tuple[str, bool]]:
@@ -157,19 +157,19 @@ def test_a_pass_reads_one_version_of_a_source_although_it_moves_on(shop: Shop) -
     assert [version.version for version in versions if version is not None] == [before] * 3
 
 
-def test_a_failed_model_is_told_with_its_pause_and_those_below_are_skipped(shop: Shop) -> None:
+def test_a_failed_model_is_reported_with_its_pause_and_those_below_are_skipped(shop: Shop) -> None:
     shop.fails = {"right": DataError("two rows have one key", fix="drop one")}
     with shop.follower(LEFT, RIGHT, BOTH) as follower:
         follower.run_once()
-    told = {report.followed.table.name: report for report in shop.reports}
-    assert {name: report.status for name, report in told.items()} == {
+    reports = {report.followed.table.name: report for report in shop.reports}
+    assert {name: report.status for name, report in reports.items()} == {
         "left": "refreshed",
         "right": "failed",
         "both": "skipped",
     }
-    assert (told["right"].error_details, told["right"].retry_seconds) == ({"fix": "drop one"}, 1.0)
-    assert told["right"].error == "two rows have one key\n  what to do: drop one"
-    assert told["both"].held_by == t("right")
+    assert (reports["right"].error_details, reports["right"].retry_seconds) == ({"fix": "drop one"}, 1.0)
+    assert reports["right"].error == "two rows have one key\n  what to do: drop one"
+    assert reports["both"].held_by == t("right")
 
 
 def test_refreshes_are_called_as_they_are_traced(shop: Shop) -> None:
@@ -187,7 +187,7 @@ def test_refreshes_are_called_as_they_are_traced(shop: Shop) -> None:
         follower.follow_models([LEFT])
         follower.run_once()
     assert traced == [LEFT.name]
-    assert shop.told("left") == ["refreshed"]
+    assert shop.list_statuses("left") == ["refreshed"]
 
 
 def test_a_lost_race_is_tried_again_within_one_run(shop: Shop) -> None:
@@ -272,36 +272,36 @@ def running(follower: Follower, project: Any = None) -> Iterator[None]:
 
 def test_whoever_wakes_a_follower_ends_its_pause(shop: Shop) -> None:
     with shop.follower(LEFT, poll_seconds=1000.0) as follower, running(follower):
-        shop.wait(lambda: "refreshed" in shop.told("left"))
+        shop.wait(lambda: "refreshed" in shop.list_statuses("left"))
         shop.move("a")
         follower.wake_up()
-        shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+        shop.wait(lambda: shop.list_statuses("left").count("refreshed") == 2)
 
 
 def test_a_model_that_is_added_while_it_runs_is_followed(shop: Shop) -> None:
     project = Edited(LEFT, BOTH)
     with shop.follower(RIGHT, poll_seconds=0.02, project_poll_seconds=60.0) as follower, running(follower, project):
-        shop.wait(lambda: "refreshed" in shop.told("right"))
+        shop.wait(lambda: "refreshed" in shop.list_statuses("right"))
         project.edit()
         shop.move("a")
-        shop.wait(lambda: shop.told("right").count("refreshed") == 2)
-        assert shop.told("both") == [], "the project was looked at before its time"
+        shop.wait(lambda: shop.list_statuses("right").count("refreshed") == 2)
+        assert shop.list_statuses("both") == [], "the project was looked at before its time"
         shop.let_pass(60.0, follower)
-        shop.wait(lambda: "refreshed" in shop.told("both"))
+        shop.wait(lambda: "refreshed" in shop.list_statuses("both"))
 
 
 def test_a_model_that_is_removed_while_it_runs_is_refreshed_no_more(shop: Shop) -> None:
     removed = Edited(replace(RIGHT, name="right without left"))
     with shop.follower(LEFT, RIGHT, poll_seconds=0.02, project_poll_seconds=60.0) as follower:
         with running(follower, removed):
-            shop.wait(lambda: "refreshed" in shop.told("left") and "refreshed" in shop.told("right"))
+            shop.wait(lambda: "refreshed" in shop.list_statuses("left") and "refreshed" in shop.list_statuses("right"))
             removed.edit()
             shop.let_pass(60.0, follower)
             shop.wait(lambda: "right without left" in [report.followed.name for report in shop.reports])
             shop.tasks.clear()
-            before = shop.told("right").count("refreshed")
+            before = shop.list_statuses("right").count("refreshed")
             shop.move("a")
-            shop.wait(lambda: shop.told("right").count("refreshed") > before)
+            shop.wait(lambda: shop.list_statuses("right").count("refreshed") > before)
         assert "left" not in [task.followed.table.name for task in shop.tasks]
 
 
@@ -319,25 +319,25 @@ def test_a_source_that_is_dropped_and_made_again_is_read_again(shop: Shop) -> No
         shop.move("a")
         shop.seconds += 60.0
         with running(follower):
-            shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+            shop.wait(lambda: shop.list_statuses("left").count("refreshed") == 2)
 
 
 def test_a_failure_is_tried_again_when_its_pause_is_over_and_not_before(shop: Shop) -> None:
     other = model("right", "select id, note from b")
     shop.fails = {"left": DataError("no")}
     with shop.follower(LEFT, other, poll_seconds=0.02, retry_seconds=60.0) as follower, running(follower):
-        shop.wait(lambda: shop.told("left") == ["failed"] and "refreshed" in shop.told("right"))
+        shop.wait(lambda: shop.list_statuses("left") == ["failed"] and "refreshed" in shop.list_statuses("right"))
         shop.move("b")
-        shop.wait(lambda: shop.told("right").count("refreshed") == 2)
-        assert shop.told("left") == ["failed"]
+        shop.wait(lambda: shop.list_statuses("right").count("refreshed") == 2)
+        assert shop.list_statuses("left") == ["failed"]
         shop.let_pass(60.0, follower)
-        shop.wait(lambda: shop.told("left") == ["failed", "failed"])
+        shop.wait(lambda: shop.list_statuses("left") == ["failed", "failed"])
         shop.fails.clear()
         shop.let_pass(120.0, follower)
-        shop.wait(lambda: "refreshed" in shop.told("left"))
+        shop.wait(lambda: "refreshed" in shop.list_statuses("left"))
 
 
-def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> None:
+def test_a_catalog_that_does_not_answer_is_reported_and_asked_again(shop: Shop) -> None:
     def rename(table: str, to: str) -> None:
         with closing(sqlite3.connect(shop.warehouse.profile.sqlite_file)) as database, database:
             database.execute(f"alter table {table} rename to {to}")
@@ -350,6 +350,6 @@ def test_a_catalog_that_does_not_answer_is_told_and_asked_again(shop: Shop) -> N
             rename("elsewhere", "iceberg_tables")
             shop.move("a")
             shop.seconds += 60.0
-            shop.wait(lambda: shop.told("left").count("refreshed") == 2)
+            shop.wait(lambda: shop.list_statuses("left").count("refreshed") == 2)
     (warning,) = shop.warnings
     assert "tried again in 60 s" in warning

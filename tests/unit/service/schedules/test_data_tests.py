@@ -22,7 +22,7 @@ FAILED = DataTestOutcome("unique_orders_id", "fail", "Got 2 results")
 class Shop:
     """A project with tests, which tell what is put here."""
 
-    told: Sequence[DataTestOutcome] = (PASSED,)
+    outcomes: Sequence[DataTestOutcome] = (PASSED,)
     tables: tuple[TableName, ...] = (ORDERS,)
     ran: list[TableName] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
@@ -46,7 +46,7 @@ class Shop:
         self.began.set()
         if len(self.ran) >= self.most:
             self.over.set()
-        return self.told
+        return self.outcomes
 
     def prepare_thread(self) -> None:
         """Nothing to do without dbt."""
@@ -60,7 +60,7 @@ def test_failing_tests_are_shown_until_they_pass() -> None:
     assert job.error == "1 of 3 tests failed\n  FAIL unique_orders_id: Got 2 results"
     assert job.lines[-1] == "WARN accepted_values: Got 1 result"
     assert shop.errors == {"tests of lake.dwd.orders": job.error}
-    shop.told = (PASSED,)
+    shop.outcomes = (PASSED,)
     shop.tests.perform_tests(ORDERS)
     assert shop.shared.jobs.list_jobs()[0].state == "done"
     assert shop.errors == {}
@@ -105,6 +105,6 @@ def test_several_refreshes_before_a_tables_turn_count_once() -> None:
 def test_a_table_whose_tests_are_not_asked_for_any_more_is_shown_no_longer() -> None:
     shop = Shop((FAILED,), tables=(ORDERS, SALES))
     shop.tests.perform_tests(ORDERS)
-    shop.tables, shop.told = (SALES,), (PASSED,)
+    shop.tables, shop.outcomes = (SALES,), (PASSED,)
     shop.tests.perform_tests(SALES)
     assert shop.errors == {}

@@ -57,12 +57,12 @@ def test_a_job_that_is_cancelled_while_it_waits_never_begins() -> None:
 
 
 def test_a_running_job_is_asked_to_end() -> None:
-    jobs, told = board(), list[str]()
+    jobs, published = board(), list[str]()
     number = jobs.add_job("upkeep", "compact", [ORDERS], state="running").number
     assert jobs.cancel_job(number) is None
-    jobs.allow_cancel(number, lambda: told.append(number))
+    jobs.allow_cancel(number, lambda: published.append(number))
     jobs.cancel_job(number)
-    assert told == [number]
+    assert published == [number]
     assert jobs.cancel_job("99") is None
 
 

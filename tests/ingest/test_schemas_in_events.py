@@ -156,12 +156,12 @@ def test_debezium_events_with_their_schema_become_rows(lake: Warehouse, tmp_path
 
 @pytest.mark.slow
 @settings(max_examples=8)
-@given(told=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=12))
-def test_runs_keep_every_event_in_its_order(lake: Warehouse, told: list[str | None]) -> None:
-    events = [(json.dumps({"s": schema, "n": n} if schema else {"n": n}), n) for n, schema in enumerate(told)]
+@given(schemas=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=12))
+def test_runs_keep_every_event_in_its_order(lake: Warehouse, schemas: list[str | None]) -> None:
+    events = [(json.dumps({"s": schema, "n": n} if schema else {"n": n}), n) for n, schema in enumerate(schemas)]
     frame = lake.spark.createDataFrame(events, f"{PAYLOAD} string, {ARRIVAL} bigint")
     runs = find_schema_runs(frame, (("s",),))
-    telling = [schema for schema in told if schema]
+    telling = [schema for schema in schemas if schema]
     assert [json.loads(run.example)["s"] for run in runs] == [
         schema for n, schema in enumerate(telling) if n == 0 or telling[n - 1] != schema
     ]
@@ -171,6 +171,6 @@ def test_runs_keep_every_event_in_its_order(lake: Warehouse, told: list[str | No
         [json.loads(row[0]) for row in part(lake.spark).orderBy(ARRIVAL).collect()]
         for part in split_by_runs(frame, runs)
     ]
-    assert [event["n"] for part in parts for event in part] == list(range(len(told)))
+    assert [event["n"] for part in parts for event in part] == list(range(len(schemas)))
     for run, part in zip(runs, parts, strict=True):
         assert {event["s"] for event in part if "s" in event} == {json.loads(run.example)["s"]}
