@@ -23,7 +23,7 @@ _BY_NAME = {connector.name: connector for connector in CONNECTORS}
 
 
 def with_jars(profile: Profile, sources: Iterable[IngestSource]) -> Profile:
-    """Adds the JARs that the sources' connectors need to the Spark of a profile; returns the profile."""
+    """Returns the profile whose Spark has in addition the JARs that the connectors of `sources` need."""
     for source in sources:
         connector = _BY_NAME.get(source.connector)
         if connector is not None and connector.jars is not None:
@@ -38,7 +38,10 @@ def connect(source: IngestSource, reader: CatalogReader, session: Session) -> Co
 
 
 def get_position_parser(connector: str) -> ParsePosition:
-    """Returns the parser for positions of a connector; positions of an unknown connector stay opaque."""
+    """Returns the function that parses positions of a connector.
+
+    For an unknown connector, it returns positions that can't be compared.
+    """
     known = _BY_NAME.get(connector)
     return keep_opaque if known is None else known.parse_position
 
@@ -50,7 +53,10 @@ def describe_connection(source: IngestSource) -> str:
 
 
 def list_source_tables(source: IngestSource) -> list[CatalogTable]:
-    """Lists the tables of a source's database; raises ConfigError for a source without one, and as `connect`."""
+    """Lists the tables of a source's database.
+
+    Raises ConfigError if the source is no database, if its connector is unknown, or if its settings are wrong.
+    """
     connector = _find_connector(source)
     if connector.list_tables is None:
         databases = [known.name for known in CONNECTORS if known.list_tables is not None]

@@ -49,7 +49,7 @@ class IngestedTable:
 
     `settings` are configuration keys of the arctic table. `columns` are names and types of those that the user
     declares, as the format reads them. If `tells_key`, the source reports primary keys, as databases do: a table for
-    which it reports none has none.
+    which it reports none has no primary key.
     """
 
     name: str
@@ -62,14 +62,14 @@ class IngestedTable:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key that the user configured; empty if the source's counts, or if the table is to have none."""
+        """The primary key that the user configured; empty if that of the source is used, or if there is to be none."""
         return read_names("primary_key", self.settings.get("primary_key") or ())
 
     def choose_key(self, source_key: tuple[str, ...]) -> tuple[str, ...]:
         """Returns the primary key of the arctic table; () if it has none, so that rows are appended to it.
 
-        It is `source_key` unless the user configured one. Raises ConfigError if it is unknown whether the table has a
-        key.
+        It is `source_key`, the primary key in the source, unless the user configured one. Raises ConfigError if neither
+        says whether the table has a key.
         """
         key = self.key if "primary_key" in self.settings else source_key
         if not key and not self.tells_key and "primary_key" not in self.settings:
@@ -98,7 +98,7 @@ RETENTION = {"versions": "2h", "retain_last": 200}
 
 
 class TablesWait(SourceError):
-    """Raised if a source was ingested to its end, except tables that wait to be loaded again."""
+    """Raised if all tables of a source are up to date except those that a user has to load again."""
 
 
 PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -110,8 +110,8 @@ class IngestSource:
     """A source that is ingested; `connection` has the settings that only its connector knows, including secrets.
 
     `trigger_seconds` is the shortest time between two batches. `most_dead` is the largest number of dead letters with
-    which ingestion continues; None for any number. `table_schema` is the schema of tables whose names have none, None
-    if the source has no schemas. `include` are patterns of names, with schema, of tables that are ingested without
+    which ingestion continues; None for any number. `table_schema` is the schema of tables that are named without one;
+    None if the source has no schemas. `include` are patterns of names, with schema, of tables that are ingested without
     being declared.
     """
 
@@ -127,9 +127,10 @@ class IngestSource:
     schema_changes: SchemaChanges = "safe"
 
     def list_included_tables(self, names: Iterable[str]) -> tuple[IngestedTable, ...]:
-        """Returns the tables of `names` (in the source, with schema) that match `include` and are not declared.
+        """Returns those of the tables `names` that match `include` and are not declared.
 
-        Each gets the name that it has in the source. Raises ConfigError if two tables would have the same name.
+        Names are in the source, with schema. Each gets the name that it has in the source. Raises ConfigError if two
+        tables would have the same name.
         """
         taken = {self.dead_letter_table.name.casefold(): "the source's dead letters"}
         schema = self.dead_letter_table.schema
@@ -154,15 +155,18 @@ class IngestSource:
 
 
 def read_table_schema(ingest: Mapping[str, Any]) -> str | None:
-    """Returns the schema of tables whose names have none, by a `meta.arctic.ingest` or the connector's default.
+    """Returns the schema of tables that are named without one; None if the source has no schemas.
 
-    None if the source has no schemas.
+    It is `table_schema` of a `meta.arctic.ingest`, or the default of its connector.
     """
     return ingest.get("table_schema") or read_default_schema(str(ingest.get("connector")), ingest)
 
 
 def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | None:
-    """Returns the default schema of tables whose names have none, in a database; None for other sources."""
+    """Returns the database schema of tables that are named without one; None for sources that are no databases.
+
+    `connection` has the connection settings; for MySQL and MariaDB the schema is their `database`.
+    """
     if connector == "postgresql":
         return "public"
     return str(connection["database"]) if connector in ("mysql", "mariadb") and "database" in connection else None
@@ -170,7 +174,7 @@ def read_default_schema(connector: str, connection: Mapping[str, Any]) -> str | 
 
 @dataclass(frozen=True)
 class DeclaredTable:
-    """A table of a dbt source as its YAML declares it, from whichever dbt object it was read.
+    """A table of a dbt source as declared in YAML, independent of the class in which dbt represents it.
 
     `meta` is its own `meta.arctic`, and `columns` are names and types of its columns that have a type.
     """
@@ -190,7 +194,7 @@ class DeclaredTable:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of an ingested table: its name in the source, and the source's dead letter table with the progress."""
+    """The origin of an ingested table: its name in the source, and the name of the source's dead letter table."""
 
     dead_letters: TableName
     source_name: str

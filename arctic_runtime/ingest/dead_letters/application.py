@@ -42,7 +42,10 @@ _IS_STUCK = f"{OWN_PREFIX}is_stuck"
 
 @dataclass(frozen=True)
 class DecodedDeadLetters:
-    """Decoded dead letters of one schema; the column DEAD_LETTER has their rows in the dead letter table."""
+    """Decoded dead letters of one table schema.
+
+    `rows` has the columns of decoded events, and DEAD_LETTER: the letter's row in the dead letter table, as a struct.
+    """
 
     rows: DataFrame
     schema: SourceSchema
@@ -51,8 +54,9 @@ class DecodedDeadLetters:
 
 @dataclass(frozen=True)
 class Application:
-    """The result of applying dead letters: their pieces with the OUTCOME of each, and the counts of change rows.
+    """The result of applying dead letters.
 
+    `pieces` has one row for each dead letter and key that it changes (see `split_key_changes`), with its OUTCOME.
     `counts` has the number of change rows by action.
     """
 
@@ -61,9 +65,9 @@ class Application:
 
 
 def apply_dead_letters(storage: TableStorage, letters: DecodedDeadLetters, stack: ExitStack) -> Application:
-    """Applies `letters` to their table, except dead letters that can't be applied or that newer changes replaced.
+    """Commits the rows of `letters` to their table, except those that can't be applied or that newer changes replaced.
 
-    Results that are used several times are cached until `stack` ends.
+    Returns the outcome of each. DataFrames that are used several times stay cached until `stack` ends.
     """
     pieces = _order_pieces(split_key_changes(select_row_events(letters.rows)), has_order=bool(letters.form.order))
     if pieces.isEmpty():
@@ -102,9 +106,9 @@ def _fold_pieces(context: Context, known: DataFrame, shape: Shape) -> tuple[Tall
 
 
 def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
-    """Adds an ORDER to pieces, by which those of an earlier batch come first, however the format orders its events.
+    """Sets the column ORDER, by which pieces of one key are folded: first by batch, then by the order of their format.
 
-    If the format has no order (`has_order`), ORDER is null, so that the order of arrival counts.
+    If the format has no order (`has_order` is False), ORDER is null, and the pieces are ordered by arrival.
     """
     if not has_order:
         return pieces.withColumn(ORDER, F.lit(None).cast("int"))
@@ -114,16 +118,20 @@ def _order_pieces(pieces: DataFrame, has_order: bool) -> DataFrame:
 
 
 def _select_applicable(known: DataFrame) -> DataFrame:
-    """Selects pieces with OUTCOME APPLY, except those of dead letters of which another piece can't be applied."""
+    """Selects pieces with OUTCOME APPLY, unless another piece of the same dead letter can't be applied.
+
+    An update of a primary key has two pieces; it is applied as a whole or not at all.
+    """
     is_stuck = F.max(F.col(OUTCOME).isin(*REASONS)).over(Window.partitionBy(ARRIVAL, PART))
     marked = known.withColumn(_IS_STUCK, is_stuck)
     return marked.where((F.col(OUTCOME) == APPLY) & ~F.col(_IS_STUCK)).drop(_IS_STUCK)
 
 
 def _mark_lacking(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Sets the OUTCOME of pieces to LACKING if they lack a column's value and their key is among the `flawed` keys.
+    """Changes OUTCOME from APPLY to LACKING for pieces without all values, if their primary key is in `flawed`.
 
-    The columns of `flawed` are named as by `as_key`.
+    `flawed` has the primary keys for which the table has no row with the missing values, in columns named as by
+    `as_key`.
     """
     marked = known.join(flawed.withColumn(_IS_STUCK, F.lit(True)), match_key(known, key), "left")
     lacks = F.col(_IS_STUCK).isNotNull() & F.col(ABSENT).isNotNull() & (F.col(OUTCOME) == APPLY)
@@ -131,10 +139,10 @@ def _mark_lacking(known: DataFrame, flawed: DataFrame, key: Sequence[str]) -> Da
 
 
 def _append_rows(storage: KeylessTable, state: TableState, letters: DecodedDeadLetters) -> int:
-    """Appends the rows of the dead letters that were not applied before; returns the number of these rows.
+    """Appends the rows of dead letters to a table without a primary key; returns the number of appended rows.
 
-    A commit lists the dead letters that it applied. A dead letter that is still in its table because a process died in
-    between is recognised by this list.
+    Each commit lists the dead letters that it appended. A dead letter in this list is skipped: the process that
+    appended it died before it removed it from the dead letter table.
     """
     columns = list(enumerate(letters.schema.columns))
     rows = select_row_events(letters.rows).select(

@@ -21,9 +21,9 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 
 
 class SourceLease:
-    """The lease of this process on the source of a dead letter table.
+    """The lease by which this process alone ingests the source of a dead letter table.
 
-    Correctness does not depend on it: each table's commits are compare-and-swaps that note a position. The lease
+    Correctness does not depend on it: each commit to a table is a compare-and-swap that stores a position. The lease
     prevents a second process from doing the same work, and from taking over the source's connection.
     """
 
@@ -40,9 +40,10 @@ class SourceLease:
         return self._lease.holder
 
     def take_lease(self) -> Held | None:
-        """Takes the lease, or returns that of another process, which may have died since it renewed its lease.
+        """Takes the lease and returns None; if another process has it, returns that process's lease.
 
-        Raises CommitConflict if other commits to the table always win.
+        That process may have died since it last renewed the lease. Raises CommitConflict if other commits to the table
+        always come first.
         """
         return self._lease.take_lease()
 
@@ -57,7 +58,7 @@ class SourceLease:
 
     @contextmanager
     def renew_in_background(self, lost: Callable[[], None]) -> Iterator[None]:
-        """Renews the lease in time until the context ends, even if a batch takes long or the source has no events.
+        """Renews the lease in a thread until the context ends, however long a batch takes.
 
         If another process takes the lease, calls `lost`, and raises ConfigError at the end of the context.
         """
@@ -79,7 +80,7 @@ class SourceLease:
 
 
 class _LeaseCommits:
-    """Reads and writes the lease as commits to the dead letter table; each renewal is a commit."""
+    """Stores the lease in the summaries of commits to the dead letter table; each renewal is a commit."""
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self._table = table
@@ -115,7 +116,7 @@ class _LeaseCommits:
 
 
 def lease_taken_error(table: TableName, by: Held) -> ConfigError:
-    """Returns the error that another process, `by`, ingests the source of `table`."""
+    """Builds the error for a process without the lease: the process of the lease `by` ingests the source of `table`."""
     return ConfigError(
         "another process ingests this source.",
         actual=f"{by.process}, by its lease in {table}",

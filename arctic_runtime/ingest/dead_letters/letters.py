@@ -22,7 +22,7 @@ def encode_schema(schema: SourceSchema) -> str:
 
 
 def decode_schema(text: str) -> SourceSchema:
-    """Decodes a schema from a text of `encode_schema`."""
+    """Decodes a schema from JSON that `encode_schema` wrote."""
     read = json.loads(text)
     columns = tuple(map(_decode_column, read["columns"]))
     return SourceSchema(columns, tuple(read["key"]), read.get("is_key_chosen", False))
@@ -40,13 +40,13 @@ def encode_version(version: Version | None) -> str:
 
 
 def decode_version(text: str) -> tuple[str, int] | None:
-    """Decodes a text of `encode_version` into the table's UUID and the sequence number; None if there was no table."""
+    """Decodes text of `encode_version` to the table's UUID and the sequence number; None if there was no table."""
     table, _, sequence = text.partition(" ")
     return (table, int(sequence)) if table else None
 
 
 def encode_ids(ids: Sequence[DeadLetterId]) -> str:
-    """Encodes the ids of dead letters for the summary of a commit: ranges of numbers by time and part."""
+    """Encodes the ids of dead letters as JSON for the summary of a commit; consecutive numbers become one range."""
     numbers: dict[tuple[int, int], list[int]] = defaultdict(list)
     for at, part, number in sorted(ids):
         numbers[at, part].append(number)
@@ -55,7 +55,7 @@ def encode_ids(ids: Sequence[DeadLetterId]) -> str:
 
 
 def decode_ids(text: str) -> set[DeadLetterId]:
-    """Decodes the ids of dead letters from a text of `encode_ids`."""
+    """Decodes the ids of dead letters from JSON that `encode_ids` wrote."""
     ranges = ((at, part, first, last) for at, part, own in json.loads(text) for first, last in own)
     return {(at, part, number) for at, part, first, last in ranges for number in range(first, last + 1)}
 

@@ -1,4 +1,4 @@
-"""Finds the outcome of dead letters that can be decoded now, by the later changes of their rows."""
+"""Decides for each dead letter that can be decoded now whether to apply it, by the later changes of its row."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ _WINDOW_TYPE = (
 
 
 def split_key_changes(sound: DataFrame) -> DataFrame:
-    """Splits sound events into pieces, one for each key; an update that changes the primary key gives two pieces."""
+    """Splits decoded events into pieces, each of which changes one key; an update of the primary key gives two pieces.
+
+    These are the new row, and a delete of the old key (IS_OLD_KEY). `sound` has no dead letters.
+    """
     whole = sound.withColumns({IS_OLD_KEY: F.lit(False), OLD_KEY: F.lit(None)})
     if not isinstance(old := sound.schema[OLD_KEY].dataType, StructType):
         return whole
@@ -83,7 +86,10 @@ def split_key_changes(sound: DataFrame) -> DataFrame:
 
 
 def classify_pieces(context: Context, pieces: DataFrame, schema: SourceSchema, form: EventFormat) -> DataFrame:
-    """Adds the OUTCOME of each piece, by the change rows that the table in `context` has for the same key."""
+    """Adds the column OUTCOME: whether to apply each piece, or why not, by later change rows of its key in the table.
+
+    `context` has the table's state.
+    """
     is_lacking = (F.col(CHANGE) == "insert") & F.col(ABSENT).isNotNull()
     fresh = F.when(is_lacking, LACKING).otherwise(APPLY)
     changes = context.state.changes
@@ -112,7 +118,7 @@ def _is_compared(name: str, context: Context, changes: ChangeTableState) -> bool
 
 
 def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
-    """Adds to each piece the window of its dead letter: the commits of the table before, with and after its batch."""
+    """Adds to each piece which commits of the table were made before, with and after the batch of its dead letter."""
     since, position = F.col(DEAD_LETTER)["since"], F.col(DEAD_LETTER)["position"]
     seen = pieces.select(since, position).distinct().collect()
     rows = [
@@ -128,9 +134,10 @@ def _join_windows(pieces: DataFrame, changes: ChangeTableState) -> DataFrame:
 def _summarize_changes(
     context: Context, placed: DataFrame, changes: ChangeTableState, values: Iterable[str], has_order: bool
 ) -> DataFrame:
-    """Computes the flags of each piece from the change rows of its key since the batch before the dead letter's.
+    """Compares each piece with the change rows of its key, and returns the results as the columns `_FLAGS`.
 
-    Pieces without such change rows are left out.
+    Only change rows that were committed with or after the dead letter's batch are read; pieces without such rows are
+    left out. `values` are the names of columns whose value an event may lack.
     """
     names, key = list(values), context.model.config.primary_key
     first = min((row[0] for row in placed.select(F.min(_AFTER)).collect() if row[0] is not None), default=-1)
@@ -174,11 +181,12 @@ def _summarize_changes(
 
 
 def _has_newer_value(index: int, own_name: str, kind: str, is_later: Expression) -> Expression:
-    """Builds the condition that the table has the newest value of a column, so that the dead letter's is not needed.
+    """Builds the aggregate condition that the dead letter's value of one column is not needed, as the table's is newer.
 
-    That is so if the dead letter has no value, or if later change rows have the newest one.
-    A later change row with a changed value was sent with this value. An unchanged value may be older than that of the
-    dead letter, unless both are the same.
+    `index` is the column's number in the aliases, `own_name` its name, `kind` its type. `is_later` is true for change
+    rows newer than the dead letter. The value is not needed if the dead letter lacks it, if a later change row changed
+    it, or if the newest later change row has the same value. An unchanged value may be older than that of the dead
+    letter.
     """
     own, now, was = (quote_name(f"{prefix}{index}") for prefix in ("own", "now", "was"))
     is_absent = F.bool_or(F.coalesce(F.array_contains("absent", own_name), F.lit(False)))
@@ -200,15 +208,19 @@ def _read_change_rows(context: Context, changes: ChangeTableState, after: int, k
 
 
 def _find_version(changes: ChangeTableState, sequence: int) -> Version:
-    """Returns the version with a sequence number; its snapshot id is -1 if its commit has expired."""
+    """Returns the version of a change table with a sequence number.
+
+    Its snapshot id is -1 if that commit has expired.
+    """
     versions = (commit.version for commit in changes.commits if commit.version.sequence == sequence)
     return next(versions, Version(changes.uuid, -1, sequence))
 
 
 def _relate_change_row(has_order: bool) -> Expression:
-    """Builds the expression for a change row's order relative to a dead letter: `older`, `later`, `same` or `unknown`.
+    """Builds the expression that compares a change row with a dead letter: `older`, `later`, `same` or `unknown`.
 
-    `same` means that the change row is the result of this dead letter.
+    `same` means that the change row is the result of this dead letter. `has_order` says whether the format orders
+    events.
     """
     commit, kind, end, is_own = (F.col(column) for column in (_COMMIT, _KIND, _END, _IS_OWN))
     place, number = place_in(F.col(_SEQUENCE)), F.col("number")

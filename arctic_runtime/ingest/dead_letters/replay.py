@@ -40,9 +40,10 @@ _TRUNCATES = "it empties the table, which can't be put in order: resync the tabl
 
 @dataclass
 class Replayed:
-    """Result of a replay for one table: number of change rows by action, and of dead letters' rows by fate.
+    """Result of a replay for one table.
 
-    An event without rows counts as applied.
+    `rows` has the number of change rows by action. The other numbers count rows of dead letters: `applied`,
+    `superseded` by a newer change, or still `dead`. An event without rows counts as applied.
     """
 
     table: str
@@ -61,8 +62,8 @@ def replay_dead_letters(
 ) -> Iterator[Replayed]:
     """Applies the dead letters of a source to its tables, one table after the other; yields the result for each table.
 
-    Tables without dead letters are left out. Raises ConfigError if another process ingests the source, or takes its
-    lease meanwhile.
+    `session` creates a Spark session if there are dead letters. Tables without dead letters are left out. Raises
+    ConfigError if another process ingests the source, or takes its lease meanwhile.
     """
     spark = functools.cache(session)
     dead_letters = DeadLetterTable(source.dead_letter_table, reader, spark)
@@ -94,9 +95,9 @@ class TableReplay:
         self._schemas = TableSchemas(target)
 
     def replay(self) -> Replayed:
-        """Applies the dead letters that can be applied and keeps the others, with the reason of each.
+        """Applies the dead letters that can be applied, and removes them; keeps the others, with the reason of each.
 
-        Raises ConfigError if the table can't take the columns, and CommitConflict if others always win.
+        Raises ConfigError if the table can't take the columns, and CommitConflict if other writers always commit first.
         """
         return retry_on_conflict(self._replay_once, self._target.attempts)
 
@@ -115,7 +116,11 @@ class TableReplay:
         return done
 
     def _split_by_schema(self, letters: DataFrame) -> Iterator[TableEvents]:
-        """Splits dead letters by schema: the one that an event describes, the one kept with it, or the declared one."""
+        """Splits dead letters of one table into parts with one schema each, and yields them as events.
+
+        The schema is the one that the event contains, else the one stored with the dead letter, else the declared one;
+        None if there is none.
+        """
         written = F.col(DEAD_LETTER)["schema"]
         for (text,) in letters.select(written).distinct().collect():
             own = letters.where(written.eqNullSafe(F.lit(text))).select(PAYLOAD, ORIGIN, ARRIVAL)
@@ -127,7 +132,10 @@ class TableReplay:
                 yield replace(part, schema=self._complete_schema(best, schema))
 
     def _complete_schema(self, schema: SourceSchema | None, written: SourceSchema | None) -> SourceSchema | None:
-        """Sets the key of `schema` to the table's key, since the schema of an event may have none; None for None."""
+        """Returns `schema` with the table's primary key, since the schema of an event may have none; None for None.
+
+        `written` is the schema that is stored with the dead letters, whose key is used if `schema` has none.
+        """
         if schema is None:
             return None
         source_key = schema.key or (written.key if written else ())
@@ -135,7 +143,11 @@ class TableReplay:
         return replace(schema, key=key, is_key_chosen=set(key) != set(source_key))
 
     def _apply_part(self, part: TableEvents, letters: DataFrame, done: Replayed, stack: ExitStack) -> DataFrame:
-        """Applies the dead letters of one schema; returns the remaining ones as rows of the dead letter table."""
+        """Applies the dead letters `part` of one schema, and adds their counts to `done`.
+
+        Returns those that could not be applied as rows of the dead letter table, with the reason. `letters` are all
+        dead letters of the table.
+        """
         events = to_dataframe(self._target.spark(), part).dropDuplicates([ARRIVAL])
         own = letters.join(events.select(ARRIVAL), ARRIVAL, "left_semi").select(ARRIVAL, DEAD_LETTER)
         if part.schema is None:
@@ -169,14 +181,15 @@ class TableReplay:
 
 
 def _to_stored(changed: Mapping[str, Expression]) -> list[Expression]:
-    """Returns the columns of the dead letter table, some with other values as in `changed` (by column name)."""
+    """Returns the columns of the dead letter table, taken from DEAD_LETTER or, by column name, from `changed`."""
     return [changed.get(own.name, F.col(DEAD_LETTER)[own.name]).cast(own.type).alias(own.name) for own in COLUMNS]
 
 
 def _number_dead_letters(stored: DataFrame) -> DataFrame:
-    """Converts stored dead letters to the columns of events, and adds each whole row as the column DEAD_LETTER.
+    """Converts rows of the dead letter table to columns of events, and adds the whole row as the struct DEAD_LETTER.
 
-    Dead letters without a number get a negative one: the older, the lower.
+    ARRIVAL is the letter's number. Letters that were stored without a number get negative ones, lower for older
+    letters.
     """
     letter = F.struct(*[F.col(own.name) for own in COLUMNS]).alias(DEAD_LETTER)
     rows = stored.select("payload", "origin", "at", "number", letter)
@@ -188,7 +201,10 @@ def _number_dead_letters(stored: DataFrame) -> DataFrame:
 
 
 def _find_fates(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """Finds the fate of each dead letter's row: `applied`, `superseded`, or `dead` with a reason."""
+    """Adds to each row of a dead letter whether it is `applied`, `superseded`, or still `dead`, with a reason.
+
+    `known` are the pieces of the rows with their OUTCOME. Events with a REASON and truncates are `dead`.
+    """
     why = F.max(F.when(F.col(OUTCOME).isin(*REASONS), F.col(OUTCOME)))
     was_applied = F.max(F.col(OUTCOME).isin(APPLY, APPLIED))
     sound = known.groupBy(ARRIVAL, PART).agg(why.alias(_WHY), was_applied.alias(_IS_APPLIED))

@@ -61,7 +61,7 @@ _SAME = ("table", "payload", "origin")
 
 
 class DeadLetterTable:
-    """The dead letter table of a source; its properties hold the source's progress.
+    """The dead letter table of a source, in whose table properties the source's progress is stored.
 
     The progress is written after the commits to the source's tables.
     """
@@ -80,7 +80,7 @@ class DeadLetterTable:
         return self._observe_source().dead_letters
 
     def list_reasons(self, most: int) -> list[str]:
-        """The `most` most frequent reasons of dead letters, as texts `TABLE: REASON (COUNT)`."""
+        """Lists the `most` most frequent reasons of dead letters, as texts `TABLE: REASON (COUNT)`."""
         _, dead_letters = self.read_dead_letters()
         counts = dead_letters.groupBy("table", "reason").count().orderBy(F.desc("count"), "table", "reason").limit(most)
         return [f"{table}: {reason} ({count:,})" for table, reason, count in counts.collect()]
@@ -88,7 +88,7 @@ class DeadLetterTable:
     def check_limit(self, source: str, most: int | None, shown: int) -> None:
         """Raises DataError if the table has more than `most` dead letters; None allows any number.
 
-        The error names the `shown` most frequent reasons. It says that sound events are applied.
+        The error names the `shown` most frequent reasons. It says that all other events were applied.
         """
         count = 0 if most is None else self.count_dead_letters()
         if most is not None and count > most:
@@ -104,11 +104,14 @@ class DeadLetterTable:
             )
 
     def find_newest_number(self) -> int:
-        """Returns an upper bound of the numbers of dead letters; 0 if there are none. Needs no Spark."""
+        """Returns an upper bound of the numbers of the stored dead letters; 0 if there are none. Needs no Spark."""
         return observe_upper_bound(self._reader, self.table, "number") or 0 if self._load_table() is not None else 0
 
     def create_or_widen(self) -> None:
-        """Creates the table without rows if it does not exist; otherwise adds the columns of COLUMNS that it lacks."""
+        """Creates the table without rows if it does not exist.
+
+        Otherwise adds those of COLUMNS that it does not have.
+        """
         table = self._load_table()
         if table is None:
             empty = self._spark().createDataFrame([], ", ".join(f"`{column.name}` {column.type}" for column in COLUMNS))
@@ -124,17 +127,20 @@ class DeadLetterTable:
                 perform_statement("ingest.widen_dead_letters", self._spark(), add)
 
     def list_requested_tables(self) -> frozenset[str]:
-        """The tables, by their names in the source, for which a user has requested another load. Needs no Spark."""
+        """Names, in the source, of the tables that a user has requested to load again. Needs no Spark."""
         return self._observe_source().requested
 
     def save_progress(self, progress: Progress, loaded: frozenset[str] = frozenset()) -> None:
-        """Saves the progress of the source, and removes the requests to load the tables `loaded` again."""
+        """Saves the progress of the source, and removes the users' requests to load the tables `loaded` again."""
         answered = self.list_requested_tables() & loaded if loaded else frozenset()
         texts = {**progress.encode(), **{f"{RESYNC_PREFIX}{table}": "" for table in answered}}
         set_properties("ingest.advance", self._spark(), self.table, texts)
 
     def save_failure(self, message: str) -> Failure:
-        """Saves why ingestion fails, until `save_progress` clears it; returns it with the time since when it fails."""
+        """Saves the message of a failed ingestion until `save_progress` clears it.
+
+        Returns it with the time of the first failure.
+        """
         known = self.read_progress().failure
         since = known.since if known is not None else datetime.datetime.now(datetime.timezone.utc)
         failure = Failure(message, since)
@@ -143,11 +149,11 @@ class DeadLetterTable:
         return failure
 
     def add_dead_letters(self, letters: DeadLetters, source_table: str, position: str, now: datetime.datetime) -> None:
-        """Adds the dead letters among decoded events of a batch; `position` is the end of the batch.
+        """Adds the dead letters among decoded events of a batch.
 
-        If a process dies after this, another one reads the events again, perhaps in another batch. Its dead letters
-        then replace the same ones in the table. If an event truncates the source's table, the dead letters before it
-        are dropped.
+        `position` is the end of the batch, `now` the time at which it was read. If a process dies after this, another
+        one reads the events again, perhaps in another batch. Its dead letters then replace the same ones in the table.
+        If an event truncates the source's table, the dead letters before it are dropped.
         """
         retry_on_conflict(
             lambda: self._add_once(letters, source_table, position, now), self._reader.thresholds.commits.attempts
@@ -200,7 +206,10 @@ class DeadLetterTable:
         self._overwrite_rows(stored.where(F.col("table") != source_table).unionByName(rows), snapshot)
 
     def drop_dead_letters(self, source_tables: Collection[str], until: int | None = None) -> None:
-        """Drops the dead letters of tables that are loaded by a snapshot; with `until` only those up to this number."""
+        """Drops the dead letters of `source_tables`, since a snapshot of these tables replaces them.
+
+        `until` limits this to dead letters with this number or a lower one.
+        """
         is_old = F.lit(True) if until is None else F.coalesce(F.col("number"), F.lit(0)) <= until
         is_dropped = F.col("table").isin(*source_tables) & is_old
 

@@ -22,7 +22,7 @@ _KINDS: Mapping[str, CommitKind] = MappingProxyType(
 
 @dataclass(frozen=True)
 class CommitWindow:
-    """The commits of a table around the batch of a dead letter, by sequence number.
+    """Sequence numbers of a table's commits that tell whether a commit was made before or after a dead letter's batch.
 
     Commits up to `after` were made before the batch. `end` is the first later commit that still exists and completes a
     batch, None if there is none. `is_own` says whether that is the dead letter's batch. `is_known` is False if it is
@@ -36,7 +36,11 @@ class CommitWindow:
 
 
 def find_commit_window(changes: ChangeTableState | None, since: str | None, position: str | None) -> CommitWindow:
-    """Finds the commits around a dead letter by its columns `since` and `position`."""
+    """Finds the commits around the batch of a dead letter.
+
+    `since` is the table's version before the batch (as by `encode_version`), and `position` the end of the batch in the
+    source; both are columns of the dead letter table. `changes` is None if the table does not exist.
+    """
     if changes is None:
         return CommitWindow(-1, None, is_own=False, is_known=True)
     table, after = (None, -1) if since is None else decode_version(since) or (changes.uuid, -1)
@@ -50,7 +54,10 @@ def find_commit_window(changes: ChangeTableState | None, since: str | None, posi
 
 
 def list_commit_kinds(changes: ChangeTableState) -> dict[int, CommitKind]:
-    """The kinds of the existing commits by sequence number; commits without a kind are left out."""
+    """Maps the sequence number of each existing commit to its kind.
+
+    Commits of no kind, such as a restore, are left out.
+    """
     kinds = {commit.version.sequence: _find_commit_kind(commit) for commit in changes.commits}
     return {sequence: kind for sequence, kind in kinds.items() if kind is not None}
 

@@ -78,12 +78,18 @@ def get_rendering(zone: str | None) -> Rendering:
 
 
 def declare_schema(rendering: Rendering, columns: Declared, key: Sequence[str]) -> SourceSchema:
-    """Builds the schema of columns that are declared by their MySQL types."""
+    """Builds the schema of columns that the user declares by MySQL types.
+
+    `rendering` says how Canal writes their values.
+    """
     return build_source_schema((build_mysql_column(name, text, rendering) for name, text in columns.items()), key)
 
 
 def read_schema(rendering: Rendering, event: str, key: str | None, declared: Declared) -> SourceSchema | None:
-    """Reads the schema that an event with rows describes; None for any other event."""
+    """Reads the schema of a table from the JSON of one of its events; None for an event without rows.
+
+    `key`, the event's key, is not used. Types in `declared`, by column name, replace those of the event.
+    """
     message = json.loads(event)
     types = message.get("mysqlType")
     if not isinstance(types, Mapping) or not types:

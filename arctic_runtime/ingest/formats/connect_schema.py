@@ -80,7 +80,10 @@ def _build_column(field: ConnectSchema, decimals: Encoding, wrong: list[str]) ->
 
 
 def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
-    """Returns the schema of a list's elements, with the list's database type as parameter, without its prefix `_`."""
+    """Returns the schema of a list's elements.
+
+    Its database type is the list's without the prefix `_`, as for `_int4`.
+    """
     items = field["items"]
     parameters = dict(field.get("parameters", {}))
     if SOURCE_TYPE in parameters:
@@ -89,9 +92,9 @@ def _get_element_schema(field: ConnectSchema) -> ConnectSchema:
 
 
 def _get_width(field: ConnectSchema) -> int | None:
-    """Returns the width in bytes to which values of a bit column are padded; None for others or without a length.
+    """Returns the width in bytes of a bit column; None for other columns or if the schema does not have it.
 
-    Debezium leaves out the zero bytes at the end of such values.
+    Values are padded to this width, since Debezium leaves out the zero bytes at their end.
     """
     length = field.get("parameters", {}).get("length") if field.get("name") == _BITS else None
     return None if length is None else (int(length) + 7) // 8
@@ -137,9 +140,9 @@ def _choose_decimal_type(digits: str | int | None, scale: str | None) -> str | N
 
 
 def _map_text(schema: ConnectSchema) -> MappedType:
-    """Returns the Spark type and encoding of texts; decimals may also be written as text.
+    """Returns the Spark type and encoding of columns that Debezium writes as text.
 
-    Debezium does so with `decimal.handling.mode: string`, which keeps NaN and all digits.
+    These can be decimals, with `decimal.handling.mode: string`, which keeps NaN and all digits.
     """
     source = _get_source_type(schema)
     if source.split(" ")[0] not in _DECIMALS:

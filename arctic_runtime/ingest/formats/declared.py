@@ -86,7 +86,10 @@ def build_declared_column(name: str, text: str, encodings: Mapping[str, Encoding
 
 
 def build_source_schema(columns: Iterable[SourceColumn], key: Sequence[str]) -> SourceSchema:
-    """Builds a schema; raises ConfigError unless its column names are unique and it has all columns of the key."""
+    """Builds a schema from columns and the names of its primary key's columns.
+
+    Raises ConfigError if two column names differ only in case, or if a column of the key is missing.
+    """
     schema = SourceSchema(tuple(columns), tuple(key))
     names = [column.name for column in schema.columns]
     lower = [name.lower() for name in names]

@@ -60,10 +60,10 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class OlderRows:
-    """The value of a new column in rows from before it was added; the source sends no events for these rows.
+    """The value of an added column in the rows that are older than it; the source sends no events for these rows.
 
-    `value` is a text that Spark casts to the column's type, None for null. If it is not known (`is_known`), the source
-    has to be read again.
+    `value` is a text that Spark casts to the column's type, None for null. If `is_known` is False, the value is not
+    known, and the source has to be read again.
     """
 
     is_known: bool
@@ -95,7 +95,7 @@ class SourceColumn:
 
 @dataclass(frozen=True)
 class SourceSchema:
-    """The columns of a table in a source, and the names of its primary key's columns; none for a table without one.
+    """The columns of a table in a source, and the names of its primary key's columns; `key` is empty without one.
 
     If `is_key_chosen`, the key is not the source's own, so the source does not mark updates that change it.
     """

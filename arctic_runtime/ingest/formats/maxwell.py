@@ -77,5 +77,5 @@ def build_maxwell_format() -> Format:
 
 
 def declare_schema(columns: Declared, key: Sequence[str]) -> SourceSchema:
-    """Builds the schema of columns that are declared by their MySQL types."""
+    """Builds the schema of columns that the user declares by MySQL types, as Maxwell writes their values."""
     return build_source_schema((build_mysql_column(name, text, RENDERING) for name, text in columns.items()), key)

@@ -1,4 +1,4 @@
-"""Converts types of MySQL and MariaDB, given as texts, to the types and encodings of columns.
+"""Converts the texts of MySQL's and MariaDB's column types to types and encodings of arctic columns.
 
 The same column of a source has the same type in every format; only how its values are written depends on the tool that
 reads the binlog.
@@ -56,7 +56,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class MysqlType:
-    """A type of MySQL: its `name` in lower case and without aliases, the text in its parentheses, and its sign."""
+    """A column type of MySQL: its `name` in lower case, without aliases, and the `arguments` in its parentheses."""
 
     name: str
     arguments: str = ""
@@ -64,7 +64,7 @@ class MysqlType:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The arguments as numbers; empty if there are none or if they are no numbers."""
+        """The arguments as numbers, such as precision and scale; empty if there are none or if they are no numbers."""
         parts = [part.strip() for part in self.arguments.split(",")]
         return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
@@ -83,10 +83,11 @@ class MysqlType:
 
 @dataclass(frozen=True)
 class Rendering:
-    """Rules by which `tool` writes the values of MySQL's types into JSON.
+    """Rules by which a tool, such as Canal or Maxwell, writes the values of MySQL's types into JSON.
 
-    `timestamp` is None if the zone of the tool's timestamps isn't known. `refused` maps types to the reason why their
-    values can't be read exactly. `widest_bit` is the width of the largest bit column whose values are right.
+    `bytes`, `enum`, `set`, `json` and `timestamp` are the encodings of these types. `timestamp` is None if the zone of
+    the tool's timestamps isn't known. `refused` maps types to the reason why their values can't be read exactly.
+    `widest_bit` is the width of the largest bit column whose values are right.
     """
 
     tool: str
@@ -100,7 +101,7 @@ class Rendering:
 
 
 def read_mysql_type(text: str) -> MysqlType | None:
-    """Parses the text of a type, such as `int(10) unsigned` or `enum('a','b')`; None if it is no type."""
+    """Parses the text of a column type, such as `int(10) unsigned` or `enum('a','b')`; None if it is not one."""
     read = _TYPE.fullmatch(text)
     if read is None:
         return None

@@ -49,7 +49,10 @@ def _read_zone(key: str, value: Any) -> str:
 
 
 def _read_operations(key: str, value: Any) -> Mapping[str, Change]:
-    """Inverts the texts of each change, as `{delete: [D, d]}`, to the change of each text."""
+    """Converts a user's texts for each change, such as `{delete: [D, d]}`, to a mapping of each text to its change.
+
+    `key` names the option in errors.
+    """
     if not isinstance(value, Mapping) or not value:
         raise ConfigError(f"`{key}` must map changes to their texts, such as {{delete: [D]}}; found {value!r}")
     read_change = get_reader(Change)

@@ -17,7 +17,7 @@ from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
 @dataclass(frozen=True)
 class LoadListeners:
-    """Functions that a load calls.
+    """Callbacks of a load.
 
     `begin` is called with a batch before it is written, and with the number of tables of the load. `report` is called
     after it is written, with the results and the seconds that it took. `due` is called when the stream should take over
@@ -30,13 +30,13 @@ class LoadListeners:
 
 
 class BackgroundLoad:
-    """One load of some tables, in a thread.
+    """Loads some tables of a source in a thread, and then applies changes until the source's stream includes them.
 
-    The rows of a snapshot are collected, and published when all are there. Then the changes are published as they
+    The rows of the snapshot are collected, and published when all are there. Then the changes are published as they
     arrive. When the stream takes over the tables, there must be no gap between its position and that of the load: the
     stream is closed, and the load continues until it is past the stream's position. The tables belong to the stream
-    only when this is saved, so a process that starts after one has died loads them again. `near` is the age in seconds
-    at which a load is near the source's end.
+    only when this is saved, so a process that starts after one has died loads them again. `near` is the delay behind
+    the source, in seconds, at which the stream can take over.
     """
 
     def __init__(self, load: TableLoad, writer: BatchWriter, listeners: LoadListeners, near: float) -> None:
@@ -55,9 +55,9 @@ class BackgroundLoad:
         self._work = pool.submit(self._run_load)
 
     def finish_load(self) -> Batch | None:
-        """Waits until the tables have all that was committed at the source before this call; returns the last batch.
+        """Waits until the tables have everything that was committed at the source before this call.
 
-        None if the load was stopped. Raises the error of the load.
+        Returns the last batch. None if the load was stopped. Raises the error of the load if it failed.
         """
         assert self._work is not None
         self._finishing.set()
@@ -98,7 +98,10 @@ class BackgroundLoad:
         return last
 
     def _begin_snapshot(self) -> int:
-        """Begins a snapshot; returns the number of the newest dead letter, up to which the snapshot replaces them."""
+        """Drops rows of an earlier snapshot; returns the number of the newest dead letter.
+
+        Dead letters up to this number are dropped when the snapshot is published, since its rows replace them.
+        """
         self._writer.begin_snapshot()
         self._age = None
         return self._writer.dead_letters.find_newest_number()
@@ -113,7 +116,7 @@ class BackgroundLoad:
         return results
 
     def _check_due(self, batch: Batch) -> None:
-        """Asks the stream to take over the tables if the load is near the source's end or no longer gets much nearer.
+        """Requests that the stream takes over the tables if the load is near the source's end, or hardly comes nearer.
 
         The stream then has to wait for the events that the load still lacks.
         """

@@ -1,4 +1,4 @@
-"""Describes for people which batch is being written, and how far the load is that it belongs to."""
+"""Describes for people which batch is being written, and the progress of the load to which it belongs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class LoadPiece:
-    """A piece of a load: its number from 1, and the rows and tables of the load up to its end."""
+    """A batch of a load: its number from 1, and the rows and tables that were loaded so far, with this batch."""
 
     number: int
     rows: int
@@ -19,13 +19,13 @@ class LoadPiece:
     all_tables: int
 
     def describe_piece(self) -> str:
-        """Describes the piece for people."""
+        """Describes for people the number of the piece, and the tables and rows loaded so far."""
         return f"load, piece {self.number}: table {self.tables} of {self.all_tables}, {self.rows:,} rows so far"
 
 
 @dataclass(frozen=True)
 class BatchWork:
-    """A batch that is about to be published: its tables, its number of events, and its piece of a load.
+    """A batch that is about to be published: its tables, its number of events, and its progress within a load.
 
     `piece` is None for a batch of a stream. `is_background` is True for a load alongside the stream; a batch of such a
     load may be written at the same time as one of the stream.
@@ -43,14 +43,17 @@ class BatchWork:
 
 
 class LoadPieces:
-    """Counts the pieces of each load; a load ends with its first batch that is no snapshot."""
+    """Counts the batches of each load as pieces; a load ends with its first batch that is not part of a snapshot."""
 
     def __init__(self) -> None:
         self._piece: LoadPiece | None = None
         self._seen: set[str] = set()
 
     def count_batch(self, batch: Batch, all_tables: int) -> LoadPiece | None:
-        """Counts a batch; returns the piece of a load that it is, or None if it belongs to a stream."""
+        """Counts a batch as the next piece of a load and returns this piece; None if the batch belongs to a stream.
+
+        `all_tables` is the number of tables of the load.
+        """
         if batch.comes_again:
             self._reset_count()
         if not batch.is_snapshot and self._piece is None:
@@ -71,6 +74,6 @@ class LoadPieces:
 def to_batch_work(
     batch: Batch, names: Mapping[str, TableName], piece: LoadPiece | None, is_background: bool
 ) -> BatchWork:
-    """Builds the BatchWork of a batch; `names` has the arctic tables by their names in the source."""
+    """Builds the BatchWork of a batch; `names` maps names of tables in the source to their arctic tables."""
     written = {names[events.table]: None for events in batch.tables if events.table in names}
     return BatchWork(tuple(written), batch.count, piece, is_background)

@@ -27,7 +27,7 @@ class BatchWriter:
     """Writes the batches of one source to its tables; `tables` maps a table's name in the source to its writer.
 
     The tables are written in the threads of `pool`. Events of `ignored` tables are left out. With `can_wait`, a table
-    whose columns can't be followed causes no error: its result says that it waits.
+    whose change of columns can't be applied causes no error: its result has the reason as `wait`.
     """
 
     name: str
@@ -38,22 +38,25 @@ class BatchWriter:
     can_wait: bool = False
 
     def write_batch(self, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
-        """Publishes the events of a batch, in one commit for each table."""
+        """Publishes the events of a batch, in one commit for each table and schema.
+
+        Returns the results of the commits.
+        """
         parts = self._group_by_table(batch)
         return self._run_all(partial(self._write_table, name, events, batch, mode) for name, events in parts.items())
 
     def collect_batch(self, batch: Batch) -> tuple[TableResult, ...]:
-        """Collects the rows of a snapshot that are in a batch, to be published by `end_snapshot`."""
+        """Stores the rows of a snapshot that are in a batch, to be published by `end_snapshot`."""
         parts = self._group_by_table(batch)
         return self._run_all(partial(self._collect_table, name, events, batch) for name, events in parts.items())
 
     def begin_snapshot(self) -> None:
-        """Drops the rows that were collected for an earlier snapshot."""
+        """Drops the rows that `collect_batch` stored for an earlier snapshot."""
         for writer in self.tables.values():
             writer.snapshot.begin_snapshot()
 
     def end_snapshot(self, position: str) -> tuple[TableResult, ...]:
-        """Publishes the collected rows as of `position`."""
+        """Publishes the rows that `collect_batch` stored; the tables then have the source position `position`."""
         return self._run_all(partial(_end_snapshot, writer, position) for writer in self.tables.values())
 
     def invalidate_positions(self) -> None:
@@ -82,7 +85,7 @@ class BatchWriter:
         return groups
 
     def _write_table(self, name: str, events: list[TableEvents], batch: Batch, mode: WriteMode) -> list[TableResult]:
-        """Publishes the events of a batch for one table, in parts of one schema each.
+        """Publishes the events of a batch for the source's table `name`, one commit for each schema of the events.
 
         Only the last part is written with the batch's position, since the table has all events up to it only then.
         """

@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 
 
 class _WrongUse(ConfigError):
-    """A request that the source can't fulfil; it says nothing about the state of the source."""
+    """Raised for a request that the source can't fulfil; it is not saved as a failure of the source."""
 
 
 class Ingestion:
@@ -120,7 +120,10 @@ class Ingestion:
             raise TablesWait(f"source {self.source.name}: {describe_waits(waits, names)}")
 
     def _save_failure(self, message: str) -> Failure | None:
-        """Saves the reason why the source is not ingested; returns None if that is not possible now."""
+        """Saves the reason why ingestion of the source fails.
+
+        Returns None if it can't be saved, or without the lease.
+        """
         with suppress(Exception):
             if self._lease.is_own():
                 return self._dead_letters.save_failure(mask_text(message))
@@ -163,9 +166,10 @@ class Ingestion:
                 self._load.stop_load()
 
     def _begin(self, resync: bool, tables: Collection[str]) -> Progress:
-        """Returns the progress at which the transport is to be opened, and chooses how the first batches are written.
+        """Prepares the tables, and returns the progress at which the transport is to be opened.
 
-        Starts to load the tables that the stream does not have yet, and those in `tables`.
+        Chooses how the first batches are written. Starts to load the tables that the stream does not have yet, and
+        those in `tables`. With `resync` it begins with another snapshot of all tables.
         """
         initial = self._transport.initial
         can_load = isinstance(self._transport, LoadsTables)
@@ -207,7 +211,10 @@ class Ingestion:
         return progress
 
     def _write_stream(self, once: bool, progress: Progress) -> Progress:
-        """Writes batches until the source's end, or until loaded tables are to join; returns the progress then."""
+        """Writes batches of the stream; returns the progress after the last one.
+
+        Ends if `once` and the source has no more events, if the stream is to take over loaded tables, or at `stop`.
+        """
         self._stream.invalidate_positions()
         begun = _current_time()
         self._transport.open_at(str(progress.position))
@@ -255,7 +262,7 @@ class Ingestion:
         return now
 
     def _drop_unfollowed(self, progress: Progress, results: Iterable[TableResult]) -> Progress:
-        """Removes the tables that can't be followed from the progress of a stream; the others continue.
+        """Returns the progress without the tables whose results have a `wait`; the stream continues with the others.
 
         Raises SourceError if no table is left.
         """
@@ -273,9 +280,10 @@ class Ingestion:
     def _follow_tables(
         self, progress: Progress, tables: frozenset[str], loaded: frozenset[str] = frozenset()
     ) -> Progress:
-        """Sets the tables that the stream reads, and saves this; other tables miss the events from then on.
+        """Sets the tables that the stream reads, and saves the progress with them; the stream skips events of others.
 
-        The `loaded` tables no longer wait to be loaded, since they are loaded alongside the stream.
+        The `loaded` tables no longer wait to be loaded, since they are loaded alongside the stream. Returns the
+        progress.
         """
         now = progress.set_stream(tables, loaded)
         if now != progress or loaded:
@@ -289,7 +297,10 @@ class Ingestion:
         return progress
 
     def _load_more(self, progress: Progress) -> None:
-        """Starts to load tables that are new at the source or requested, if a look is due and no load is running."""
+        """Looks for tables that are new at the source or that a user requested, and starts to load them.
+
+        Does nothing if a load is running, or if the last look was a short time ago.
+        """
         if self._load is not None or not self._tables.is_look_due():
             return
         with suppress(ConnectionLost):  # The reader of the stream notices a lost connection by itself.
@@ -299,9 +310,9 @@ class Ingestion:
                 self._start_load(new, progress)
 
     def _start_load(self, tables: Collection[str], progress: Progress) -> Progress:
-        """Starts to load `tables`, if there are any; the stream does not read them meanwhile.
+        """Starts to load `tables` in the background, if there are any, and leaves them out of the stream meanwhile.
 
-        Their commits have the position of their rows, so that earlier events are left out.
+        Their commits store the position of the loaded rows, so that earlier events are left out later.
         """
         loaded = frozenset(tables)
         stream = frozenset(self._tables.writers) - loaded - frozenset(progress.waits)
@@ -338,7 +349,10 @@ class Ingestion:
         self._reporter.report_batch(report)
 
     def _join_loaded(self, progress: Progress) -> Progress:
-        """Waits for the end of a load; returns the progress at which the stream continues, with the loaded tables."""
+        """Waits until a load has ended, and adds its tables to the stream.
+
+        Returns the progress at which that continues.
+        """
         assert self._load is not None
         assert isinstance(self._transport, LoadsTables)
         self._lease.renew_lease()
@@ -369,7 +383,7 @@ class Ingestion:
 
 
 def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -> Progress:
-    """Computes the progress after a batch that was published."""
+    """Returns the progress after `batch` was published; `results` has the time of the newest change in each table."""
     now = replace(progress, position=batch.progress or batch.position)
     if not batch.is_snapshot:
         now = now.advance_to([result.newest for result in results], batch.caught_up)
@@ -379,7 +393,7 @@ def _advance(progress: Progress, batch: Batch, results: Sequence[TableResult]) -
 
 
 def describe_waits(waits: Mapping[str, Failure], names: Sequence[str]) -> str:
-    """Describes for people why some tables wait, one line for each of `names`."""
+    """Describes for people why some tables wait to be loaded again: one line for each of `names`, with its message."""
     return "\n".join(f"{name} waits: {waits[name].message}" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Merges the bases of tables that are merged on read, while batches are written."""
+"""Merges unmerged changes into the bases of tables that are merged on read, while batches are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arctic_runtime.ingest.writing.table_writer import TableWriter
 
 
 class BaseMerges:
-    """Merges the bases of tables in a thread of its own, one merge at a time."""
+    """Merges unmerged changes into the bases of tables in one thread, one merge at a time."""
 
     def __init__(self, look_seconds: float) -> None:
         self.pool = ThreadPoolExecutor(1, "merge")
@@ -20,13 +20,13 @@ class BaseMerges:
         self._merging: Future[None] | None = None
 
     def add_tables(self, names: Iterable[str]) -> None:
-        """Adds tables that were written; the next merge looks at their bases."""
+        """Adds the names of tables that were just written; the next merge checks whether they need merging."""
         self._unmerged |= {*names}
 
     def start_merge(self, writers: Collection[TableWriter]) -> None:
-        """Starts the next merge if none is running; raises the error of an earlier one.
+        """Starts to merge the tables added since the last merge, unless a merge is running.
 
-        It looks at the tables that were written since the last look. From time to time it looks at all tables, since
+        Raises the error of the last merge if that failed. From time to time it checks all tables of `writers`, since
         changes by other processes may make a merge due too.
         """
         if self._merging is not None and self._merging.done():
@@ -41,7 +41,7 @@ class BaseMerges:
             self._merging = self.pool.submit(_merge_all, [writer for writer in writers if writer.table.name in due])
 
     def wait_for_merge(self) -> None:
-        """Waits for the running merge, if any; raises its error."""
+        """Waits for the running merge, if any; raises its error if it failed."""
         merging, self._merging = self._merging, None
         if merging is not None:
             merging.result()

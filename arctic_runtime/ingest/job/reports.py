@@ -1,4 +1,4 @@
-"""Reports of a job: each batch with events before it is published, and each batch after that."""
+"""Reports of an ingestion job to its callers: before and after each batch is published."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.model.sources.positions import ParsedPosition
 
 @dataclass(frozen=True)
 class BatchReport:
-    """A batch that was published to all its tables, with the result of each, and the seconds that it took.
+    """Report of a batch that was published to all its tables: the result of each table, and the seconds that it took.
 
     `progress` is the progress of the source after the batch. `behind` is the number of events that the source then
     still had, None if unknown. If the source can't be read, there is a report without events whose progress has the
@@ -35,7 +35,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class Listeners:
-    """Functions that a job calls: `begin` for a batch with events before it is published, `report` after that."""
+    """Callbacks of a job: `begin` before a batch with events is published, `report` after every batch."""
 
     report: Callable[[BatchReport], None] = lambda _: None
     begin: Callable[[BatchWork], None] = lambda _: None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SourceTables:
-    """The known tables of a source; `writers` has the writer of each by the table's name in the source."""
+    """The known tables of a source; `writers` maps a table's name in the source to its writer."""
 
     def __init__(
         self, source: IngestSource, connection: Connection, reader: CatalogReader, spark: Callable[[], SparkSession]
@@ -36,19 +36,22 @@ class SourceTables:
 
     @property
     def names(self) -> dict[str, TableName]:
-        """The name of each arctic table, by the name of the table in the source."""
+        """Maps each table's name in the source to the name of its arctic table."""
         return {name: writer.table.table for name, writer in self.writers.items()}
 
     def find_by_model(self, names: Collection[str]) -> set[str]:
-        """The names in the source of the tables whose names in the project are `names`."""
+        """Converts names of tables in the dbt project to their names in the source; unknown names are left out."""
         return {name for name, writer in self.writers.items() if writer.table.name in names}
 
     def is_look_due(self) -> bool:
-        """Whether it is time to look for new tables at the source."""
+        """Whether enough time has passed since the last look for new tables at the source."""
         return time.monotonic() > self._look_at
 
     def discover_tables(self, progress: Progress) -> None:
-        """Adds the tables of the source's database that its config includes and that are not known yet."""
+        """Adds the tables of the source's database that match its setting `include` and are not known yet.
+
+        If the stream has begun, tables of `progress` are kept even if they were dropped at the source.
+        """
         transport = self._connection.transport
         if not isinstance(transport, LoadsTables):
             return
@@ -63,7 +66,10 @@ class SourceTables:
         self._add_tables([table for table in included if table.source_name not in self.writers])
 
     def list_unstreamed(self, progress: Progress) -> set[str]:
-        """The tables that the source's stream does not read yet; empty if the transport can't load single tables."""
+        """Names, in the source, of the tables that its stream does not read yet and that do not wait for a user.
+
+        Empty if the transport can't load single tables.
+        """
         if not isinstance(self._connection.transport, LoadsTables):
             return set()
         if progress.tables is None:  # an earlier version kept no list
@@ -71,7 +77,10 @@ class SourceTables:
         return {*self.writers} - progress.tables - {*progress.waits}
 
     def list_requested(self, dead_letters: DeadLetterTable) -> set[str]:
-        """The tables for which a user has requested another load; empty if the transport can't load single tables."""
+        """Names, in the source, of the tables that a user has requested to load again.
+
+        Empty if the transport can't load single tables.
+        """
         can_load = isinstance(self._connection.transport, LoadsTables)
         return {*self.writers} & dead_letters.list_requested_tables() if can_load else set()
 

@@ -1,4 +1,4 @@
-"""States of the stream of a source: how its batches are written to tables."""
+"""How batches of a source are written to its tables: as a snapshot, a first load, or the stream of events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from arctic_runtime.ingest.writing.records import TableResult, WriteMode
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A snapshot of tables that already have rows: its rows are collected, and published when all are there.
+    """Reading a snapshot of tables that already have rows: the snapshot's rows are stored apart until all are there.
 
-    They are published as of `initial`, the position before all events, so that all later events are applied.
+    They are published with the position `initial`, which precedes all events, so that all later events are applied.
     """
 
     initial: str
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
-        """Collects a batch; at the end of the snapshot, publishes it and the batch's events that are not its rows."""
+        """Stores the snapshot's rows of a batch.
+
+        After the last ones, publishes them, and then the batch's other events.
+        """
         results = writer.collect_batch(batch)
         if batch.is_snapshot:
             return results
@@ -29,16 +32,16 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Load:
-    """A snapshot of tables that do not exist yet: its rows are inserted as they arrive."""
+    """Reading a snapshot of tables that do not exist yet: its rows are inserted as they arrive."""
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
-        """Publishes the rows of a batch as those of new tables, which have shown no time of their source yet."""
+        """Inserts the rows of a batch into new tables, which had no data of the source before."""
         return writer.write_batch(batch, replace(mode, is_load=True, shown=None))
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The events after the snapshot, or from the saved position on."""
+    """Reading the events after a snapshot, or after the saved position."""
 
     def write_batch(self, writer: BatchWriter, batch: Batch, mode: WriteMode) -> tuple[TableResult, ...]:
         """Publishes the events of a batch."""

@@ -24,7 +24,7 @@ Session = Callable[[], "SparkSession"]
 
 @dataclass(frozen=True)
 class Connection:
-    """The connection of a source: its transport, the format of its events, and the parser of its positions."""
+    """The open configuration of a source: its transport, the format of its events, and the parser of its positions."""
 
     transport: Transport
     form: Format

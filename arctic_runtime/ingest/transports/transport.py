@@ -22,11 +22,12 @@ JSON itself contains it. ARRIVAL is the place of the event in its batch, as bigi
 
 @dataclass(frozen=True)
 class TableEvents:
-    """The events of one table in a batch, as a table with the columns PAYLOAD, ORIGIN and ARRIVAL.
+    """The events of one table in a batch, with the columns PAYLOAD, ORIGIN and ARRIVAL.
 
-    If Spark reads them, `events` is a function that returns the table for a session: tables are written in parallel,
-    each in its own session. `table` is its name in the source (`public.orders`). `schema` is None if the transport does
-    not know it. If a table's schema changed within a batch, the batch has several of these for it, the older first.
+    `events` is the Arrow table, or if Spark reads them, a function that returns a DataFrame for a session: tables are
+    written in parallel, each in its own session. `table` is its name in the source (`public.orders`). `schema` is None
+    if the transport does not know it. If a table's schema changed within a batch, the batch has several of these for
+    it, the older first.
     """
 
     table: str
@@ -76,12 +77,12 @@ class Transport(Protocol):
     def check_source(self, position: str | None) -> None:
         """Raises SourceError if `open_at` would fail or lose events; changes nothing at the source.
 
-        `position` is None for a source that was never ingested. What others have left there under this source's names,
-        such as a replication slot, is then not taken over.
+        `position` is None for a source that was never ingested. It is then an error if the source already has objects
+        with this source's names, such as a replication slot.
         """
 
     def open_at(self, position: str) -> None:
-        """Connects to the source, to continue after a position."""
+        """Connects to the source, so that `read_batches` continues after a position."""
 
     def begins_with_snapshot(self, position: str) -> bool:
         """Whether `open_at` at a position begins with a snapshot of all rows, in place of the events up to it."""
@@ -120,7 +121,7 @@ class CatalogTable:
 
 
 class TableLoad(Protocol):
-    """The load of some tables alongside a stream: rows of a snapshot, then the changes since.
+    """The load of some tables alongside a stream: the rows of a snapshot, then the changes since the snapshot.
 
     It is used by one thread; `finish_load` and `close_source` may be called by others.
     """
@@ -128,8 +129,9 @@ class TableLoad(Protocol):
     def read_batches(self) -> Generator[Batch]:
         """Yields the rows of a snapshot, then a batch with the position of these rows, then the later changes.
 
-        That batch is the first that is no `is_snapshot`; it has rows, too. Ends by itself after `finish_load`. A batch
-        that `comes_again` has no events: the load restarts. Raises SourceError if a table does not exist.
+        The batch with the position is the first one whose `is_snapshot` is False; it has rows, too. Ends after
+        `finish_load` and everything it waits for. A batch with `comes_again` has no events: the load restarts. Raises
+        SourceError if a table does not exist.
         """
 
     def select_after(self, events: TableEvents, position: str) -> TableEvents:
@@ -153,16 +155,16 @@ class LoadsTables(Protocol):
         """The tables of the database that the user can read, except those of the server itself."""
 
     def follow_tables(self, tables: Collection[str]) -> None:
-        """Sets the tables that are read after the next `open_at`."""
+        """Sets the tables of the stream, by their names in the source; effective at the next `open_at`."""
 
     def load_tables(self, tables: Collection[str], position: str) -> TableLoad:
         """Creates the load of tables that the stream does not have; `position` is the stream's current position.
 
-        From this call on, the source keeps what the load needs. Raises SourceError if it can't.
+        From this call on, the source keeps the log that the load needs. Raises SourceError if it can't.
         """
 
     def join_tables(self, tables: Collection[str], position: str, end: Batch) -> str:
-        """Returns the position from which the next `open_at` also reads `tables`; `end` is their load's last batch.
+        """Returns the position from which the next `open_at` reads `tables` as well; `end` is their load's last batch.
 
         The stream was closed at `position` before the load was asked to finish. Each table leaves out the events that
         it already has, by its own position.

@@ -1,1 +1,1 @@
-"""Writes events to one table: deduplicates, decodes and counts them, follows the schema, folds and publishes."""
+"""Writes events to one table: deduplicates, decodes and counts them, changes columns, folds and publishes."""

@@ -12,13 +12,16 @@ from arctic_runtime.ingest.writing.source_position import SourcePosition
 
 
 def take_all_events(spark: SparkSession, part: EventPart, start: SourcePosition) -> NewEvents:
-    """Returns all events of `part`, to be used if the table is known to have none of them."""
+    """Returns all events of `part`; to be used only if the table has none of them. `start` is the table's position."""
     preceding = sum(to_dataframe(spark, events).count() for events in part.before)
     return NewEvents(to_dataframe(spark, part.events), start, preceding)
 
 
 def find_new_events(spark: SparkSession, part: EventPart, start: SourcePosition, after: EventsAfter) -> NewEvents:
-    """Returns the events of `part` that come after `start`, the position of the table."""
+    """Returns the events of `part` that come after `start`, the position of the table.
+
+    `after` selects the events after a position of the source. Counts events, so it runs Spark jobs.
+    """
     known, read = start.position, to_dataframe(spark, part.events)
     new = read if known is None else to_dataframe(spark, after(part.events, known))
     before = part.before if known is None else [after(events, known) for events in part.before]

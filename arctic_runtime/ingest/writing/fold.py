@@ -1,4 +1,4 @@
-"""Folds decoded events of a table into one net row per primary key, and computes its change rows from them."""
+"""Folds decoded events of a table into one net event per primary key, and computes the change rows from these."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _FIRST_PLACE = 2
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts of a batch's events for one table, all computed by one job.
+    """Counts of a batch's decoded events for one table, all computed by one job.
 
-    `rows` are sound events that concern a row, and `dead` are dead letters. `key_changes` are updates that change the
-    primary key. `partial` are events that lack a value, and `lacking` those of them that are the first event of a row
-    under its key. `truncated_at` is the place of the last event that empties the table, None if there is none. `newest`
-    is the time of the newest change at the source, in UTC and not in the future; None if no event has a time.
+    `dead` counts dead letters, and `rows` all other events that concern a row. `key_changes` are updates that change
+    the primary key. `partial` are events that lack a value, and `lacking` those of them that are the first event of a
+    row under its key. `truncated_at` is the ARRIVAL of the last event that empties the table, None if there is none.
+    `newest` is the time of the newest change at the source, in UTC and not in the future; None if no event has a time.
     """
 
     rows: int
@@ -100,17 +100,20 @@ def change_rows(
 ) -> DataFrame:
     """Computes the change rows that bring a table from its state in `context` to the state after all `decoded` events.
 
-    If `has_places`, `_seq` of each change row contains the place of its event, which `place_in` reads. By this place,
-    dead letters are put in order with change rows. Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that
-    break the key or the contract, or that lack a value which the table does not have either, get an action of `FLAWS`.
+    `counted` are the counts of `decoded`, and `shape` has the table's columns. If `has_places`, `_seq` of each change
+    row contains the ARRIVAL of its event, which `place_in` reads; a replay of dead letters compares it with theirs.
+    Otherwise `_seq` is 0, or -1 if the event lacks a value. Rows that break the key or the contract, or that lack a
+    value which the table does not have either, get an action of `FLAWS`.
     """
     emptied_at = counted.truncated_at
-    model, is_partial = _model(context.model), counted.partial > 0 or has_places
-    events = _rows(decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted)
+    model, is_partial = _configure_folding(context.model), counted.partial > 0 or has_places
+    events = _select_ordered_rows(
+        decoded if emptied_at is None else decoded.where(F.col(ARRIVAL) > emptied_at), counted
+    )
     rules: EventRules
     if is_partial:
         rules = MergeFunctions(model, shape, shape.rest_positions, required=shape.rest_positions)
-        marked = _mark(events, rules, has_places)
+        marked = _build_event_images(events, rules, has_places)
         net = (
             _fold_key_changes(context, marked, rules, emptied_at is not None)
             if counted.lacking
@@ -123,26 +126,27 @@ def change_rows(
     if emptied_at is not None:
         old = read_current_rows(spark, context.model, state, thresholds)
         return refresh_changes(net.withColumn("reset", F.lit(True)), old, shape, required=rules.required)
-    only = _keys(context, events, counted.rows + counted.key_changes)
+    only = _select_lookup_keys(context, events, counted.rows + counted.key_changes)
     stored = read_stored_rows(spark, context.model, state, thresholds, only)
     return diff_events(net, stored, shape, partial(blend_rows, rules), rules.required)
 
 
-def _model(model: Model) -> Model:
-    """Returns the model with the configuration by which decoded events are folded."""
+def _configure_folding(model: Model) -> Model:
+    """Returns the model with the settings for folding decoded events: the last event of a key replaces its row."""
     plain = replace(model.config, sequence_by=None, on_match="replace", merge_columns={})
     return replace(model, config=replace(plain, input="changes", delete_when=IS_DELETE))
 
 
 def select_row_events(decoded: DataFrame) -> DataFrame:
-    """Selects the sound events that concern a row, without dead letters and truncates."""
+    """Selects the decoded events that concern a row and can be applied: no dead letters and no truncates."""
     return decoded.where(F.col(REASON).isNull() & (F.col(CHANGE) != "truncate"))
 
 
-def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
-    """Returns the sound events that concern a row, with their order as POSITION.
+def _select_ordered_rows(decoded: DataFrame, counted: Tally) -> DataFrame:
+    """Selects the events that change a row, and adds POSITION, by which they are ordered.
 
-    An update that changes the primary key becomes a delete of the old key and an insert of the new one.
+    Drops dead letters and truncates. An update that changes the primary key becomes a delete of the old key and an
+    insert of the new one.
     """
     sound = select_row_events(decoded)
     lacks = ~F.expr(IS_DELETE) & _lacks_origin()
@@ -156,7 +160,10 @@ def _rows(decoded: DataFrame, counted: Tally) -> DataFrame:
 
 
 def _lacks_origin() -> Expression:
-    """Builds the condition that an event is the first of a row under its key, but lacks some of its values."""
+    """Builds the condition that an event begins the row of its key, by an insert or a key change, without all values.
+
+    The missing values have to be taken from the row under its old key.
+    """
     return F.col(ABSENT).isNotNull() & ((F.col(CHANGE) == "insert") | F.col(OLD_KEY).isNotNull())
 
 
@@ -165,7 +172,7 @@ def _order(step: int) -> Expression:
 
 
 def place_in(sequence: Expression) -> Expression:
-    """Reads the place of a change row's event from `_seq`; null if `_seq` does not contain it."""
+    """Reads the ARRIVAL of a change row's event from its `_seq` column; null if `_seq` does not contain it."""
     return F.when(F.abs(sequence) >= _FIRST_PLACE, F.abs(sequence) - _FIRST_PLACE)
 
 
@@ -178,7 +185,11 @@ def _sequence(has_places: bool) -> Expression:
 
 
 def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions, is_emptied: bool) -> DataFrame:
-    """Folds marked events to net events; if a row's key changed, unsent values are those of the row's first key."""
+    """Folds events to one net event per key, also for rows whose key changed within the batch.
+
+    Values that were not sent are taken from the table's row under the row's first key, unless a truncate `is_emptied`
+    it.
+    """
     shape = rules.shape
     chains = find_chains(context.spark, marked, shape)
     net = fold_chains(chains.events, rules)
@@ -189,13 +200,17 @@ def _fold_key_changes(context: Context, marked: DataFrame, rules: MergeFunctions
     }
     changed = net.where(F.col(HAS_KEY_CHANGES) & F.col(FIRST)["is_rooted"])
     keys = changed.select(*[F.col(FIRST)[f"a{i}"].alias(part) for part, i in positions.items()])
-    only = _keys(context, keys, chains.key_changes)
+    only = _select_lookup_keys(context, keys, chains.key_changes)
     table = read_current_rows(context.spark, context.model, context.state, context.thresholds.pruning, only)
     return net if table is None else fill_from_origins(net, table, rules)
 
 
-def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
-    """Converts events to the columns that `EventRules` describes and that `find_chains` reads."""
+def _build_event_images(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFrame:
+    """Converts events to the columns that `EventRules` describes and that `find_chains` reads.
+
+    These are images of the table's columns, flags for the sent values, and the order. `has_places` is as in
+    `change_rows`.
+    """
     shape = rules.shape
     is_sent = {i: ~F.coalesce(F.array_contains(ABSENT, shape.columns[i].name), F.lit(False)) for i in rules.partial}
     return events.select(
@@ -212,7 +227,7 @@ def _mark(events: DataFrame, rules: MergeFunctions, has_places: bool) -> DataFra
     )
 
 
-def _keys(context: Context, events: DataFrame, count: int) -> Keys:
-    """Returns the primary keys of about `count` events, by which their old rows are looked up."""
+def _select_lookup_keys(context: Context, events: DataFrame, count: int) -> Keys:
+    """Returns the primary keys of `events`, to look up the table's old rows; `count` is their estimated number."""
     base, keys = context.state.base, events.select(*[to_column(part) for part in context.model.config.primary_key])
     return lookup_keys(keys, count, base.rows if base else 0, context.thresholds.pruning)

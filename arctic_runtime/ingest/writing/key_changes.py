@@ -33,9 +33,10 @@ HAS_KEY_CHANGES, FIRST = "has_key_changes", "first"
 
 @dataclass(frozen=True)
 class Chains:
-    """Events with the `chain` that each belongs to; `key_changes` is the approximate number of key changes among them.
+    """Events with the column `chain`, which identifies the row that they change, whatever key it had.
 
-    An event that finally deletes a key is contained a second time with `is_gone`, in a chain of its own.
+    `key_changes` is the approximate number of key changes among them. If the last event of a key is a delete, it is
+    contained a second time with `is_gone`, in a chain of its own, so that the key is deleted.
     """
 
     events: DataFrame
@@ -43,7 +44,7 @@ class Chains:
 
 
 def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
-    """Finds the chain of each event: the life of one row, even if its key changes.
+    """Adds `chain` to events: the number of the first life of the row that they change, even if its key changes.
 
     `events` have the images of the table's columns, `deleted`, `order`, `seq`, ID, PLACE and LACKS_ORIGIN. Adds
     `is_newest`, whether the event is the newest of its key, and `reset`, whether some event deletes its key. Adds
@@ -66,7 +67,10 @@ def find_chains(spark: SparkSession, events: DataFrame, shape: Shape) -> Chains:
 
 
 def find_roots(parents: Mapping[int, int]) -> dict[int, int]:
-    """Finds the first life of the chain of each life that has a parent; a parent has a lower number than its child."""
+    """Maps each life in `parents` to the first life of its chain.
+
+    `parents` maps a life to the one that it continues after a key change, which has a lower number.
+    """
     roots: dict[int, int] = {}
     for life in sorted(parents):
         roots[life] = roots.get(parents[life], parents[life])
@@ -93,7 +97,10 @@ def fold_chains(events: DataFrame, rules: MergeFunctions) -> DataFrame:
 
 
 def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -> DataFrame:
-    """Fills in the values that were not sent from the table's row under the first key of their chain."""
+    """Fills in values that no event of a chain sent, from the row that `table` has under the chain's first key.
+
+    Returns `net` with the same columns; its flags say that these values are known now.
+    """
     shape, flags = rules.shape, {i: F.col(build_provided_flag(i)) for i in rules.partial}
     origins = table.select(
         *[table[shape.columns[i].name].alias(f"at{i}") for i in shape.key_positions],
@@ -113,7 +120,10 @@ def fill_from_origins(net: DataFrame, table: DataFrame, rules: MergeFunctions) -
 
 
 def _with_origins(events: DataFrame) -> DataFrame:
-    """Adds `origin`, the ID of the delete that an insert belongs to, and `passes`, whether it is such a delete."""
+    """Adds `origin` to inserts by a key change: the ID of the delete of the row's old key; null for other events.
+
+    Adds `passes`, true for such a delete. Events of one key change have the same PLACE.
+    """
     of_change = Window.partitionBy(F.coalesce(PLACE, F.col(ID).cast("string")))
     until_now = of_change.orderBy("order").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     delete = F.first(F.when(F.col("deleted"), F.col(ID)), ignorenulls=True)
@@ -139,7 +149,7 @@ def _with_lives(events: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _find_parents(lives: DataFrame) -> dict[int, int]:
-    """Maps each life that a key change began to the life under the key before.
+    """Maps each life that began with a key change to the life of the row under its previous key.
 
     A key change to a key that already has a row begins no life, so it has no entry.
     """

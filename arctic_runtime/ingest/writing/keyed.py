@@ -41,7 +41,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Change rows of a table; `is_gathered` is as in `ChangeSet`."""
+    """Change rows of a table with its shape.
+
+    `is_gathered` says that they are already partitioned as `ChangeSet` describes.
+    """
 
     rows: DataFrame
     shape: Shape
@@ -55,7 +58,7 @@ class KeyedTable:
     session: TableSession
 
     def observe(self) -> TableState:
-        """Finishes what earlier commits left undone, and returns the table's state.
+        """Finishes the merges and view changes of earlier commits that are due, and returns the table's state.
 
         Raises ConfigError if the table has another primary key than the model.
         """
@@ -68,13 +71,13 @@ class KeyedTable:
         return state
 
     def reject_events(self, decoded: DataFrame, _: EventFormat) -> DataFrame:
-        """Returns `decoded` unchanged: events of all kinds can be applied."""
+        """Returns `decoded` unchanged, since a table with a primary key can apply events of all kinds."""
         return decoded
 
     def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
-        """Publishes the sound events of a batch in one commit; returns the number of change rows by action.
+        """Publishes the events of a batch, without its dead letters, in one commit.
 
-        Raises CommitConflict if another writer commits in between.
+        Returns the number of change rows by action. Raises CommitConflict if another writer commits in between.
         """
         self._check_position(batch.state, batch.start)
         context, shape = self.prepare_commit(batch.state, to_stored_columns(batch.schema))
@@ -87,7 +90,11 @@ class KeyedTable:
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Publishes the differences between a table and the rows of a snapshot; None for a snapshot without rows."""
+        """Publishes the differences between the table and the rows of a snapshot.
+
+        Returns the number of change rows by action. `rows` is None for a snapshot without rows, which empties the
+        table. `position` is that of the snapshot in the source.
+        """
         note = CommitNote(position, "RESYNCED")
         if rows is None:
             clear_columns(self.session, state)
@@ -104,7 +111,10 @@ class KeyedTable:
     def fill_columns(
         self, state: TableState, stored: tuple[Column, ...], values: Mapping[str, Expression]
     ) -> TableState:
-        """Changes the table's columns to `stored`, and sets `values` by column in all of its rows, in one commit."""
+        """Changes the table's columns to `stored`, and sets `values` (by column) in all of its rows, in one commit.
+
+        Returns the state after it.
+        """
         context, _ = self.prepare_commit(state, stored)
         changes, pruning = context.state.changes, context.thresholds.pruning
         rows = read_current_rows(context.spark, self.session.model, context.state, pruning) if values else None
@@ -137,7 +147,7 @@ class KeyedTable:
         )
 
     def _delete_rows(self, state: TableState, note: CommitNote) -> dict[str, int]:
-        """Deletes all rows of the table, if it has any; returns their number by action."""
+        """Publishes deletes of all rows of the table, if it has any; returns their number by action."""
         context, changes = self.session.build_context(state), state.changes
         old = (
             read_current_rows(context.spark, self.session.model, state, context.thresholds.pruning) if changes else None

@@ -1,4 +1,4 @@
-"""Tables of a source without a primary key: each sound event is one row, which no later event can change."""
+"""Ingested tables without a primary key: each event that can be applied is one row, which no later event can change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ _REASONS: Mapping[Change, str] = {
 
 
 def _check_keyless(model: Model, state: TableState) -> None:
-    """Raises an error if rows can't be appended: another relation has the table's name, or its progress is lost."""
+    """Raises an error if rows can't be appended to the table.
+
+    ConfigError: another relation has its name. CorruptState: the commits that stored its position have expired.
+    """
     relation, table = state.conflicting, state.appended
     if relation is not None and relation.name == model.table.changes:
         raise ConfigError(
@@ -82,7 +85,7 @@ def build_unfollowed_key_error(model: Model) -> UnfollowedKey:
 
 @dataclass(frozen=True)
 class KeylessTable:
-    """An ingested table without a primary key, to which a row is appended for each sound event."""
+    """An ingested table without a primary key, to which each applicable event appends a row."""
 
     session: TableSession
 
@@ -93,7 +96,7 @@ class KeylessTable:
         return state
 
     def reject_events(self, decoded: DataFrame, form: EventFormat) -> DataFrame:
-        """Sets a REASON, by which they are dead letters, for all decoded events that do not insert a whole row.
+        """Sets a REASON for all decoded events that do not insert a whole row, so that they become dead letters.
 
         In a format without operations, every event counts as an insert.
         """
@@ -104,7 +107,10 @@ class KeylessTable:
         return decoded.withColumn(REASON, F.coalesce(REASON, reason))
 
     def publish_events(self, batch: DecodedBatch) -> dict[str, int]:
-        """Appends the rows of sound events in one commit; returns the number of rows by action."""
+        """Appends the rows of a batch's events, without its dead letters, in one commit.
+
+        Returns the number of rows by action.
+        """
         stored = to_stored_columns(batch.schema)
         rows = select_row_events(batch.events).select(*[to_column(own.name) for own in stored])
         context = self._prepare_commit(batch.state, stored)
@@ -115,7 +121,11 @@ class KeylessTable:
     def append_dead_letters(
         self, state: TableState, rows: DataFrame, stored: tuple[Column, ...], dead_letters: str
     ) -> TableState:
-        """Appends the rows of dead letters in a commit with their ids, `dead_letters`; returns the state after it."""
+        """Appends the rows of dead letters in one commit; returns the state after it.
+
+        `stored` are the table's columns then. `dead_letters` are the ids of the dead letters (`encode_ids`), which the
+        commit stores.
+        """
         context = self._prepare_commit(state, stored)
         note = CommitNote(read_position(state), "REPLAYED", dead_letters=dead_letters)
         self._append_rows(context, rows, note)
@@ -124,9 +134,10 @@ class KeylessTable:
     def publish_snapshot(
         self, state: TableState, rows: DataFrame | None, schema: SourceSchema | None, position: SourcePosition
     ) -> dict[str, int]:
-        """Replaces all rows of the table by those of a snapshot in one commit; None for a snapshot without rows.
+        """Replaces all rows of the table by those of a snapshot in one commit.
 
-        `schema` is that of the newest of its events, None if there is none. Counts no rows: returns an empty dict.
+        `rows` is None for a snapshot without rows. `schema` is that of the snapshot's newest events, None if it had
+        none. Counts no rows: returns an empty dict.
         """
         if rows is None and state.appended is None:
             return {}
@@ -142,7 +153,10 @@ class KeylessTable:
     def fill_columns(
         self, state: TableState, stored: tuple[Column, ...], values: Mapping[str, Expression]
     ) -> TableState:
-        """Changes the table's columns to `stored`, and sets `values` by column in all of its rows, in one commit."""
+        """Changes the table's columns to `stored`, and sets `values` (by column) in all of its rows, in one commit.
+
+        Returns the state after it.
+        """
         context = self._prepare_commit(state, stored)
         if values:
             rows = replace_values(context.spark.table(quote_name(*self.session.model.table.parts)), values)
@@ -161,5 +175,5 @@ class KeylessTable:
 
 
 def replace_values(rows: DataFrame, values: Mapping[str, Expression]) -> DataFrame:
-    """Replaces the values of the columns in `values`; returns the rows with the same columns."""
+    """Returns `rows` with the same columns, in which those named in `values` have new values."""
     return rows.select(*[values.get(own, to_column(own)).alias(own) for own in rows.columns])

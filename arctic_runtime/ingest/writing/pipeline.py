@@ -1,6 +1,6 @@
-"""The pipeline of events to one table: deduplicate → decode → count → follow the schema → fold → publish.
+"""The pipeline of events to one table: deduplicate → decode → count → change columns → fold → publish.
 
-The events of a batch are split by schema before (`TableSchemas.split_by_schema`). The events that the table takes are
+The events of a batch are split by schema before (`TableSchemas.split_by_schema`). The events that can be applied are
 published in one commit, which saves the table's position. Events that are not committed before the process ends are
 read again.
 """
@@ -38,7 +38,11 @@ from arctic_runtime.model.state import TableState
 
 @dataclass(frozen=True)
 class EventPipeline:
-    """The pipeline of one part of a batch; `known` is the position up to which this process wrote the table, if any."""
+    """Publishes one part of a batch, with one schema, to a table.
+
+    `known` is the table's position after the last commit of this process, None before its first; if the stored position
+    is the same, no event can be a repetition.
+    """
 
     target: TableTarget
     part: EventPart
@@ -49,7 +53,7 @@ class EventPipeline:
     def run(self, keep: KeepDeadLetters) -> tuple[TableResult, SourcePosition | None]:
         """Publishes the events that the table does not have yet; returns the result, and its new position.
 
-        The position is None if nothing was committed.
+        `keep` saves the dead letters among them. The position is None if nothing was committed.
         """
         storage = self.target.open_by_key(self.schema.key)
         state = storage.observe()
@@ -98,7 +102,7 @@ class EventPipeline:
             keep(to_dead_letters(batch.events, batch.state, self.part.events.schema, truncated_at))
 
     def _is_due(self, batch: DecodedBatch, new: NewEvents) -> bool:
-        """Whether a commit is needed: for rows or a truncate, for a position alone, or to create the table."""
+        """Whether a commit is needed: to write rows, to empty or create the table, or only to save its position."""
         counts = batch.counts
         is_behind = self.part.position is not None and new.ahead > 0
         is_created = batch.state.log is None and not (counts.rows or counts.dead or new.replayed)
@@ -108,7 +112,10 @@ class EventPipeline:
 def to_dead_letters(
     decoded: DataFrame, state: TableState, schema: SourceSchema | None, truncated_at: int | None = None
 ) -> DeadLetters:
-    """Builds the DeadLetters of decoded events; `state` is the state of the table before them."""
+    """Builds DeadLetters from decoded events; `state` is the state of the table before them.
+
+    `truncated_at` is the ARRIVAL of the last truncate, None if there is none.
+    """
     return DeadLetters(decoded, state.log.head if state.log else None, schema, truncated_at)
 
 

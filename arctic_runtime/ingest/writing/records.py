@@ -25,10 +25,10 @@ EventsAfter = Callable[[TableEvents, str], TableEvents]
 class TableResult:
     """Result of a batch for one table: number of change rows by action, and number of events by outcome.
 
-    `read` = `applied` + `replayed` + `dead`. `folded` is the number of applied events without a change row of their
-    own, since a later event of the batch replaced theirs. `newest` is the time of the newest change, None if no event
-    has one. `wait` is the reason why the table takes no more events of this batch and of later ones; empty if it takes
-    them.
+    `read` = `applied` + `replayed` + `dead`. `replayed` are events that the table already had. `folded` is the number
+    of applied events without a change row of their own, since a later event of the batch replaced theirs. `newest` is
+    the time of the newest change, None if no event has one. `wait` is the reason why the table can't take this batch's
+    later events until a user acts; empty if it can.
     """
 
     table: str
@@ -49,9 +49,9 @@ class TableResult:
 class WriteMode:
     """Options for writing the events of a batch.
 
-    `after` leaves out events that a table has. Unless `reads`, rows of a snapshot are left out, since they were
-    collected. If `is_load`, rows of a snapshot are inserted as they arrive. `shown` is the time as of which the tables
-    have shown their source until now, None if it is not known.
+    `after` selects the events after a position, to leave out those that a table has. If `reads` is False, rows of a
+    snapshot are left out, since they were stored apart. If `is_load`, rows of a snapshot are inserted as they arrive.
+    `shown` is the source time whose state the tables have before the batch, None if it is not known.
     """
 
     after: EventsAfter
@@ -62,7 +62,7 @@ class WriteMode:
 
 @dataclass(frozen=True)
 class EventPart:
-    """Events of one table and one schema in a batch; those in `before` precede them in the batch.
+    """Events of one table and one schema in a batch; `before` are the table's earlier events in this batch.
 
     `position` is that of the batch; None if more events of the table follow in the batch.
     """
@@ -74,7 +74,7 @@ class EventPart:
 
 @dataclass(frozen=True)
 class NewEvents:
-    """Events of a part that its table lacks, with the counts from which its next position follows.
+    """Events of a part that its table does not have yet, with counts from which the table's next position is computed.
 
     `start` is the position of the table. `preceding` is the number of events of the table after `start` and before
     these events. `ahead` is the number of events after the part that the table already has, and `replayed` the number
@@ -101,8 +101,9 @@ class NewEvents:
 class DecodedBatch:
     """Events that a table does not have yet, decoded and counted, with the table's state before them.
 
-    The table is at the position `start` before and at `end` after them. If `keeps_order`, `_seq` of change rows
-    contains the order of their events, by which dead letters are put in order with them.
+    The table has the source position `start` before and `end` after them. `shown` is as in `WriteMode`. If
+    `keeps_order`, `_seq` of change rows contains the order of their events, so that a later replay of dead letters can
+    compare it.
     """
 
     state: TableState

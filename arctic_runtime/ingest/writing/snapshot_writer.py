@@ -30,7 +30,7 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class SnapshotWriter:
-    """Collects the rows of a snapshot for a table, whose own rows stay until all rows of the snapshot are collected."""
+    """Stores the rows of a table's snapshot apart, and replaces the table's own rows only when all are there."""
 
     def __init__(self, target: TableTarget, schemas: TableSchemas) -> None:
         self._target = target
@@ -38,11 +38,11 @@ class SnapshotWriter:
         self._stage = SnapshotStage(target.table.table, target.reader, target.spark)
 
     def begin_snapshot(self) -> None:
-        """Drops the rows of an earlier snapshot."""
+        """Drops the rows that were stored for an earlier snapshot."""
         self._stage.drop_rows()
 
     def collect_rows(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Collects the rows of a snapshot that are among `events`; `keep` gets the dead letters."""
+        """Stores the rows of a snapshot that are among `events`; `keep` gets the dead letters."""
         schema, form = self._schemas.find_schema(events), self._target.form.events
         decoding = decode_events(to_dataframe(self._target.spark(), events), form, schema)
         with cache_rows(decoding, is_read()) as decoded:
@@ -58,7 +58,10 @@ class SnapshotWriter:
         return TableResult(self._target.table.name, {}, read, counts.rows, 0, counts.dead, counts.newest)
 
     def end_snapshot(self, position: str) -> TableResult:
-        """Publishes the differences between the table and the collected rows at `position`, and deletes these rows."""
+        """Publishes the differences between the table and the stored snapshot, and deletes the stored rows.
+
+        The table then has the source position `position`.
+        """
         rows = retry_on_conflict(lambda: self._publish_rows(position), self._target.attempts)
         self._stage.drop_rows()
         return TableResult(self._target.table.name, rows, 0, 0, 0, 0, None)
@@ -85,9 +88,9 @@ _RUN = f"{OWN_PREFIX}run"
 
 
 class SnapshotStage:
-    """The table in which the rows of a snapshot of one table are collected.
+    """The staging table for the rows of one table's snapshot.
 
-    If another process has taken over, both may add rows for a while; each reads only its own.
+    If another process has taken over the source, both may add rows for a while; each reads only its own.
     """
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
@@ -111,14 +114,17 @@ class SnapshotStage:
         perform_effect("ingest.create_stage", writer.createOrReplace, f"create {self.table}", SPARK)
 
     def read_rows(self, key: tuple[str, ...]) -> DataFrame | None:
-        """Returns all rows that this process collected, one for each key if `key` is not empty; None without table."""
+        """Returns all rows that this process stored, one for each key if `key` is not empty.
+
+        None if there is no table.
+        """
         if not self._exists:
             return None
         own = self._spark().table(quote_name(*self.table.parts)).where(F.col(_RUN) == self._token).drop(_RUN)
         return own.dropDuplicates(list(key)) if key else own
 
     def drop_rows(self) -> None:
-        """Drops the collected rows."""
+        """Drops the staging table with all its rows."""
         if self._exists:
             drop = fill_statement("DROP TABLE IF EXISTS {table} PURGE", table=quote_name(*self.table.parts))
             perform_statement("ingest.drop_stage", self._spark(), drop)

@@ -13,24 +13,27 @@ from arctic_runtime.model.step import Mode, Reason
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """Which events of its source a table has: all up to `position`, and `events` of its events after that."""
+    """Position up to which a table has the events of its source, plus the number `events` of its events after that.
+
+    `position` is None for a table without events. `events` is not 0 if the last commit ended within a batch.
+    """
 
     position: str | None = None
     events: int = 0
 
 
 def read_position(state: TableState) -> SourcePosition:
-    """Reads the position that is stored in a table's newest commit."""
+    """Reads the source position that a table's newest commit stores; an empty one if there is none."""
     last = find_last_run(state.log)
     return SourcePosition(last.position, int(last.position_events or 0)) if last else SourcePosition()
 
 
 @dataclass(frozen=True)
 class SourceTimes:
-    """Times at the source for a commit, None if they are not known.
+    """Source times for a commit, None if unknown.
 
-    `newest` is the time of its newest change. `shown_before` is the time as of which the table showed the source
-    before.
+    `newest` is the time of its newest change at the source. `shown_before` is the source time whose state the table had
+    before the commit.
     """
 
     newest: datetime | None = None
@@ -39,7 +42,7 @@ class SourceTimes:
 
 @dataclass(frozen=True)
 class CommitNote:
-    """Notes of a commit to an ingested table: its position in the source, its reason, and times at the source.
+    """Facts that a commit to an ingested table stores: its position in the source, its reason, mode, and source times.
 
     `dead_letters` are the ids of the dead letters that the commit applies; None for other commits.
     """
@@ -51,12 +54,15 @@ class CommitNote:
     dead_letters: str | None = None
 
     def complete(self, is_first: bool) -> CommitNote:
-        """Returns the notes with the mode and reason of a first commit, if it is the table's first (`is_first`)."""
+        """Returns the note with mode `create` and reason `FIRST_RUN` if the commit is the table's first (`is_first`).
+
+        Only the default mode and reason are replaced; otherwise the note stays as it is.
+        """
         mode: Mode = "create" if is_first and self.mode == "incremental" else self.mode
         return replace(self, mode=mode, reason="FIRST_RUN" if is_first and self.reason == "CHANGES" else self.reason)
 
     def to_run_summary(self, run: str) -> RunSummary:
-        """Converts the notes to the summary of a run, which the commit stores."""
+        """Converts the note to the summary of the run with the id `run`, which the commit stores."""
         newest, before = (None if at is None else to_millis(at) for at in (self.times.newest, self.times.shown_before))
         return RunSummary(
             run=run,

@@ -23,7 +23,7 @@ TableStorage = KeyedTable | KeylessTable
 
 @dataclass(frozen=True)
 class TableTarget:
-    """An ingested table with its catalog, its Spark session, and the format of its events."""
+    """An ingested table, and everything needed to write it: catalog, Spark session, and the format of its events."""
 
     table: IngestedTable
     reader: CatalogReader
@@ -32,7 +32,7 @@ class TableTarget:
 
     @property
     def attempts(self) -> int:
-        """Number of attempts to commit while other writers commit first."""
+        """Maximum number of attempts to commit, for the case that other writers commit first."""
         return self.reader.thresholds.commits.attempts
 
     def find_stored_key(self) -> tuple[str, ...] | None:

@@ -21,9 +21,9 @@ from arctic_runtime.model.state import TableState
 
 
 class TableWriter:
-    """Writes batches to one table; the state of the table says which events it already has.
+    """Writes batches to one table; leaves out events that the table already has, by the position that it stores.
 
-    `snapshot` collects rows of snapshots, and `schemas` finds the schemas of events.
+    `snapshot` stores rows of snapshots, and `schemas` finds the schemas of events.
     """
 
     def __init__(self, target: TableTarget) -> None:
@@ -42,7 +42,8 @@ class TableWriter:
         """Publishes the events that the table does not have yet, and stores the position up to which it has all events.
 
         `keep` gets the decoded events that can't be applied, before the table's commit. Raises ConfigError if the
-        source's columns can't be followed, and CommitConflict if other writers always win.
+        source changed the primary key, SourceError if it changed columns in an unknown way, and CommitConflict if other
+        writers always commit first.
         """
         if part.events.schema is None and self._target.form.tell is not None:
             return self._keep_without_schema(part.events, keep)
@@ -60,10 +61,10 @@ class TableWriter:
         self._position = None
 
     def merge_base(self) -> None:
-        """Merges unmerged changes into the base of a table merged on read, if that is worth its cost.
+        """Merges unmerged changes into the base table of a table merged on read, if that is worth its cost.
 
         Runs alongside `write_events`, which does not merge: a merge may take as long as many batches. If another writer
-        commits first, the merge is left out.
+        commits first, nothing is merged.
         """
         if not self.is_loaded:
             return
@@ -72,7 +73,7 @@ class TableWriter:
             session.reconcile_until_done(session.observe_state())
 
     def _keep_without_schema(self, events: TableEvents, keep: KeepDeadLetters) -> TableResult:
-        """Saves the dead letters among events without a schema; their table does not exist yet."""
+        """Passes the dead letters among events without a schema to `keep`, and counts all; writes no rows."""
         rows = to_dataframe(self._target.spark(), events)
         with cache_rows(decode_events(rows, self._target.form.events, SourceSchema(())), is_change()) as decoded:
             counts = tally(decoded)

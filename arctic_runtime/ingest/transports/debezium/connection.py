@@ -58,20 +58,20 @@ class DebeziumConnection:
 
     @property
     def place(self) -> str:
-        """The server and database as they are named in messages."""
+        """The connector, server and database, as messages name them."""
         return f"{self.connector} {self.host}:{self.port}/{self.database}"
 
     @property
     def replica_id(self) -> int:
-        """The number among the replicas of a server, which no other replica may have."""
+        """The id of this reader among the replicas of a MySQL server; no other replica may have the same."""
         return _OWN_IDS + crc32(self.slot.encode()) % _OWN_IDS if self.server_id is None else self.server_id
 
     def is_read(self, table: str) -> bool:
-        """Whether a table, named with its schema, is read."""
+        """Whether this connection reads a table, named with its schema."""
         return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in self.tables)
 
     def is_column_read(self, table: str, column: str) -> bool:
-        """Whether a column is read: its table is read, and the column is not excluded."""
+        """Whether this connection reads a column: it reads the table, and no property excludes the column."""
         excluded = self.properties.get("column.exclude.list", "").split(",")
         return self.is_read(table) and not any(
             re.fullmatch(pattern.strip(), f"{table}.{column}", re.IGNORECASE) for pattern in excluded
@@ -83,11 +83,11 @@ class DebeziumConnection:
         return self.properties.get("publication.name", self.slot)
 
     def select_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns the connection with only the tables of these names."""
+        """Returns the connection that reads only `tables`, named with their schema."""
         return replace(self, tables=tuple(re.escape(table) for table in sorted(tables)))
 
     def with_tables(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns the connection with the tables of these names added."""
+        """Returns the connection that reads `tables` as well, named with their schema."""
         more = [re.escape(table) for table in tables if not self.is_read(table)]
         return replace(self, tables=(*self.tables, *more))
 
@@ -100,7 +100,7 @@ class DebeziumConnection:
         return replace(self, tables=left)
 
     def for_load(self, tables: Collection[str]) -> DebeziumConnection:
-        """Returns a connection for a second reader, which loads `tables` and leaves nothing at the server."""
+        """Returns a connection for a second reader, which loads `tables`; at its end the server keeps no slot of it."""
         # The stream's reader adopts the definitions of tables, which it identifies by the name of their server.
         own = {"snapshot.mode": "initial", "topic.prefix": self.properties.get("topic.prefix", self.slot)}
         if self.connector == "postgresql":
@@ -110,14 +110,17 @@ class DebeziumConnection:
         return replace(self.select_tables(tables), slot=slot, server_id=None, properties={**self.properties, **own})
 
     def mask_password(self, text: str) -> str:
-        """Replaces the password in a text, if it contains it."""
+        """Returns the text with the password replaced by a mask.
+
+        Unchanged if the password is, for example, also the user.
+        """
         is_hidden = self.password and self.password not in (self.user, self.database, self.host, self.slot)
         return text.replace(self.password, MASK) if is_hidden else text
 
 
 @dataclass(frozen=True)
 class Connector:
-    """A connector of Debezium: its class and its own properties.
+    """A connector of Debezium: the name of its Java class, and the properties that only it needs.
 
     Names in braces in the values of the properties are fields of a connection.
     """
@@ -196,7 +199,7 @@ _TLS_OF_MYSQL = {
 
 
 def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
-    """Converts Debezium's properties for encryption to settings of the database's JDBC driver."""
+    """Converts Debezium's properties for encryption (`database.ssl…`) to settings of the database's JDBC driver."""
     connection_properties = connection.properties
     if connection.connector == "postgresql":
         return {
@@ -215,7 +218,11 @@ def build_driver_settings(connection: DebeziumConnection) -> dict[str, str]:
 def build_engine_properties(
     connection: DebeziumConnection, folder: Path, thresholds: DebeziumThresholds, of_server: Mapping[str, str]
 ) -> dict[str, str]:
-    """Builds all properties of an engine, including `of_server`; raises ConfigError for an unknown connector."""
+    """Builds all properties of a Debezium engine for a connection; raises ConfigError for an unknown connector.
+
+    The engine stores its offsets and schema history in `folder`. `of_server` are the properties that depend on the
+    database (`SourceServer.build_properties`).
+    """
     known = CONNECTORS.get(connection.connector)
     if known is None:
         raise ConfigError(
@@ -253,7 +260,10 @@ def build_engine_properties(
 
 
 def _merge_selects(*properties: Mapping[str, str]) -> dict[str, str]:
-    """Merges the lists of tables that have a snapshot query of their own; each of `properties` names its own tables."""
+    """Returns the property that lists all tables with a snapshot query of their own, merged from several property sets.
+
+    Empty if no set has such a list.
+    """
     tables = [property_set[SNAPSHOT_SELECTS] for property_set in properties if property_set.get(SNAPSHOT_SELECTS)]
     return {SNAPSHOT_SELECTS: ",".join(tables)} if tables else {}
 

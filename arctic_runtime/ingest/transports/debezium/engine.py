@@ -35,9 +35,10 @@ ENVELOPE = ".Envelope"
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """The schemas of a table's events as JsonConverter writes them; `key` is None for a table without a primary key.
+    """The schemas of a table's events and of their keys, as JSON of Kafka's JsonConverter.
 
-    `has_key` is None as long as no event has shown whether there is a key: truncates do not.
+    `key` is None for a table without a primary key. `has_key` is None as long as no event has shown whether there is a
+    key: truncates do not.
     """
 
     value: str
@@ -47,7 +48,7 @@ class RecordSchema:
 
 @dataclass(frozen=True)
 class SchemaEvents:
-    """Events with one schema: their JSON, and their places in the batch as bigint.
+    """Events with one schema: the JSON of each, and its place in the batch, a number from 0.
 
     Each schema object of the engine has its own `schema_id`. So a schema that appears again after another one is
     distinguished from its first appearance.
@@ -61,7 +62,7 @@ class SchemaEvents:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A receipt by which a batch is acknowledged: its last record, and Debezium's committer."""
+    """Java objects by which a batch is acknowledged to Debezium: its last record, and the committer."""
 
     last: Any
     committer: Any
@@ -69,9 +70,9 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Records:
-    """A batch as the engine returns it: its events grouped by schema, in the order of their first events.
+    """A batch as the engine returns it: its events grouped by schema, in the order of each schema's first event.
 
-    `partition` is that of the last record; `first` and `offset` are the offsets of the first and the last record.
+    `partition` identifies the server. `first` and `offset` are the source offsets of the batch's first and last record.
     """
 
     events: tuple[SchemaEvents, ...]
@@ -95,7 +96,7 @@ class EngineEnded(Exception):
 
 
 class Engine:
-    """One run of an engine, which can be started only once."""
+    """A Debezium engine in this process, which can be started only once."""
 
     def __init__(self, properties: Mapping[str, str], thresholds: DebeziumThresholds) -> None:
         start_jvm(thresholds.heap_bytes)
@@ -128,7 +129,10 @@ class Engine:
         return builder.using(jpype.JProxy(f"{package}.DebeziumEngine$CompletionCallback", dict=completion)).build()
 
     def _build_callbacks(self) -> dict[str, Callable[[], None]]:
-        """Builds the callbacks for the engine's changes of state."""
+        """Builds the Java callbacks for the engine's states.
+
+        When polling starts, metrics of single events are switched off.
+        """
         states = ("connectorStarted", "connectorStopped", "taskStarted", "taskStopped", "pollingStopped")
         return {**dict.fromkeys(states, _do_nothing), "pollingStarted": lambda: leave_out_events(self._engine)}
 
@@ -136,9 +140,9 @@ class Engine:
         self._thread.start()
 
     def take_records(self) -> Records | None:
-        """Returns the next batch, or None if none arrives in time.
+        """Returns the next batch, or None if none arrives within the poll time.
 
-        Raises EngineEnded after the last batch of an ended engine.
+        Raises EngineEnded after the last batch of an engine that has stopped.
         """
         with self._changed:
             self._changed.wait_for(
@@ -177,7 +181,10 @@ class Engine:
         return bool(self._waiting)
 
     def acknowledge_receipt(self, receipt: Receipt) -> None:
-        """Acknowledges a batch to the source at the engine's next poll; the source may then drop all up to its end."""
+        """Passes a batch's receipt to the engine, which acknowledges the batch at its next poll.
+
+        The source may then delete its log up to the end of the batch.
+        """
         if not self._closed and self._ended is None:
             receipt.committer.markProcessed(receipt.last)
             receipt.committer.markBatchFinished()
@@ -196,7 +203,7 @@ class Engine:
             LOG.warning("Debezium did not stop within %.0f seconds; it is left to end by itself", seconds)
 
     def _request_close(self, until: float) -> bool:
-        """Asks the engine to stop, in a thread of Java, since this may take long.
+        """Requests in a Java thread that the engine stops, and waits for that no longer than `until` (monotonic clock).
 
         Returns False if the engine refuses because it is still starting.
         """
@@ -215,7 +222,7 @@ class Engine:
             self._changed.notify_all()
 
     def _handle_records(self, records: Any, committer: Any) -> None:
-        """Receives a batch from Java, which calls this in one thread; returns when there is room for another batch."""
+        """Receives a batch from Java, which calls this in one thread; blocks until there is room for another batch."""
         if self._closed:
             return
         try:
@@ -235,9 +242,9 @@ class Engine:
 
 
 def _start_java_thread(work: Any) -> Any:
-    """Creates a thread of Java that runs the Runnable `work`.
+    """Creates a Java thread that runs the Java object `work`.
 
-    A thread of Python that is in Java when Python ends would crash the process.
+    It is used in place of a Python thread, which would crash the process if it is in Java when Python ends.
     """
     thread = load_java_class("java.lang.Thread")(work, "debezium")
     thread.setDaemon(True)
@@ -249,12 +256,15 @@ def _do_nothing() -> None:
 
 
 def _count_millis_until(until: float) -> int:
-    """Milliseconds until a moment, at least one: Java takes zero as for ever."""
+    """Milliseconds until `until`, a time of the monotonic clock; at least 1, since Java takes 0 as for ever."""
     return max(1, round((until - time.monotonic()) * 1000))
 
 
 def write_offsets(file: Path, name: str, position: Position) -> None:
-    """Writes the file from which Kafka Connect's FileOffsetBackingStore reads at which position an engine continues."""
+    """Writes the position at which an engine continues to `file`, as Kafka Connect's FileOffsetBackingStore reads it.
+
+    `name` is the name of the engine.
+    """
     key, value = position.to_stored_offset(name)
     offsets = load_java_class("java.util.HashMap")()
     offsets.put(_to_java_bytes(key), _to_java_bytes(value))
@@ -272,7 +282,7 @@ def _to_java_bytes(text: str) -> Any:
 
 
 class _Calls:
-    """Calls into Java for each batch, prepared once; Java's streams process the records without Python."""
+    """Java objects and functions that convert a batch, created once, so that no Python code runs for single records."""
 
     def __init__(self) -> None:
         handles, kinds = (
@@ -316,7 +326,7 @@ class _Calls:
         self._schemas: list[RecordSchema] = []
 
     def commit_policy(self, policy: Any) -> Any:
-        """Builds the policy that offsets are committed only if there are records.
+        """Builds the Java policy by which the engine commits offsets: only if there are records.
 
         Debezium also asks after empty polls, without records. A commit at that time could collide with one of
         `acknowledge_receipt`.
@@ -353,12 +363,12 @@ class _Calls:
         return Records(tuple(events), partition, first, offset, Receipt(last, committer))
 
     def _read_parts(self, java_map: Any) -> Source:
-        """Converts a map of Java without a schema to Python, by the JSON that Kafka Connect stores for it."""
+        """Converts the Java map of a record's partition or offset to a dict, by way of Kafka Connect's JSON."""
         parts: Source = json.loads(bytes(self._json.fromConnectData("", None, java_map)))
         return parts
 
     def _list_positions(self, ids: list[int], records: Any) -> list[pa.Array]:
-        """Lists, for each schema, the places of its events among all records."""
+        """Lists, for each schema in `ids`, the places of its events among all records, from 0."""
         if len(ids) == 1:
             return [pa.array(range(records.size()), pa.int64())]
         schema_ids = records.stream().map(self._id).mapToInt(self._as_int).toArray()
@@ -373,7 +383,10 @@ class _Calls:
         return pc.split_pattern(whole, "\n").values
 
     def _get_schema_number(self, schema: Any, records: Any) -> int:
-        """Returns the number of a schema; the JSON of a schema is read only when it first appears."""
+        """Returns the number of a schema object of Java; a new object gets the next number.
+
+        The JSON of a schema is read only when it first appears. `records` are the batch, for the key's schema.
+        """
         known_number = self._ids.get(schema)
         if known_number is None:
             known_number = self._integer(len(self._schemas))
@@ -385,7 +398,10 @@ class _Calls:
         return number
 
     def _with_key(self, known: RecordSchema, schema: Any, records: Any) -> RecordSchema:
-        """Adds the schema of the key, read from the first record that is no truncate, since truncates have no key."""
+        """Returns `known` with the schema of the key, which the first record of `schema` that is no truncate contains.
+
+        Truncates have no key. Returns `known` unchanged if all records are truncates.
+        """
         for event in records:
             record = event.sourceRecord()
             if not schema.equals(record.valueSchema()):

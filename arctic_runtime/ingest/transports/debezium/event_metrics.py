@@ -64,7 +64,7 @@ def _find_field(java_object: Any, name: str) -> Any:
 
 
 def _build_silent_provider() -> Any:
-    """Builds a provider of metrics that returns null for every event, without running Python code."""
+    """Builds a Java provider of event metadata that returns null for every event, so that nothing is measured."""
     handles, kinds = load_java_class("java.lang.invoke.MethodHandles"), load_java_class("java.lang.invoke.MethodType")
     anything, method = load_java_class("java.lang.Object").class_, load_java_class("java.lang.reflect.Method").class_
     nothing = handles.constant(anything, None)

@@ -82,7 +82,7 @@ _METRICS = "io.debezium.metrics.stats.MeasurementCollector"
 
 
 def _log_to_python() -> None:
-    """Sends Java's log, from warnings up, to Python's logging, and nothing to the standard streams."""
+    """Sends Java's log messages of level warning and above to Python's logging, and none to the standard streams."""
     levels = load_java_class("org.apache.logging.log4j.Level")
     builder = load_java_class(
         "org.apache.logging.log4j.core.config.builder.api.ConfigurationBuilderFactory"
@@ -99,13 +99,16 @@ def _log_to_python() -> None:
 
 
 def _stop_java_threads(root: Any) -> None:
-    """Stops what calls Python from threads of Java: such a call while Python ends would crash the process."""
+    """Stops all Java threads that call Python, since such a call while Python ends would crash the process.
+
+    `root` is log4j's root logger, from which the appender of Python is removed.
+    """
     root.removeAppender("python")
     load_java_class("org.jpype.ref.JPypeReferenceQueue").getInstance().stop()
 
 
 def _build_appender() -> Any:
-    """Builds an appender of log4j that passes events to LOG."""
+    """Builds an appender of log4j that writes events to the Python logger LOG."""
     started = load_java_class("org.apache.logging.log4j.core.LifeCycle").State.STARTED
     answers = {
         "getName": "python",

@@ -23,9 +23,10 @@ LOG = logging.getLogger(__name__)
 
 
 class DebeziumLoad:
-    """A `TableLoad` by Debezium; `reader` creates a transport of only its tables, which leaves nothing at the server.
+    """A `TableLoad` by an engine of its own; `reader` creates a transport that reads only the loaded tables.
 
-    If the connection is lost, the load restarts, since the server no longer knows the position of the snapshot.
+    That transport keeps nothing at the server. If the connection is lost, the load restarts, since the server no longer
+    knows the position of the snapshot.
     """
 
     def __init__(self, reader: Callable[[], DebeziumTransport], thresholds: DebeziumThresholds) -> None:
@@ -84,7 +85,7 @@ class DebeziumLoad:
 
 
 def read_load(server: SourceServer, batches: Iterator[Batch], finishing: threading.Event) -> Iterator[Batch]:
-    """Reads the snapshot of a transport that was just opened at the initial position, and the stream after it.
+    """Yields the batches of a snapshot, and then of its stream, from a transport opened at the initial position.
 
     The batch that ends the snapshot has the position of the loaded rows, comparable with positions of other streams.
     Ends when everything was read that was committed before `finishing` was set.

@@ -37,7 +37,7 @@ _NEIGHBOURS = {
 
 
 def prepare_mariadb_classes() -> None:
-    """Changes the classes, once in a process, before the first connector for MySQL starts."""
+    """Adapts the Java classes, once in a process; it must be called before the first connector for MySQL starts."""
     with _LOCK:
         if _DONE.is_set():
             return

@@ -18,7 +18,10 @@ Source = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest event of a table in a batch, and how many of the table's last events have its place in the log."""
+    """The last event of a table in a batch, by its `source` with its place in the log.
+
+    `count` is the number of the table's last events that have this same place.
+    """
 
     source: Source
     count: int
@@ -26,7 +29,10 @@ class Newest:
 
 @dataclass(frozen=True)
 class Joining:
-    """Tables that are to join a stream at `offset`, the position of their snapshot; `history` are their definitions."""
+    """Loaded tables that the stream will read from `offset` on, the position of their snapshot.
+
+    `history` are the definitions of these tables until then, one JSON object per line.
+    """
 
     tables: tuple[str, ...]
     offset: Source
@@ -40,8 +46,8 @@ class Position:
     `partition` identifies the server. `offset` is where an engine continues: the end of a transaction, since Debezium
     does not continue exactly inside of one. `seen` is the last event that was read after that, None if none was.
     `reached` is how far the source's log was read, in the server's own terms. `history` are the definitions of tables
-    over time, if the log itself does not contain them. `joining` are tables that are to join the stream, in the order
-    of their positions. These two are only in `progress`, not in `text`.
+    over time, if the log itself does not contain them. `joining` are loaded tables that the stream does not read yet,
+    in the order of the positions at which it will. These two are only in `progress`, not in `text`.
     """
 
     partition: Mapping[str, Any]
@@ -63,7 +69,7 @@ class Position:
 
     @property
     def progress(self) -> str | None:
-        """The text of the position with the history and the joining tables; None if there is no history."""
+        """JSON of the position with the history and the joining tables; None if there is no history."""
         if self.history is None:
             return None
         joining = [
@@ -84,7 +90,7 @@ INITIAL = Position({}, {"snapshot": "start"})
 
 
 class LogOrder(Protocol):
-    """The order of events in the log of one kind of database, by the `source` of each event.
+    """The order of events in the log of one kind of database, by the `source` part of each event.
 
     Several events may have the same place in the log; they are distinguished by their number among those of their
     table.
@@ -93,44 +99,49 @@ class LogOrder(Protocol):
     def build_position(
         self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
     ) -> Position:
-        """Returns the position after records of the stream that come directly after the position `before`.
+        """Returns the position after a batch of stream records that directly follows the position `before`.
 
-        `offset` is that of the last record. `last` has the newest event of each table among the records.
+        `partition` and `offset` are those of the last record. `last` has the newest event of each table among the
+        records.
         """
 
     def is_same(self, source: Source, other: Source) -> bool:
-        """Whether two events have the same place in the log."""
+        """Whether two events have the same place in the log, given the `source` part of each."""
 
     def count_events_at(self, position: Position, table: str, source: Source) -> int:
-        """Number of a table's events with the place of `source` that are before `position`; 0 for another place."""
+        """Number of a table's events up to `position` that have the same place in the log as `source`."""
 
     def is_after(self, source: Source, number: int, table: str, position: Position) -> bool:
-        """Whether an event of the stream comes after a position; `number` counts the events with its place, from 1."""
+        """Whether an event of the stream comes after a position.
+
+        `source` has the event's place in the log; `number`, from 1, counts the events of its table with that place.
+        """
 
     def is_past(self, position: Position, other: Position) -> bool:
-        """Whether everything after `position` comes after the last event that `other` has seen."""
+        """Whether all events after `position` come after the last event that was read at `other`."""
 
     def has_come_to(self, position: Position, offset: Source) -> bool:
-        """Whether everything after `position` also comes after `offset`, an offset without a snapshot."""
+        """Whether all events after `position` also come after the log offset `offset`, which is not in a snapshot."""
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
-        """Returns the position of rows that a snapshot loaded at `begin`, at which their stream starts.
+        """Returns the position that stands for the rows of a snapshot which ended at `begin`, before all later changes.
 
         It can be compared with positions of other streams. `first` is the first event after `begin`, of any table of
         the load; None if a transaction without such events was committed first.
         """
 
     def get_log_place(self, position: Position) -> Any:
-        """Returns the place in the log of a position without a snapshot, as a value that can be compared."""
+        """Returns a position's place in the log as a comparable value; the position is not in a snapshot."""
 
     def describe_place(self, position: Position) -> str:
-        """Describes for people the place in the log of a position without a snapshot."""
+        """Describes for people a position's place in the log; the position is not in a snapshot."""
 
 
 def parse_position(order: LogOrder, text: str) -> ParsedPosition:
-    """Parses a position to a form that can be compared and shown, by `order`; does not unpack definitions of tables.
+    """Parses the text of a position to a form that can be compared by `order` and shown to people.
 
-    Rows of a snapshot come before all events. A text that is no position of this kind of database stays opaque.
+    Rows of a snapshot come before all events. A text that is no position of this kind of database is kept unparsed.
+    Definitions of tables in it are not unpacked.
     """
     try:
         parts = json.loads(text)
@@ -144,7 +155,7 @@ def parse_position(order: LogOrder, text: str) -> ParsedPosition:
 
 
 def read_position(text: str) -> Position:
-    """Parses a text of `Position.text` or `progress`; raises CorruptState for any other text."""
+    """Parses JSON of `Position.text` or `Position.progress`; raises CorruptState for any other text."""
     try:
         parts = json.loads(text)
         partition, offset = parts["partition"], parts["offset"]

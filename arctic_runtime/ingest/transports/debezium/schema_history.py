@@ -1,4 +1,4 @@
-"""Selects records from the definitions of tables over time, as Debezium's file has them: one JSON object per line.
+"""Selects records of Debezium's schema history: the definitions of tables over time, one JSON object per line.
 
 A record has the place in the binary log where its statement ended, and the tables that the statement changed. A new
 engine applies the records up to the place where it begins, in their order.
@@ -17,7 +17,7 @@ _Record = dict[str, Any]
 
 
 def select_until(history: str, offset: Source) -> str:
-    """Selects the records of statements that ended at or before a place of the log."""
+    """Selects the records whose statements ended at or before `offset`, a place in the binary log."""
     return _select_records(
         history, lambda record: get_log_position({**record["position"], "row": 0}) <= get_log_position(offset)
     )
@@ -35,5 +35,5 @@ def _select_records(history: str, is_kept: Callable[[_Record], bool]) -> str:
 
 
 def _get_defined_table(change: _Record) -> str | None:
-    """Returns the table that a change defines, None for a drop; its id is quoted, such as `"shop"."orders"`."""
+    """Returns the table that a change defines, as `shop.orders`; None for a drop. Its id is `"shop"."orders"`."""
     return None if change["type"] == "DROP" else str(change["id"])[1:-1].replace('"."', ".")

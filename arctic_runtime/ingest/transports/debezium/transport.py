@@ -1,4 +1,4 @@
-"""Reads change events of a database by Debezium's engine in this process; all lasting state is in positions."""
+"""Reads change events of a database by Debezium's engine in this process; positions contain all its lasting state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DebeziumTransport:
 
     @property
     def server(self) -> SourceServer:
-        """The server of the open transport."""
+        """The server of the open transport; raises SourceError if the transport is not open."""
         return self._require_stream().server
 
     def list_catalog(self) -> list[CatalogTable]:
@@ -125,7 +125,7 @@ class DebeziumTransport:
 
     @contextmanager
     def _ask_server(self) -> Iterator[SourceServer]:
-        """Opens a connection to the server besides that of the stream, and closes it at the end of the context."""
+        """Yields a separate connection to the server, which is closed at the end of the context."""
         server = self._connect_server()
         try:
             yield server

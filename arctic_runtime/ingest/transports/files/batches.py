@@ -15,23 +15,26 @@ from arctic_runtime.thresholds import TransportThresholds
 
 @dataclass(frozen=True)
 class FileBatch:
-    """A batch by its number from 1, and its files in the order of their paths."""
+    """A batch of files: its number, from 1, and the files in the order of their paths."""
 
     number: int
     files: tuple[SourceFile, ...]
 
 
 class FileBatches:
-    """The batches of a folder after batch `kept_number`; files that match none of the patterns are ignored.
+    """Assigns the new files of a folder to batches, after `kept_number`, the last batch that all tables have.
 
-    New files are read in the order of their paths. A new file whose path sorts before one that was read is in a later
-    batch.
+    Files that match none of `patterns` are ignored. New files are read in the order of their paths. A new file whose
+    path sorts before one that was read is in a later batch.
     """
 
     def __init__(
         self, folder: Folder, patterns: Collection[str], log: FileLog, limits: TransportThresholds, kept_number: int
     ) -> None:
-        """Raises CorruptState if the log has no batch although some were read (`kept_number`)."""
+        """Reads the file log.
+
+        Raises CorruptState if it is empty although batches were read (`kept_number` is not 0).
+        """
         self._folder = folder
         self._patterns = tuple(patterns)
         self._log = log
@@ -52,12 +55,12 @@ class FileBatches:
     def take_next(self) -> FileBatch | None:
         """Returns the next batch, after it was added to the log; None if there is no new file.
 
-        Raises SourceError if a file that was read, or that a batch of the log needs, was changed or deleted.
+        Raises SourceError if a file that was read, or that an unfinished batch needs, was changed or deleted.
         """
         return self._take_noted_batch() if self._noted else self._take_new_batch()
 
     def _take_noted_batch(self) -> FileBatch:
-        """Returns the next batch that is in the log already, but was not saved by all tables when the process ended."""
+        """Returns the next batch that an earlier process added to the log, but did not finish writing to all tables."""
         present = {file.path: file for file in self._folder.list_files()}
         batch = self._noted.popleft()
         for file in batch.files:
@@ -87,7 +90,7 @@ class FileBatches:
 
 
 def check_unchanged(current: SourceFile | None, expected: SourceFile, where: str) -> None:
-    """Raises SourceError unless a file still exists and is unchanged."""
+    """Raises SourceError if a file no longer exists (None) or differs from `expected`; `where` names the folder."""
     if current == expected:
         return
     what = "is gone before all of its events were kept" if current is None else "has changed since it was read"
@@ -106,7 +109,7 @@ def _describe_file(file: SourceFile) -> str:
 
 
 def select_first_files(files: Iterable[SourceFile], most_files: int, most_bytes: int) -> tuple[SourceFile, ...]:
-    """Selects as many of the first files as fit into one batch, but at least one if there are any."""
+    """Returns the first files up to `most_files` files and `most_bytes` bytes, but at least one if there are any."""
     chosen: list[SourceFile] = []
     total = 0
     for file in files:

@@ -19,7 +19,7 @@ _UNFINISHED = "._COPYING_"
 
 @dataclass(frozen=True, order=True)
 class SourceFile:
-    """A file by its path below the folder; `modified` is its time in microseconds since 1970."""
+    """A file: its path below the folder, its bytes, and the time of its last change in microseconds since 1970."""
 
     path: str
     bytes: int
@@ -71,11 +71,11 @@ class Folder:
         return tuple(sorted(files))
 
     def to_uri(self, path: str) -> str:
-        """Returns the URI of a file below the folder, as Hadoop takes it: without escapes."""
+        """Returns the URI of a file below the folder without percent escapes, as Hadoop expects it."""
         return f"{self.location}/{path}"
 
     def to_path(self, uri: str) -> str:
-        """Returns the path below the folder from a URI that Spark returns, with escapes."""
+        """Returns the path below the folder of a file from its URI with percent escapes, as Spark returns it."""
         return unquote(urlsplit(uri).path).removeprefix(f"{self._path}/")
 
 

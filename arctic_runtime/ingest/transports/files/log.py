@@ -28,9 +28,9 @@ was modified, in microseconds since 1970."""
 
 
 class FileLog(Protocol):
-    """Interface of the durable record of which files each batch has.
+    """Interface of the durable record of the files in each batch.
 
-    `add_batch` keeps them even if the process dies.
+    A batch that `add_batch` has added stays in it even if the process dies.
     """
 
     def list_batches(self) -> Mapping[int, tuple[SourceFile, ...]]:
@@ -41,7 +41,7 @@ class FileLog(Protocol):
 
 
 class FileTable:
-    """A file log in an Iceberg table, which is rewritten from time to time as one file with one snapshot."""
+    """A file log in an Iceberg table, which is rewritten to one file and one snapshot from time to time."""
 
     def __init__(self, table: TableName, reader: CatalogReader, spark: Callable[[], SparkSession]) -> None:
         self.table = table

@@ -16,7 +16,10 @@ def parse_number(position: str) -> int:
 
 
 def parse_position(position: str) -> ParsedPosition:
-    """Parses a position to the number of its batch; a text that is no position stays opaque."""
+    """Parses the text of a position to the number of its batch.
+
+    Any other text is kept unparsed, so it can't be compared.
+    """
     try:
         number = parse_number(position)
     except (ValueError, TypeError, KeyError):

@@ -43,10 +43,10 @@ _PLACES = "uri string, block bigint, path string, first bigint, lines bigint, li
 
 @dataclass(frozen=True)
 class _Block:
-    """A part of a file that one task reads, from the byte `start` on.
+    """A part of a file that one Spark task reads, from the byte `start` on.
 
-    `first` is its first row in the task's partition. `lines` is the number of all its lines, and `events` of those with
-    text.
+    `first` is the number of its first row among the task's rows. `lines` is the number of all its lines, and `events`
+    of those with text. `file_bytes` is the size of the whole file.
     """
 
     path: str
@@ -95,7 +95,7 @@ class Files:
         self._kept = parse_number(position)
 
     def begins_with_snapshot(self, position: str) -> bool:  # noqa: ARG002 - the interface
-        """Returns False: there are no snapshots, since reading begins with the first file."""
+        """Returns False: files have no snapshot; reading begins with the first file."""
         return False
 
     def read_batches(self, until_drained: bool) -> Iterator[Batch]:
@@ -144,9 +144,9 @@ class Files:
         return Batch(tuple(tables), format_position(batch.number), count)
 
     def _count_blocks(self, files: Sequence[SourceFile]) -> tuple[_Block, ...]:
-        """Counts the lines and events of the parts that tasks read, in the order of files and lines.
+        """Counts the lines and events in each block of the files, in the order of files and lines.
 
-        Raises SourceError if a file has changed.
+        Raises SourceError if a file has changed since it was listed.
         """
         from pyspark.sql import functions as F
 
@@ -162,10 +162,10 @@ class Files:
 
 
 def _read_lines(spark: SparkSession, folder: Folder, files: Iterable[SourceFile]) -> DataFrame:
-    """Reads all lines as unchanged bytes, with their block, and their row in the partition of the task that reads them.
+    """Reads all lines as unchanged bytes, with `uri`, `block` (its first byte), `file_bytes`, and `row`, the order.
 
-    Rows of a block are consecutive, in the order of the lines. Only the line feed separates lines: a carriage return
-    before it is white space in JSON.
+    `row` counts the rows that a task reads. Rows of a block are consecutive, in the order of the lines. Only the line
+    feed separates lines: a carriage return before it is white space in JSON.
     """
     from pyspark.sql import functions as F
 
@@ -193,10 +193,10 @@ def _has_text(line: Expression) -> Expression:
 def _read_events(
     spark: SparkSession, folder: Folder, files: Sequence[SourceFile], blocks: Sequence[_Block]
 ) -> DataFrame:
-    """Reads the events of files whose blocks were counted before.
+    """Reads the events of files, with their ARRIVAL and file and line as ORIGIN, by the line counts in `blocks`.
 
-    The counts of blocks give the number of lines before each block. Spark splits the same files into the same blocks.
-    That it did so is checked for each row, since a file may be replaced meanwhile.
+    The counts give the number of lines before each block. Spark splits the same files into the same blocks. That it did
+    so is checked for each row, since a file may be replaced meanwhile.
     """
     from pyspark.sql import functions as F
 

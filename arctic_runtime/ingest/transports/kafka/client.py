@@ -13,7 +13,10 @@ from arctic_runtime.thresholds import TransportThresholds
 
 
 class _LeaderMoved(Exception):
-    """Raised if a partition has a new leader that not all brokers know yet; `error` is raised if this does not end."""
+    """Raised if a partition has a new leader that not all brokers know yet, so that the request is to be retried.
+
+    `error` is the error to raise if retries do not help.
+    """
 
     def __init__(self, error: SourceError) -> None:
         super().__init__(str(error))
@@ -21,7 +24,10 @@ class _LeaderMoved(Exception):
 
 
 class KafkaOffsets:
-    """Requests the partitions of topics from Kafka, and their offsets of events with committed transactions."""
+    """Requests partitions of topics from Kafka, and their first and end offsets.
+
+    Events of open transactions do not count.
+    """
 
     def __init__(self, connection: KafkaConnection, limits: TransportThresholds) -> None:
         try:

@@ -21,10 +21,10 @@ _MODULES: Mapping[Mechanism, str] = {
 class KafkaConnection:
     """The servers of a Kafka cluster, as `host:port` separated by commas, and the settings to connect to them.
 
-    With a `user`, name and password are sent by the `mechanism`. `tls` encrypts the connection. `ca_file` has the
-    certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM; on a cluster
-    these files have to be on each machine. `properties` are settings with the same names in Java's client and in
-    librdkafka. Raises ConfigError if the settings contradict each other.
+    With a `user`, name and password are sent by the SASL mechanism `mechanism`. `tls` encrypts the connection.
+    `ca_file` has the certificates that are trusted, and `certificate_file` this client's own with its key, both in PEM;
+    on a cluster these files have to be on each machine. `properties` are settings with the same names in Java's client
+    and in librdkafka. Raises ConfigError if the settings contradict each other.
     """
 
     servers: str
@@ -47,7 +47,7 @@ class KafkaConnection:
         return f"{'SASL_' if self.user else ''}{'SSL' if self.tls else 'PLAINTEXT'}"
 
     def build_spark_options(self) -> dict[str, str]:
-        """Builds the options of Spark's source."""
+        """Returns the connection settings as options of Spark's Kafka source."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
             user, password = _quote_value(self.user), _quote_value(self.password)
@@ -60,7 +60,7 @@ class KafkaConnection:
         return {f"kafka.{key}": value for key, value in options.items()}
 
     def build_client_options(self) -> dict[str, str]:
-        """Builds the settings of confluent-kafka's clients."""
+        """Returns the connection settings as configuration of confluent-kafka's clients."""
         options = {**self.properties, "bootstrap.servers": self.servers, "security.protocol": self.protocol}
         if self.user is not None and self.password is not None:
             options |= {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self.password}

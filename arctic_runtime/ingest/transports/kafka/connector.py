@@ -1,4 +1,4 @@
-"""The connector of Kafka."""
+"""The connector for topics of Kafka."""
 
 from __future__ import annotations
 

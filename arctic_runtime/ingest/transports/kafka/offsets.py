@@ -1,4 +1,4 @@
-"""Chooses the offsets to read next, by the last position and the offsets that Kafka has."""
+"""Chooses the offsets of Kafka to read next, from the last position and the offsets that Kafka still has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Offsets = Mapping[Partition, int]
 
 @dataclass(frozen=True)
 class Kept:
-    """The offsets of the events of a partition that Kafka still has: from `first` to before `end`."""
+    """The offsets of a partition's events that Kafka still has: from `first` up to, but without, `end`."""
 
     first: int
     end: int
@@ -25,7 +25,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Range:
-    """The events of a partition from `start` to before `end`."""
+    """A range of events of a partition: from the offset `start` up to, but without, `end`."""
 
     partition: Partition
     start: int
@@ -51,7 +51,7 @@ def decode_offsets(position: str) -> dict[Partition, int]:
 
 
 def parse_position(position: str) -> ParsedPosition:
-    """Parses a position to its offset in each partition; a text that is no position stays opaque."""
+    """Parses the text of a position to the offset in each partition; any other text is kept unparsed."""
     try:
         offsets = decode_offsets(position)
     except (ValueError, TypeError, AttributeError):
@@ -87,9 +87,10 @@ def choose_start(
 
 
 def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]:
-    """Chooses the next ranges, with about `most` events in all, and at least one event of each partition that has any.
+    """Chooses the next ranges to read, with about `most` events in all.
 
-    The share of a partition is proportional to the number of its events.
+    The share of a partition is proportional to the number of its unread events, but at least one event. `ends` are the
+    end offsets of partitions.
     """
     rest = {partition: ends[partition] - offset for partition, offset in offsets.items() if partition in ends}
     rest = {partition: count for partition, count in rest.items() if count > 0}
@@ -101,7 +102,10 @@ def next_ranges(offsets: Offsets, ends: Offsets, most: int) -> tuple[Range, ...]
 
 
 def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
-    """Shortens ranges to end at `ends` in some partitions, and leaves out empty ones."""
+    """Returns the ranges, shortened to end at the offset that `ends` has for their partition.
+
+    Empty ones are left out.
+    """
     cut = (
         replace(offset_range, end=min(offset_range.end, ends.get(offset_range.partition, offset_range.end)))
         for offset_range in ranges
@@ -110,12 +114,12 @@ def cut_ranges(ranges: Iterable[Range], ends: Offsets) -> tuple[Range, ...]:
 
 
 def advance_offsets(offsets: Offsets, ranges: Iterable[Range]) -> dict[Partition, int]:
-    """Computes the offsets after `ranges` were read."""
+    """Returns the offsets to read next after `ranges` were read."""
     return {**offsets, **{offset_range.partition: offset_range.end for offset_range in ranges}}
 
 
 def count_events_left(offsets: Offsets, ends: Offsets) -> int:
-    """Number of events from `offsets` to `ends`."""
+    """Number of events between the offsets to read next and the end offsets, in all partitions."""
     return sum(max(0, end - offsets.get(partition, 0)) for partition, end in ends.items())
 
 

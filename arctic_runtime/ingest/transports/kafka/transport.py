@@ -37,7 +37,7 @@ from arctic_runtime.ingest.transports.kafka.offsets import (
     group_by_topic,
     next_ranges,
 )
-from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, check_topics, is_of
+from arctic_runtime.ingest.transports.kafka.topic_tables import TopicTable, belongs_to, check_topics
 from arctic_runtime.ingest.transports.payload_parts import extract_schema_parts
 from arctic_runtime.ingest.transports.transport import ARRIVAL, ORIGIN, PAYLOAD, Batch, TableEvents
 from arctic_runtime.profile import JARS_SETTING
@@ -54,12 +54,15 @@ KEY, PARTITION, OFFSET = "kafka_key", "kafka_partition", "kafka_offset"
 _PARTITION_BITS = 16
 """Number of low bits of ARRIVAL with the number of an event's partition; the bits above them have its offset."""
 
-_TOLD = "kafka_told"
+_SCHEMA_PARTS = "kafka_schema_parts"
 
 
 @dataclass(frozen=True)
-class _Told:
-    """The schema of a table's first events; `others` has the offset per partition at which another schema begins."""
+class _FirstSchema:
+    """The schema that the first events of a table in a batch contain; None if they contain none.
+
+    `others` maps each partition in which another schema follows to the offset where it begins.
+    """
 
     schema: SourceSchema | None
     others: Mapping[int, int]
@@ -69,8 +72,8 @@ class Kafka:
     """Reads events from topics of Kafka, each with the unchanged bytes of its value.
 
     Events of a partition are in order; those of a key have to be in one partition. A position has the offset to read
-    next of every partition. `spark` returns a session. With `skips_lost`, reading continues after lost events. Raises
-    ConfigError if tables share a topic whose events don't name their table.
+    next of every partition. `spark` returns a session. With `skips_lost`, reading continues if Kafka deleted events
+    before they were read. Raises ConfigError if tables share a topic whose events don't name their table.
     """
 
     initial = encode_offsets({})
@@ -157,7 +160,10 @@ class Kafka:
         self._closed.set()
 
     def _cut_at_schema_change(self, ranges: tuple[Range, ...]) -> tuple[Range, ...]:
-        """Shortens ranges to end in each partition before the first event with another schema of its table."""
+        """Shortens ranges to end before the first event with another schema of its table, in each partition.
+
+        Stores the schema of each table's first events, which `_build_table_events` uses.
+        """
         if self._form.tell is None:
             return ranges
         ends: dict[tuple[str, int], int] = {}
@@ -169,15 +175,15 @@ class Kafka:
                 ends[table.topic, number] = min(offset, ends.get((table.topic, number), offset))
         return cut_ranges(ranges, ends)
 
-    def _find_schema(self, table: TopicTable, ranges: Sequence[Range]) -> _Told:
+    def _find_schema(self, table: TopicTable, ranges: Sequence[Range]) -> _FirstSchema:
         from pyspark.sql import functions as F
 
         assert self._form.tell is not None
         events = self._read_table(table, ranges, self._spark()).withColumn(
-            _TOLD, extract_schema_parts(self._form.events.schema)
+            _SCHEMA_PARTS, extract_schema_parts(self._form.events.schema)
         )
         payload, key = F.col(PAYLOAD).cast("string"), F.col(KEY).cast("string")
-        grouped = events.where(F.col(_TOLD).isNotNull()).groupBy(_TOLD, PARTITION)
+        grouped = events.where(F.col(_SCHEMA_PARTS).isNotNull()).groupBy(_SCHEMA_PARTS, PARTITION)
         rows: list[Row] = grouped.agg(
             F.min(OFFSET).alias("offset"),
             F.min(ARRIVAL).alias("first"),
@@ -185,14 +191,14 @@ class Kafka:
             F.min_by(key, ARRIVAL).alias("key"),
         ).collect()
         if not rows:
-            return _Told(None, {})
+            return _FirstSchema(None, {})
         earliest = min(rows, key=lambda row: int(row["first"]))
         schema = self._form.tell(earliest["example"], earliest["key"], table.columns)
         others: dict[int, int] = {}
         for row in rows:
-            if row[_TOLD] != earliest[_TOLD]:
+            if row[_SCHEMA_PARTS] != earliest[_SCHEMA_PARTS]:
                 others[row[PARTITION]] = min(row["offset"], others.get(row[PARTITION], row["offset"]))
-        return _Told(schema, others)
+        return _FirstSchema(schema, others)
 
     def _with_ranges(self, ranges: Sequence[Range]) -> list[tuple[TopicTable, tuple[Range, ...]]]:
         by_topic = dict(group_by_topic(ranges))
@@ -205,7 +211,7 @@ class Kafka:
         )
 
     def _read_table(self, table: TopicTable, ranges: Sequence[Range], spark: SparkSession) -> DataFrame:
-        """Reads the events of a table in `ranges`; PARTITION and OFFSET are the place of each event, KEY is its key."""
+        """Reads the events of a table in `ranges`, also with their PARTITION, OFFSET, and message key as KEY."""
         from pyspark.sql import functions as F
 
         options = {
@@ -228,7 +234,7 @@ class Kafka:
             offset.alias(OFFSET),
         )
         sharing = [offset_range for offset_range in self._tables.values() if offset_range.topic == table.topic]
-        return events if len(sharing) == 1 else events.where(is_of(table, sharing, self._form.events))
+        return events if len(sharing) == 1 else events.where(belongs_to(table, sharing, self._form.events))
 
 
 def check_jars(spark: SparkSession) -> None:
@@ -251,7 +257,7 @@ def check_jars(spark: SparkSession) -> None:
 
 
 def _is_before(reached: Mapping[int, int]) -> Expression:
-    """Builds the condition that an event comes before the offset that its partition has reached.
+    """Builds the condition that an event's offset is below the one that `reached` has for its partition.
 
     It is false for partitions that are not in `reached`.
     """

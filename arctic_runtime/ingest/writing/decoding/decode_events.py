@@ -52,7 +52,7 @@ def decode_changes(events: DataFrame, form: EventFormat, schema: SourceSchema) -
 
 
 def is_change() -> Expression:
-    """Builds the condition that a decoded event concerns rows or is a dead letter."""
+    """Builds the condition that a decoded event changes rows, is a row of a snapshot, or is a dead letter."""
     return ~F.col(CHANGE).eqNullSafe("ignored")
 
 
@@ -101,7 +101,10 @@ def _check_names(schema: SourceSchema) -> None:
 
 
 def _as_text(events: DataFrame) -> Expression:
-    """Returns the payload as text; null if its bytes are no UTF-8, which makes the event a dead letter."""
+    """Returns the expression for PAYLOAD as text.
+
+    Null if its bytes are no UTF-8, which makes the event a dead letter.
+    """
     is_binary = isinstance(events.schema[PAYLOAD].dataType, BinaryType)
     if not is_binary:
         return F.col(PAYLOAD)
@@ -125,7 +128,10 @@ def _list_value_paths(form: EventFormat) -> list[Path]:
 
 
 def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
-    """Builds a struct with fields at the paths of `leaves`; the empty path has the fields of the top level."""
+    """Builds a struct type that has, at each path in `leaves`, a field of its type.
+
+    For the empty path, whose type is a struct, its fields are put at the top level.
+    """
     fields: dict[str, DataType] = {}
     top = leaves.get(())
     if isinstance(top, StructType):
@@ -137,7 +143,10 @@ def _nest_fields(leaves: Mapping[Path, DataType]) -> StructType:
 
 
 def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
-    """Splits events into one row per table row that they changed, as _ROW and _WAS; nulls for events without rows."""
+    """Splits parsed events into one row for each table row that they changed.
+
+    _ROW is the row after the change, and _WAS the row before it; both are null for events without rows.
+    """
     row, was = (
         _read_field(form.row),
         _read_field(form.before) if form.before is not None else Sql("NULL"),
@@ -156,7 +165,7 @@ def _explode_rows(parsed: DataFrame, form: EventFormat) -> DataFrame:
 
 
 def _read_field(path: Path) -> Sql:
-    """Returns the field of an event at a path; the event itself for the empty path."""
+    """Returns the SQL of an event's field at a path; the event itself for the empty path."""
     return quote_name(_EVENT, *path)
 
 
@@ -165,7 +174,7 @@ def _image_field(image: str, own: str) -> Sql:
 
 
 def _change_expression(form: EventFormat) -> Sql:
-    """Builds the expression for an event's `Change`; null for an operation that the format does not have."""
+    """Builds the expression for the `Change` of an event; null for an operation that the format does not know."""
     if form.operation is None:
         return quote_text("update")
     operation = _read_field(form.operation)
@@ -206,7 +215,7 @@ def _is_absent(value: Sql, form: EventFormat) -> Sql:
 
 
 def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
-    """Whether events may lack a value of a column.
+    """Whether events may lack the value of a column, because the change did not touch it.
 
     That is so if the format has a mark for such values, and the type is one that a source stores out of line: text,
     bytes, list or decimal.
@@ -215,7 +224,7 @@ def can_be_absent(column: SourceColumn, form: EventFormat) -> bool:
 
 
 def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
-    """Builds the expression for a value in the column's type; null if it is absent or does not fit."""
+    """Builds the expression for a column's value in its type; null if it was not sent or does not fit the type."""
     column, shown = value.column, _select_image_text(value.column, form, _change_expression(form))
     decoded = decode_value(EncodedValue(shown, column, form.zone or "UTC"))
     if not can_be_absent(column, form):
@@ -226,7 +235,10 @@ def _decode_present_value(value: EncodedValue, form: EventFormat) -> Sql:
 
 
 def _order_expression(form: EventFormat) -> Sql:
-    """Builds the expression that orders events, before their arrival does; numbers are compared as numbers."""
+    """Builds the expression for ORDER: a struct of the values that order events; numbers are compared as numbers.
+
+    Null if the format has no order.
+    """
     if not form.order:
         return Sql("CAST(NULL AS int)")
     parts = [
@@ -242,7 +254,10 @@ def _order_expression(form: EventFormat) -> Sql:
 
 
 def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> Sql:
-    """Builds the expression for the first reason why an event can't be applied; null for sound events."""
+    """Builds the expression for the first reason why an event can't be applied; null if it can.
+
+    `change` is the expression for its `Change`.
+    """
     cases = [
         fill_statement("WHEN {event} IS NULL THEN 'no UTF-8 text'", event=quote_name(_EVENT)),
         fill_statement(
@@ -282,9 +297,9 @@ def _reason_expression(form: EventFormat, schema: SourceSchema, change: Sql) -> 
 
 
 def _find_key_misfits(form: EventFormat, schema: SourceSchema, change: Sql) -> list[Sql]:
-    """Builds the cases for updates whose old primary key is unknown, if the key is not the source's own.
+    """Builds the CASE branches for updates whose old primary key is unknown; empty if the key is the source's own.
 
-    Such an update may have changed the key.
+    Such an update may have changed the key, so it is a dead letter.
     """
     key = next(
         (column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)), None
@@ -320,7 +335,7 @@ def _always_fits(column: SourceColumn) -> bool:
 
 
 def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) -> Sql:
-    """Builds the expression for the names of columns whose value was not sent; null if all were sent."""
+    """Builds the expression for ABSENT: the names of columns whose value was not sent; null if all were sent."""
     change = _change_expression(form)
     marks = [
         fill_statement(
@@ -338,7 +353,7 @@ def _list_absent_columns(form: EventFormat, values: Mapping[str, EncodedValue]) 
 
 
 def _select_old_key(form: EventFormat, schema: SourceSchema) -> Sql:
-    """Builds the expression for the primary key before an update; null if it was not sent or is unchanged."""
+    """Builds the expression for OLD_KEY, the primary key before an update; null if it is unchanged or was not sent."""
     key = [column for column in schema.columns if any(is_same_name(column.name, part) for part in schema.key)]
     if form.before is None or not key:
         return Sql("NULL")

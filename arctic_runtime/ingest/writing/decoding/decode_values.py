@@ -17,7 +17,7 @@ _DECIMAL_DIGITS = 38
 
 @dataclass(frozen=True)
 class EncodedValue:
-    """The JSON text of a value as an expression, the column that it belongs to, and the zone of times without one."""
+    """A value of an event: the SQL for its JSON text, its column, and the time zone for times that contain none."""
 
     text: Sql
     column: SourceColumn
@@ -42,7 +42,7 @@ def _decode_by_cast(value: EncodedValue) -> Sql:
 
 
 def _decode_plain(value: EncodedValue) -> Sql:
-    """Decodes by a cast. A cast rounds decimals, so one with more digits after the point than its type gives null."""
+    """Decodes by a cast; null for a decimal with too many digits after the point, which a cast would round."""
     kind = value.column.type
     if kind == "string":
         return value.text
@@ -173,7 +173,7 @@ def _decode_unscaled(base64: Sql) -> Sql:
 
 
 def _decode_variable_decimal(value: EncodedValue) -> Sql:
-    """Decodes a decimal with a scale of its own to the text of its digits."""
+    """Decodes a decimal that contains its own scale to the text of its digits."""
     scale = fill_statement("try_cast(get_json_object({text}, '$.scale') AS int)", text=value.text)
     unscaled = _decode_unscaled(fill_statement("get_json_object({text}, '$.value')", text=value.text))
     digits = fill_statement(
@@ -199,7 +199,7 @@ _JAVA_ARRAY = r"^\[L[A-Za-z.]+;@[0-9a-f]+$"
 
 
 def _decode_array(value: EncodedValue) -> Sql:
-    """Decodes a list, element by element; null if an element does not fit."""
+    """Decodes a list, element by element; null for the whole list if an element does not fit."""
     column = value.column
     element = SourceColumn(column.name, column.type[len("array<") : -1], column.element)
     texts = fill_statement("from_json({text}, 'array<string>')", text=value.text)
@@ -227,7 +227,10 @@ def _decode_date_text(value: EncodedValue) -> Sql:
 
 
 def _decode_latin1(value: EncodedValue) -> Sql:
-    """Decodes a text to bytes, each from the character with its number; null if a character is no byte."""
+    """Decodes a text to bytes: each character is one byte, by its number in ISO 8859-1.
+
+    Null if a character is no byte.
+    """
     return fill_statement(
         "CASE WHEN {text} RLIKE {bytes} THEN encode({text}, 'ISO-8859-1') END",
         text=value.text,

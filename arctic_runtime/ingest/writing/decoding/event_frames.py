@@ -22,7 +22,7 @@ _EVALUATION_BY_DRIVER = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalR
 
 
 def to_dataframe(spark: SparkSession, events: TableEvents) -> DataFrame:
-    """Converts events to a DataFrame of the session `spark`; events in this process's memory are sent as Arrow."""
+    """Converts events to a DataFrame of the session `spark`; an Arrow table in this process is sent to Spark."""
     if callable(events.events):
         return events.events(spark)
     # A session of Spark Connect infers no schema from a table without rows.

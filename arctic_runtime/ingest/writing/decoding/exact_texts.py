@@ -20,7 +20,7 @@ def format_decimal(value: Sql) -> Sql:
 
 
 def format_interval(value: Sql) -> Sql:
-    """Rounds an interval in ISO 8601 to microseconds, as PostgreSQL keeps it; null for a text that is none.
+    """Rounds a text of an ISO 8601 interval to microseconds, as PostgreSQL keeps it; null for any other text.
 
     Debezium writes the seconds from a binary fraction, cut off after nine digits.
     """

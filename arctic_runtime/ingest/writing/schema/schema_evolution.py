@@ -1,8 +1,8 @@
 """Changes a table's columns as its source did, before events with the new columns are applied to it.
 
-Sources send no events of rows for changes of columns. If the table follows renames, its column is renamed; if it only
-adds columns, the new column gets the values of the old one. A column that was added with a default gets it in all older
-rows.
+Sources send no events of rows for changes of columns. If the table is configured to rename and drop columns as its
+source does, its column is renamed; if it only adds columns, the new column gets the values of the old one. A column
+that was added with a default gets it in all older rows.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def evolve_schema(storage: TableStorage, state: TableState, schema: SourceSchema) -> TableState:
-    """Changes a table's columns to those of the events that are to be applied next; returns the state after that.
+    """Changes a table's columns to those of `schema`, the schema of the next events; returns the state after that.
 
-    If the process ends before all is done, the next one does the rest. Raises SourceError if the source's change can't
-    be followed exactly, and CommitConflict if another writer commits first.
+    If the process ends before all is done, the next one does the rest. Raises SourceError if it can't be determined how
+    the source changed its columns, and CommitConflict if another writer commits first.
     """
     session, known = storage.session, read_numbers(state)
     if known is None or find_last_run(state.log) is None:
@@ -57,9 +57,10 @@ def _with_renames(session: TableSession, renamed: Mapping[str, str]) -> TableSes
 
 
 def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: str) -> None:
-    """Raises SourceError if the new name of a renamed column is that of another column of the table.
+    """Raises SourceError if a column was renamed at the source to a name that another column of the table has.
 
-    If the table no longer has the old name, the column was renamed by an earlier run.
+    No error if the table no longer has the old name, since an earlier run renamed the column then. `where` names the
+    tables in the error.
     """
     for new, old in change.renamed.items():
         if find_column(columns, new) is not None and find_column(columns, old) is not None:
@@ -69,7 +70,11 @@ def _check_new_names(change: ColumnChange, columns: tuple[Column, ...], where: s
 def _find_backfill_values(
     change: ColumnChange, table: tuple[Column, ...], stored: tuple[Column, ...], where: str
 ) -> dict[str, Expression]:
-    """Finds the values that columns get in all rows of the table; new columns that stay null are left out."""
+    """Returns, by column, values to set in all existing rows: defaults of added columns, old values of renamed ones.
+
+    `table` are the table's columns, `stored` its new ones. New columns that stay null are left out. `where` names the
+    tables in errors.
+    """
     values: dict[str, Expression] = {}
     for name, older in change.added.items():
         existing = find_column(table, name)

@@ -1,4 +1,4 @@
-"""Splits events into runs of equal schemas, in their order, by the schemas that they contain."""
+"""Splits events, in their order, into runs with one schema each, by the schemas that the events contain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SCHEMA, _BEFORE = f"{OWN_PREFIX}schema", f"{OWN_PREFIX}before"
 
 @dataclass(frozen=True)
 class SchemaRun:
-    """A run of events with one schema, from the arrival `start` on.
+    """Consecutive events with one schema, from the ARRIVAL `start` on.
 
     `schema` is the part of the JSON that describes the schema, and `example` the whole JSON of one event that has it.
     """
@@ -30,9 +30,10 @@ class SchemaRun:
 
 
 def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun]:
-    """Finds the runs of equal schemas in events, in their order; none if no event has a schema.
+    """Finds the runs of events with equal schemas, in their order; empty if no event has a schema.
 
-    Events without a schema belong to the run in which they arrive: a truncate is between the rows before and after it.
+    `paths` lead to the parts of an event that describe its schema. Events without a schema, such as truncates, belong
+    to the run in which they arrive.
     """
     payload = F.col(PAYLOAD).cast("string")
     with_schema = events.withColumn(_SCHEMA, extract_schema_parts(paths)).where(F.col(_SCHEMA).isNotNull())
@@ -48,7 +49,10 @@ def find_schema_runs(events: DataFrame, paths: Sequence[Path]) -> list[SchemaRun
 
 
 def split_by_runs(events: DataFrame, runs: Sequence[SchemaRun]) -> list[Callable[[SparkSession], DataFrame]]:
-    """Splits events by `runs`; events before the first run belong to it. Each part is a function of a Spark session."""
+    """Splits events into one part for each of `runs`; events before the first run belong to it.
+
+    Each part is a function that returns its events for a Spark session.
+    """
     arrival = F.col(ARRIVAL)
     ends = [run.start for run in runs[1:]]
     parts = []

@@ -2,7 +2,7 @@
 
 Events contain only names. A column that is renamed, or added with a default, changes the existing rows without an event
 for any of them. So a table stores which columns its newest events had, with the numbers that they have in the source. A
-change of columns is either followed exactly or ends ingestion.
+change of columns is either applied exactly or ends ingestion.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 class UnfollowedKey(ConfigError):
-    """Raised if the primary key in the source differs from that of the table, or if it was removed."""
+    """Raised if the primary key in the source differs from that of the arctic table, or was removed."""
 
 
 class UnfollowedColumns(SourceError):
-    """Raised if a source changed a table's columns so that they can't be followed; a resync of the table repairs it."""
+    """Raised if it can't be determined how a source changed a table's columns; a resync of the table repairs it."""
 
 
 ColumnNumbers = Mapping[str, int | None]
@@ -37,7 +37,10 @@ _RESYNC = "`arctic ingest --resync TABLE` reads this table again and writes what
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """Changes of a table's columns without events for its rows: new names by the old ones, and added columns."""
+    """Changes of a table's columns at its source, which sends no events for them.
+
+    `renamed` maps new names to old ones, and `added` maps added columns to their value in older rows.
+    """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, OlderRows] = field(default_factory=dict)
@@ -48,22 +51,25 @@ class ColumnChange:
 
 
 def number_columns(schema: SourceSchema) -> ColumnNumbers | None:
-    """Maps the columns of a schema to their numbers in the source; None if the source can't be asked about them."""
+    """Maps the column names of a schema to their numbers in the source.
+
+    None if the source can't be queried for numbers.
+    """
     if any(column.older_rows is None for column in schema.columns):
         return None
     return {column.name: column.number for column in schema.columns}
 
 
 def to_stored_columns(schema: SourceSchema) -> tuple[Column, ...]:
-    """The columns of a source's table, with the types that the arctic table has for them."""
+    """Converts the columns of a source's table to columns of the arctic table, with the types that it stores."""
     return tuple(Column(column.name, to_stored_type(column.type)) for column in schema.columns)
 
 
 def choose_column_numbers(known: ColumnNumbers | None, schema: SourceSchema) -> ColumnNumbers | None:
-    """Returns the columns, with their numbers in the source, that are stored for a table from now on.
+    """Returns the column numbers to store for a table, by column name; None if the source can't be queried for numbers.
 
-    They are `known` if the events are older than the source's current definition, and None if the source can't be
-    asked.
+    `known` are the stored ones. They stay if the events have the same columns, but are older than the source's current
+    definition.
     """
     numbers = number_columns(schema)
     if known is None or numbers is None:
@@ -81,7 +87,10 @@ def decode_numbers(text: str | None) -> ColumnNumbers | None:
 
 
 def save_columns(session: TableSession, state: TableState, schema: SourceSchema) -> None:
-    """Stores which columns of the source a table has, before rows with these columns are committed."""
+    """Stores the names and source numbers of the columns of `schema` in the table's properties, if they differ.
+
+    It is called before rows with these columns are committed.
+    """
     known = read_numbers(state)
     numbers = choose_column_numbers(known, schema)
     if numbers is not None and numbers != known:
@@ -89,7 +98,7 @@ def save_columns(session: TableSession, state: TableState, schema: SourceSchema)
 
 
 def clear_columns(session: TableSession, state: TableState) -> None:
-    """Clears the stored columns of a table that has no rows, since no events say which columns the source has now."""
+    """Deletes the stored column numbers of a table without rows, since no event says which columns it has now."""
     if read_numbers(state) is not None:
         _save_numbers(session, {})
 
@@ -103,9 +112,10 @@ def read_numbers(state: TableState) -> ColumnNumbers | None:
 
 
 def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds how the source has changed its columns since they were `known`; errors name both tables by `where`.
+    """Finds how the source has changed its columns since the numbers `known` were stored.
 
-    Raises SourceError if the change can't be determined, or the values of an added column in older rows are not known.
+    `where` names both tables in errors. Raises SourceError if the change can't be determined, or if the value of an
+    added column in older rows is unknown.
     """
     if number_columns(schema) is None:
         return ColumnChange()
@@ -123,7 +133,10 @@ def find_column_change(known: ColumnNumbers, schema: SourceSchema, where: str) -
 
 
 def was_renamed(known: ColumnNumbers | None, schema: SourceSchema) -> bool:
-    """Whether columns of older events have other names in the table now, or other columns have their names."""
+    """Whether a column of `schema` has another name in the table now, or another column has its name there.
+
+    `schema` is that of older events, and `known` are the table's stored column numbers.
+    """
     numbers = number_columns(schema)
     if known is None or numbers is None:
         return False
@@ -139,9 +152,9 @@ def _has_numbers(known: ColumnNumbers) -> bool:
 
 
 def _compare_by_numbers(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds renamed and added columns by the numbers of columns, which a source never uses again.
+    """Finds renamed and added columns by their numbers, which a source never uses again.
 
-    Raises UnfollowedColumns if a column can't be distinguished from another one.
+    Raises UnfollowedColumns if a column can't be distinguished from another one. `where` names the tables in the error.
     """
     if {column.name for column in schema.columns} == set(known) and _lacks_numbers(schema):
         return ColumnChange()  # These events are older than the definition that the source has now.
@@ -167,7 +180,7 @@ def _lacks_numbers(schema: SourceSchema) -> bool:
 
 
 def _compare_by_names(known: ColumnNumbers, schema: SourceSchema, where: str) -> ColumnChange:
-    """Finds added columns by their names, if columns have no numbers.
+    """Finds added columns by their names, for sources that do not number columns.
 
     Raises UnfollowedColumns if columns are missing as well, since they may have been renamed.
     """

@@ -14,7 +14,10 @@ from arctic_runtime.model.columns import strip_change_columns
 
 
 class TableSchemas:
-    """Finds the schemas of one table's events; `newest` is that of the newest events, None before the first."""
+    """Finds the schemas of one table's events.
+
+    `newest` is the schema of the newest events that it was asked about, None before the first.
+    """
 
     def __init__(self, target: TableTarget) -> None:
         self.newest: SourceSchema | None = None
@@ -30,7 +33,10 @@ class TableSchemas:
         return self._target.find_stored_key() or self._target.table.key
 
     def find_schema(self, events: TableEvents) -> SourceSchema:
-        """Returns the schema of events, with the table's primary key as key; raises SourceError if it is unknown."""
+        """Returns the schema of events, with the key of the arctic table; also stores it as `newest`.
+
+        Raises SourceError if neither the events nor a declaration have a schema.
+        """
         table, schema = self._target.table, events.schema or self.read_declared()
         if schema is None:
             raise SourceError(
@@ -47,7 +53,10 @@ class TableSchemas:
         return self._target.form.declare(table.columns, table.key) if table.columns else None
 
     def split_by_schema(self, events: TableEvents) -> list[TableEvents]:
-        """Splits events by the schemas that they contain, in their order; returns one part if none contains one."""
+        """Splits events into parts with one schema each, in their order.
+
+        Returns one part if no event contains a schema.
+        """
         form = self._target.form
         if events.schema is not None or form.tell is None:
             return [events]
@@ -60,7 +69,7 @@ class TableSchemas:
         return [replace(events, schema=schema, events=part) for schema, part in parts]
 
     def _order_key(self, key: tuple[str, ...]) -> tuple[str, ...]:
-        """Returns `key` in the order of the table's key: events such as truncates may have it in another order."""
+        """Returns `key` in the column order of the table's key; events such as truncates may have another order."""
         known = self.newest.key if self.newest is not None else self._target.find_stored_key()
         return known if known is not None and set(known) == set(key) else key
 

@@ -11,7 +11,10 @@ _BEGIN = ("file", "pos", "gtids")
 
 
 class BinlogOrder:
-    """Compares positions in the binary log; reading continues at the begin of a transaction, or after the last one."""
+    """Compares positions in the binary log of MySQL and MariaDB.
+
+    Debezium continues only where a transaction begins: at the one that is being read, or after the last one.
+    """
 
     def build_position(
         self, partition: Source, offset: Source, last: Mapping[str, Newest], before: Position
@@ -45,7 +48,10 @@ class BinlogOrder:
         return Position(begin.partition, begin.offset, reached=[begin.offset["file"], begin.offset["pos"]])
 
     def get_log_place(self, position: Position) -> tuple[int, int, int]:
-        """Returns the position of the last event that was read, or that before the next transaction's first row."""
+        """Returns file number, position and row of the last event that was read.
+
+        If none was read since the transaction began, the row is -1, which is before the transaction's first row.
+        """
         number, place, _ = get_log_position(position.offset)
         begin = number, place, -1
         return begin if position.seen is None else max(begin, get_log_position(position.seen))
@@ -56,15 +62,18 @@ class BinlogOrder:
 
 
 def begin_of(offset: Source) -> Source:
-    """Returns the part of an offset by which reading continues at the begin of its transaction."""
+    """Selects the keys of an offset that say where its transaction begins."""
     return {key: offset[key] for key in _BEGIN if key in offset}
 
 
 def get_log_position(source: Source) -> tuple[int, int, int]:
-    """Returns the position of an event: the number of the log's file, its position in the file, and its row."""
+    """Returns an event's place in the log: number of the log's file, position in the file, and number of the row."""
     return parse_file_number(source["file"]), int(source["pos"]), int(source.get("row") or 0)
 
 
 def parse_file_number(file: str) -> int:
-    """Parses the number at the end of the name of a log's file, which grows from file to file."""
+    """Parses the number at the end of a log file's name, such as 12 for `binlog.000012`.
+
+    Later files have higher ones.
+    """
     return int(file.rpartition(".")[2])

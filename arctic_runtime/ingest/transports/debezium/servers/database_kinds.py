@@ -20,7 +20,7 @@ SERVERS: Mapping[str, Callable[[DebeziumConnection, DebeziumThresholds], SourceS
 
 
 def connect_server(connection: DebeziumConnection, thresholds: DebeziumThresholds) -> SourceServer:
-    """Creates the server of a connection; raises ConfigError for an unknown connector."""
+    """Creates the SourceServer for a connection's kind of database; raises ConfigError for an unknown connector."""
     make = SERVERS.get(connection.connector)
     if make is None:
         raise ConfigError(

@@ -31,7 +31,7 @@ _LITERALS: Mapping[str, re.Pattern[str]] = {
 
 @dataclass(frozen=True)
 class Defined:
-    """A column at some time: its number, and its value in rows that are older than the column."""
+    """A column of a table's definition: its number, and its value in rows that are older than the column."""
 
     number: int
     older_rows: OlderRows
@@ -42,7 +42,10 @@ Definition = Mapping[str, Defined]
 
 
 def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
-    """Lists the columns of a table after each statement that defined it, oldest first."""
+    """Lists the columns of a table, by name, after each statement that defined it, oldest first.
+
+    `history` is Debezium's schema history, one JSON object per line.
+    """
     defined_columns: list[Definition] = []
     numbers = 0
     for ddl, change in _list_changes(history, schema, table):
@@ -68,7 +71,10 @@ def list_definitions(history: str, schema: str, table: str) -> list[Definition]:
 
 
 def find_definition(known_definitions: Sequence[Definition], names: Sequence[str]) -> Definition:
-    """Finds the newest definition that has columns with these names in this order; empty if there is none."""
+    """Returns the newest definition that has columns with these names in this order, perhaps among others.
+
+    Empty if there is none.
+    """
     for definition in reversed(known_definitions):
         left = iter(definition)
         if all(name in left for name in names):
@@ -77,7 +83,7 @@ def find_definition(known_definitions: Sequence[Definition], names: Sequence[str
 
 
 def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields each statement about a table, with the change of the table that Debezium parsed from it."""
+    """Yields the DDL of each statement about a table in `history`, and the definition that Debezium parsed from it."""
     for line in history.splitlines():
         record = json.loads(line)
         for change in record.get("tableChanges") or ():
@@ -87,9 +93,9 @@ def _list_changes(history: str, schema: str, table: str) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True)
 class _Statement:
-    """Parsed statement: `renamed` has the new names of columns by their old names.
+    """A parsed DDL statement; `renamed` maps old column names to new ones.
 
-    `moves` says whether it may change or rename columns, even if the statement can't be parsed. `is_plain` says whether
+    `moves` says whether the statement may change or rename columns, also if it can't be parsed. `is_plain` says whether
     it alters a table without generated columns, and all its defaults are constants.
     """
 
@@ -112,7 +118,10 @@ def _parse_statement(ddl: str) -> _Statement:
 
 
 def _is_constant(tokens: Sequence[Token]) -> bool:
-    """Whether the tokens after DEFAULT are a constant, or end there since the default is dropped."""
+    """Whether `tokens`, which follow DEFAULT, begin with a constant.
+
+    Also true if none follow, as when a default is dropped.
+    """
     signed = tokens[1:] if tokens and tokens[0].text in ("-", "+") else tokens
     if not signed:
         return True
@@ -121,7 +130,7 @@ def _is_constant(tokens: Sequence[Token]) -> bool:
 
 
 def _parse_rename(tokens: Sequence[Token]) -> tuple[str, str] | None:
-    """Returns the old and new name if `change a b` or `rename column a to b` begins here; else None."""
+    """Returns the old and new name if the tokens begin with `change a b` or `rename column a to b`; else None."""
     words = [_get_word(token) for token in tokens[:6]]
     if words[:1] == ["CHANGE"]:
         start = 2 if words[1:2] == ["COLUMN"] else 1
@@ -138,7 +147,7 @@ def _get_word(token: Token) -> str:
 
 
 def _get_older_rows_value(column: Mapping[str, Any]) -> OlderRows:
-    """Returns the value that existing rows get for an added column.
+    """Returns the value that existing rows get when `column` is added, from its definition in the schema history.
 
     It is unknown for generated values, for defaults that Spark may cast differently, and for a column that is not null
     and has no default.

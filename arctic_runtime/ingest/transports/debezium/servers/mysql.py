@@ -104,13 +104,13 @@ class MySQL:
         self.check_server(position)
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Does nothing: the log has the changes of all tables."""
+        """Does nothing: the binary log has the changes of all tables."""
 
     def withdraw_tables(self) -> None:
-        """Does nothing: the log has the changes of all tables."""
+        """Does nothing: the binary log has the changes of all tables."""
 
     def commit_marker(self) -> None:
-        """Does nothing: each event contains its own position in the log."""
+        """Does nothing: each event has its own position in the log, so no marker is needed to order it."""
 
     def get_stream_start(self, first: Source) -> Source:
         return begin_of(first)
@@ -157,9 +157,9 @@ class MySQL:
         return self._database.to_source_error(error)
 
     def build_properties(self) -> Mapping[str, str]:
-        """Builds the property with the patterns of statements that Debezium skips.
+        """Returns Debezium's property with the patterns of DDL statements to skip.
 
-        It adds statements of MariaDB that Debezium's parser for MySQL does not know.
+        It has statements of MariaDB that Debezium's parser for MySQL does not know.
         """
         known = load_java_class("io.debezium.relational.history.SchemaHistory").DDL_FILTER.defaultValueAsString()
         return {_FILTER: f"{known},{_NO_TABLES}"}
@@ -168,7 +168,7 @@ class MySQL:
         self._database.close_connection()
 
     def _get_status_statement(self) -> str:
-        """Returns the statement that shows the end of the log, which depends on the server's version."""
+        """Returns the SQL statement that shows the end of the binary log, by the server's version."""
         version = str(self._database.fetch_one("select version()"))
         if "MariaDB" not in version and tuple(map(int, version.split(".")[:2])) >= _NEWEST_STATUS:
             return "show binary log status"

@@ -29,7 +29,7 @@ _CASCADE = re.compile(
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError, with a fix, if a name is no table, or if a table can't be read or changes without the log."""
+    """Raises SourceError, with a fix, if a table to read does not exist, can't be read, or changes without the log."""
     tables = {
         (str(schema), str(table)): (str(kind), str(engine))
         for schema, table, kind, engine in database.fetch_rows(_KINDS)
@@ -49,7 +49,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase) -> No
 
 
 def get_account(database: SourceDatabase) -> str:
-    """Returns the account that a connection is logged in with, as it is written in statements."""
+    """Returns the account with which a connection is logged in, as SQL writes it: `'user'@'host'`."""
     user, _, host = str(database.fetch_one("select current_user()")).rpartition("@")
     return f"'{user}'@'{host}'"
 
@@ -69,7 +69,7 @@ def _check_kind(connection: DebeziumConnection, name: str, kind: str, engine: st
 
 
 def _check_definition(connection: DebeziumConnection, database: SourceDatabase, schema: str, table: str) -> None:
-    """Raises SourceError if the user may not read a table, or if foreign keys change its rows."""
+    """Raises SourceError if the user may not read a table, or if foreign keys change its rows without the log."""
     name = f"{schema}.{table}"
     try:
         definition = str(database.fetch_rows(f"show create table {_quote_name(schema)}.{_quote_name(table)}")[0][1])

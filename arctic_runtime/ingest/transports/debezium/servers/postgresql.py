@@ -104,7 +104,10 @@ class PostgreSQL:
         self._slot = ReplicationSlot(connection, self._database, thresholds)
 
     def check_server(self, position: Position | None) -> None:
-        """Checks everything that would make Debezium fail or lose changes; raises SourceError. Changes nothing."""
+        """Raises SourceError for anything that would make Debezium fail or lose changes; changes nothing at the server.
+
+        `position` is None for a source that was never ingested.
+        """
         check_requirements(self._connection, self._database)
         is_snapshot = position is None or position.is_snapshot
         if is_snapshot:
@@ -144,18 +147,18 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(true, ?, '')::text", (MESSAGE,))
 
     def get_stream_start(self, _: Source) -> Source:
-        """Returns the position at which the stream begins after a snapshot.
+        """Returns the offset at which the stream begins after a snapshot: where the replication slot was created.
 
-        It is where the slot of the snapshot was created, since nothing has been acknowledged yet.
+        It can be read from the slot, since nothing has been acknowledged yet.
         """
         return {"lsn": self._slot.get_start()}
 
     def get_log_end(self) -> int:
-        """Returns the current end of the log, as a number of bytes."""
+        """Returns the current end of the write-ahead log, as an LSN in bytes."""
         return int(self._database.fetch_one(_END) or 0)
 
     def push_log_end(self) -> None:
-        """Writes a message into the log, in no table, so that the stream reaches its end without other events.
+        """Writes a message that belongs to no table into the log, so that the stream of an idle database advances.
 
         Otherwise the server would keep the log of changes to tables that are not read. Raises SourceError on a standby.
         """
@@ -163,7 +166,7 @@ class PostgreSQL:
         self._database.fetch_one("select pg_logical_emit_message(false, ?, '')::text", (MESSAGE,))
 
     def has_reached(self, position: Position, end: int) -> bool:
-        """Returns whether a position is at or past the log end `end`, so that all that was committed before is read."""
+        """Returns whether everything that was committed before the log end `end` is read at `position`."""
         return not position.is_snapshot and position.reached is not None and position.reached >= end
 
     def list_catalog(self) -> list[CatalogTable]:
@@ -186,11 +189,10 @@ class PostgreSQL:
         columns: Sequence[SourceColumn],
         history: str | None,  # noqa: ARG002 - the interface
     ) -> tuple[SourceColumn, ...]:
-        """Adds the numbers of the table's columns to the columns of events, which are in the order of these numbers.
+        """Returns the columns of events with their numbers in the table; a column that can't be identified gets none.
 
-        If all columns are sent and none was dropped, they are identified by their positions, since the events may be
-        older than the definition. Otherwise they are identified by their names; a column whose name the table does not
-        have there gets no number.
+        Both are in the same order. If all columns are sent and none was dropped, they are identified by their
+        positions, since the events may be older than the definition; otherwise by their names.
         """
         rows = self._database.fetch_rows(_COLUMNS, (self._connection.publication, schema, table))
         self._check_generated(f"{schema}.{table}", rows)
@@ -204,7 +206,10 @@ class PostgreSQL:
             raise self._build_error(*describe_generated(rows))
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Explains why Debezium stopped: by the Java exception `error`, or by the text `reason` if there is none."""
+        """Builds the error that says why Debezium stopped.
+
+        The cause is the Java exception `error`, or the text `reason` if that is None.
+        """
         return self._database.to_source_error(error) if error is not None else self._database.build_lost_error(reason)
 
     def _check_primary(self) -> None:
@@ -221,9 +226,10 @@ class PostgreSQL:
 def match_columns(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_chosen: bool
 ) -> tuple[SourceColumn, ...]:
-    """Adds numbers to the columns of events, by the table's columns (`rows` of `_COLUMNS`).
+    """Returns the columns of events with their numbers.
 
-    If `is_chosen`, events lack some columns. See `PostgreSQL.list_columns`.
+    `rows` are the table's columns, a result of the query `_COLUMNS`. If `is_chosen`, the user's properties leave out
+    some columns of events. See `PostgreSQL.list_columns`.
     """
     if is_chosen or any(row[8] == "t" or row[9] == "t" for row in rows):
         return _match_by_name(columns, rows, is_whole=False)
@@ -236,10 +242,10 @@ def match_columns(
 def _match_by_name(
     columns: Sequence[SourceColumn], rows: Sequence[Sequence[str | None]], is_whole: bool
 ) -> tuple[SourceColumn, ...]:
-    """Adds numbers to columns of events, by the table's columns (`rows` of `_COLUMNS`) with the same names in order.
+    """Returns the columns of events with the numbers of the columns of the same names in `rows`, in order.
 
-    Events that are `is_whole` lack none of the columns before one that they have. A column for which this is not so
-    gets no number, since names may have been given to other columns.
+    `rows` is a result of the query `_COLUMNS`. If `is_whole`, events have all columns without a gap, so a column after
+    a gap gets no number: its name may now be that of another column.
     """
     left = [row for row in rows if row[7] == "f"]
     matched = []
@@ -254,9 +260,9 @@ def _match_by_name(
 
 
 def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColumn:
-    """Adds the number and the value in older rows to a column, and corrects its encoding.
+    """Returns a column with its number and its value in older rows, from its row of `_COLUMNS`.
 
-    The schema of events does not show that a column has a domain over decimals.
+    Sets the encoding if the column has a domain over decimals, which the schema of events does not show.
     """
     is_decimal = row[10] == "numeric" and column.type == "string"
     known = replace(column, encoding="decimal_text") if is_decimal else column
@@ -264,7 +270,7 @@ def _with_number(column: SourceColumn, row: Sequence[str | None]) -> SourceColum
 
 
 def _get_older_rows_value(column: Sequence[str | None]) -> OlderRows:
-    """Returns the value of a later added column in older rows; `column` is a row of `_COLUMNS`.
+    """Returns the value that rows have which are older than a column; `column` is its row of `_COLUMNS`.
 
     PostgreSQL stores one value for all of these rows, unless the default differs from row to row, or the table was
     rewritten since.

@@ -34,10 +34,11 @@ Infinite dates get the same days as in the stream."""
 
 
 def snapshot_selects(rows: Iterable[Sequence[str | None]], connection: DebeziumConnection) -> Mapping[str, str]:
-    """Builds the properties of Debezium by which a snapshot reads dates as days; `rows` are those of DATE_COLUMNS.
+    """Builds Debezium's properties with which a snapshot reads dates as days since 1970.
 
-    A query for a table that the user has set has precedence. Columns are listed only if some are excluded. Otherwise
-    `t.*` is selected: a column that is added at this moment then ends the snapshot, instead of being null.
+    `rows` is a result of DATE_COLUMNS. Tables for which the user has set a snapshot query are left out. Columns are
+    listed only if some are excluded. Otherwise `t.*` is selected: a column that is added at this moment then ends the
+    snapshot, instead of being null.
     """
     tables: dict[str, list[tuple[bool, str, str | None]]] = {}
     for table, column, of_table, of_column, days in rows:

@@ -52,7 +52,7 @@ _QUOTED = "select quote_ident(?)"
 
 @dataclass(frozen=True)
 class _Table:
-    """A table that is read, and how the publication has it; `quoted` is its name in SQL.
+    """A table that is read, and how the publication publishes it; `quoted` is its name in SQL.
 
     `unsent` are the columns that a column list of the publication leaves out. If the table is a partition, `root` is
     the published table under whose name its changes are sent; None if they are sent under its own name.
@@ -68,7 +68,7 @@ class _Table:
 
 
 class Publication:
-    """The publication that a connection reads."""
+    """The PostgreSQL publication that a connection reads."""
 
     def __init__(self, connection: DebeziumConnection, database: SourceDatabase) -> None:
         self._connection = connection
@@ -77,8 +77,8 @@ class Publication:
     def check_publication(self, is_snapshot: bool) -> None:
         """Raises SourceError, with a fix, if the publication leaves out changes of tables that are read.
 
-        Changes nothing. Before a snapshot, ingestion may add what the publication lacks; later, changes are already
-        lost.
+        Changes nothing. Missing tables are no error before a snapshot (`is_snapshot`) if ingestion may add them; later,
+        changes are already lost.
         """
         row, tables = self._read_row(), self._list_tables()
         missing = [table for table in tables if not table.is_published]
@@ -89,9 +89,10 @@ class Publication:
             raise self._build_lack_error(row, missing, after)
 
     def complete_publication(self, tables: Collection[str] | None = None) -> None:
-        """Creates the publication, or adds missing tables to it: `tables`, or for None all tables of the connection.
+        """Creates the publication, or adds missing tables to it.
 
-        Raises SourceError if ingestion may not do that.
+        `tables` are the tables to add; None stands for all tables of the connection. Raises SourceError if ingestion
+        may not alter the publication.
         """
         row = self._read_row()
         missing = [table for table in self._list_tables(tables) if not table.is_published]
@@ -131,7 +132,10 @@ class Publication:
         return _Table(str(name), str(quoted), is_owned == "t", is_published == "t", row_filter, tuple(read), root)
 
     def _check_content(self, row: Row, tables: Sequence[_Table], after: str) -> None:
-        """Raises SourceError if the publication leaves out operations, rows or columns of tables that it has."""
+        """Raises SourceError if the publication leaves out operations, rows or columns of `tables`.
+
+        `row` is its row in the catalog; `after` is a text that is added to the advice.
+        """
         if row[1]:
             fix = f"`alter publication {self._name} set (publish = 'insert, update, delete, truncate')`"
             raise self._build_error(f"publication {self._name} publishes no {row[1]}", fix, after)
@@ -140,10 +144,7 @@ class Publication:
                 raise self._build_error(*flaw, after)
 
     def _find_flaw(self, table: _Table) -> tuple[str, str] | None:
-        """Returns what the publication leaves out of a table, and advice.
-
-        None if it leaves out nothing, or does not have the table at all.
-        """
+        """Describes what the publication leaves out of a table that it has, and how to fix it; None if nothing."""
         name = self._name
         if table.root is not None:
             fix = f"ingest {table.root} instead, or `alter publication {name} set (publish_via_partition_root = false)`"
@@ -160,20 +161,20 @@ class Publication:
         return None
 
     def _is_kept(self, row: Row | None) -> bool:
-        """Whether ingestion creates and alters the publication.
+        """Whether ingestion may alter the publication: it created it or there is none, and the user does not forbid it.
 
-        That is so if nobody else created it, and if the user does not forbid it.
+        `row` is the publication's row in the catalog, None if there is none.
         """
         is_left_alone = self._connection.properties.get(PUBLICATION_MODE) == "disabled"
         return not is_left_alone and (row is None or row[0] == MARK)
 
     def _can_add(self, row: Row | None, missing: Sequence[_Table]) -> bool:
-        """Whether ingestion may add the tables `missing` to the publication, also by its rights in the database."""
+        """Whether ingestion may add the tables `missing` to the publication: it maintains it and has the rights."""
         is_allowed = row is not None or self._database.fetch_one(_MAY_CREATE) == "t"
         return self._is_kept(row) and is_allowed and all(table.is_owned for table in missing)
 
     def _write_addition(self, row: Row | None, missing: Sequence[_Table]) -> str:
-        """Builds the statement that creates the publication, or adds tables to it."""
+        """Returns the SQL statement that creates the publication with `missing`, or adds these tables to it."""
         tables = ", ".join(table.quoted for table in missing)
         if row is not None:
             return f"alter publication {self._name} add table {tables}"

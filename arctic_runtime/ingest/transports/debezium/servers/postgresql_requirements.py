@@ -59,7 +59,7 @@ where t.relkind = 'r' group by 1
 
 
 def check_requirements(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError, with a fix, for the first requirement of exact changes that is not met."""
+    """Raises SourceError, with a fix, for the first setting, right or column that prevents exact reading of changes."""
     for check in (_check_setup, _check_columns, _check_unsent_values, _check_partitions, _check_inheritance):
         check(connection, database)
 
@@ -138,9 +138,9 @@ def _check_inheritance(connection: DebeziumConnection, database: SourceDatabase)
 
 
 def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError for columns of whose unsent values Debezium makes nulls.
+    """Raises SourceError for columns whose long values would become null in updates that do not change them.
 
-    These are long values that an update does not change, of types for which Debezium has no mark.
+    PostgreSQL does not send such values, and for some types Debezium has no mark for a value that was not sent.
     """
     columns = _list_columns(connection, database, _UNSENT_COLUMNS)
     if columns:
@@ -154,7 +154,7 @@ def _check_unsent_values(connection: DebeziumConnection, database: SourceDatabas
 
 
 def _list_columns(connection: DebeziumConnection, database: SourceDatabase, sql: str) -> list[tuple[str, str]]:
-    """Runs a query for columns; returns the table, and the full name with type, of each column that is read."""
+    """Runs a query for columns; returns the table, and the full name with type, of each column that ingestion reads."""
     return [
         (str(table), f"{table}.{column} ({kind})")
         for table, column, kind in database.fetch_rows(sql)

@@ -18,7 +18,7 @@ _RESYNC = "`arctic ingest --resync` reads the tables again and writes what diffe
 
 
 class ReplicationSlot:
-    """The replication slot of a connection; its methods raise SourceError with a fix."""
+    """The replication slot of a connection; its methods raise SourceError with advice."""
 
     def __init__(
         self, connection: DebeziumConnection, database: SourceDatabase, thresholds: DebeziumThresholds
@@ -39,7 +39,7 @@ class ReplicationSlot:
             self._check_position(slot, position)
 
     def get_start(self) -> int:
-        """Returns the position in the log at which the slot was created, as long as nothing was acknowledged."""
+        """Returns the LSN at which the slot was created; valid only until a batch is acknowledged."""
         slot = self._find_slot()
         if slot is None or slot[5] is None:
             raise self._build_error(f"replication slot {self._connection.slot} was dropped during the snapshot")

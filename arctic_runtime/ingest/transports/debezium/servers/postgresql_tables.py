@@ -62,10 +62,10 @@ where c.relkind in ('r', 'p') and c.relreplident = 'i' and not (pk.indkey::int2[
 
 @dataclass(frozen=True)
 class _Rule:
-    """A rule: a query for tables or columns, each with a text for the advice, and a function that describes the fault.
+    """A check by a query for tables or columns that can't be read exactly.
 
-    `describe` returns the fault of the query's rows, and the advice. A rule that `is_of_snapshot` is checked only
-    before a snapshot.
+    Each row has the table, the column or null, and a text for the advice. `describe` converts the rows to a description
+    of the fault and the advice. A rule that `is_of_snapshot` is checked only before a snapshot.
     """
 
     sql: str
@@ -90,7 +90,7 @@ def _join_tables(rows: Sequence[Row]) -> str:
 
 
 def describe_generated(rows: Sequence[Row]) -> tuple[str, str]:
-    """Describes the fault of generated columns, and the advice."""
+    """Describes why generated columns can't be read, and how to leave them out; `rows` are as in `_Rule`."""
     patterns = ",".join(re.escape(_get_name(row)) for row in rows)
     return (
         f"the log does not have generated columns, so that they would keep the values of the "
@@ -138,7 +138,7 @@ _RULES = (
 
 
 def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_snapshot: bool) -> None:
-    """Raises SourceError, with a fix, if a snapshot and the stream of the tables that are read would differ."""
+    """Raises SourceError, with a fix, if the stream of the tables that are read would not match their snapshot."""
     for rule in _RULES:
         if rule.is_of_snapshot and not is_snapshot:
             continue
@@ -149,7 +149,7 @@ def check_tables(connection: DebeziumConnection, database: SourceDatabase, is_sn
 
 
 def check_kinds(connection: DebeziumConnection, database: SourceDatabase) -> None:
-    """Raises SourceError if something that is to be read is no table, or a table whose changes are not logged."""
+    """Raises SourceError if a table to read does not exist, or is a relation whose changes are not logged."""
     kinds = {str(row[0]): row[1] for row in database.fetch_rows(_KINDS)}
     for pattern in connection.tables:
         matches = [name for name in kinds if re.fullmatch(pattern, name, re.IGNORECASE)]

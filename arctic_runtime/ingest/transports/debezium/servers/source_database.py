@@ -77,7 +77,10 @@ class RightMissing(SourceError):
 
 
 class SourceDatabase:
-    """A connection for queries, opened when first needed and reopened after it was lost; not thread-safe."""
+    """A JDBC connection to a source database for single queries; not thread-safe.
+
+    It is opened when first needed, and reopened after it was lost.
+    """
 
     def __init__(self, connection: DebeziumConnection, heap_bytes: int) -> None:
         start_jvm(heap_bytes)
@@ -178,7 +181,10 @@ class SourceDatabase:
 
 
 def build_catalog_tables(rows: Sequence[Row]) -> list[CatalogTable]:
-    """Groups rows of schema, table and primary key column to tables; the column is null for a table without a key."""
+    """Groups rows of schema, table and primary key column to one entry per table.
+
+    The key column is null in the single row of a table without a key.
+    """
     keys: dict[tuple[str, str], list[str]] = {}
     for schema, table, column in rows:
         key = keys.setdefault((str(schema), str(table)), [])

@@ -23,14 +23,14 @@ class SourceServer(Protocol):
 
     @property
     def order(self) -> LogOrder:
-        """The order of events in its log."""
+        """The order of events in the server's log."""
 
     @property
     def gives_signs_of_life(self) -> bool:
-        """Whether the server regularly sends something to a waiting reader, so that silence means a lost connection."""
+        """Whether the server regularly sends messages to an idle reader, so that silence means a lost connection."""
 
     def check_server(self, position: Position | None) -> None:
-        """Checks everything that would make Debezium fail or lose changes. Changes nothing.
+        """Raises SourceError for anything that would make Debezium fail or lose changes; changes nothing at the server.
 
         `position` is None for a source that was never ingested.
         """
@@ -39,28 +39,28 @@ class SourceServer(Protocol):
         """Checks the server, and prepares it for reading from `position` on."""
 
     def publish_tables(self, tables: Collection[str]) -> None:
-        """Adds tables to the stream's log, so that it contains all later changes of them too."""
+        """Makes the server send the later changes of `tables` to the stream too."""
 
     def withdraw_tables(self) -> None:
-        """Removes tables that are no longer read from the stream's log, if ingestion may do that."""
+        """Makes the server stop sending changes of tables that are no longer read, if ingestion may change that."""
 
     def commit_marker(self) -> None:
-        """Commits a transaction that changes no table: when the stream reaches it, it has all earlier transactions."""
+        """Commits a transaction that changes no table; a stream that has read it has read all earlier transactions."""
 
     def get_stream_start(self, first: Source) -> Source:
-        """Returns the position at which the stream begins after a snapshot.
+        """Returns the offset at which the stream begins after a snapshot.
 
-        `first` is the offset of a record of the snapshot's end.
+        `first` is the offset of the first record in the batch that ends the snapshot.
         """
 
     def get_log_end(self) -> Any:
-        """Returns the current end of the log."""
+        """Returns the current end of the server's log, in the server's own terms, for `has_reached`."""
 
     def push_log_end(self) -> None:
-        """Makes the stream reach the end of the log, even if nothing else is written."""
+        """Makes the server send its log's end to the stream, even if no table changes."""
 
     def has_reached(self, position: Position, end: Any) -> bool:
-        """Returns whether a position is at or past the log end `end`, so that all that was committed before is read."""
+        """Returns whether everything that was committed before the log end `end` is read at `position`."""
 
     def list_catalog(self) -> list[CatalogTable]:
         """The tables of the database that the user can read, except those of the server itself."""
@@ -71,16 +71,19 @@ class SourceServer(Protocol):
     def list_columns(
         self, schema: str, table: str, columns: Sequence[SourceColumn], history: str | None
     ) -> tuple[SourceColumn, ...]:
-        """Adds to the columns of events their numbers, and their values in rows that are older than the column.
+        """Returns `columns` of events with their numbers in the source, and their values in rows older than the column.
 
-        `history` are the definitions of tables over time, if Debezium stores them.
+        `history` are the definitions of tables over time, if Debezium stores them; else None.
         """
 
     def explain_failure(self, error: Any, reason: str) -> SourceError:
-        """Explains why Debezium stopped: by the Java exception `error`, or by the text `reason` if there is none."""
+        """Builds the error that says why Debezium stopped.
+
+        The cause is the Java exception `error`, or the text `reason` if that is None.
+        """
 
     def build_properties(self) -> Mapping[str, str]:
-        """The properties of Debezium that depend on the server."""
+        """The properties of Debezium's engine that depend on the server's kind or its tables."""
 
     def close_connection(self) -> None:
-        """Closes the connection."""
+        """Closes the connection for queries."""

@@ -15,9 +15,10 @@ from arctic_runtime.ingest.transports.debezium.position import Newest, Position,
 
 
 class WalOrder:
-    """Compares positions in the log; reading continues after the last commit.
+    """Compares positions in PostgreSQL's write-ahead log.
 
-    A server sends the transaction after it from its begin, in the same order as before.
+    Debezium continues only after a commit: the server then sends the next transaction from its begin, in the same order
+    as before.
     """
 
     def build_position(
@@ -50,7 +51,7 @@ class WalOrder:
         return _get_commit(position) >= int(offset["lsn"])
 
     def as_of(self, begin: Position, first: Source | None) -> Position:
-        """Returns the position of rows that a snapshot loaded at `begin`.
+        """Returns the position of the rows of a snapshot that ended at `begin`; `first` is the stream's first event.
 
         An event contains the commit before its transaction, not its own. So if that commit is before `begin`, the event
         is after `begin` only if it is in the first transaction there.
@@ -73,7 +74,7 @@ def _get_commit(position: Position) -> int:
 
 
 def _commit_before(source: Source) -> int:
-    """Returns the LSN of the commit before an event's transaction; 0 if there was none since the snapshot."""
+    """Returns the LSN of the last commit before an event's transaction; 0 if there was none since the snapshot."""
     commit, _ = json.loads(source["sequence"])
     return int(commit or 0)
 
@@ -83,9 +84,10 @@ def _get_log_position(source: Source) -> tuple[int, int]:
 
 
 def _find_newest_seen(last: Mapping[str, Newest], before: Position, commit: int) -> Mapping[str, Any] | None:
-    """Finds the last event after `commit`: the newest of a batch (`last`), else the one that `before` has seen.
+    """Returns the newest event that was read after the commit with the LSN `commit`, in the form of `Position.seen`.
 
-    Returns None if neither is after this commit.
+    It is one of `last`, the newest events of a batch by table, or if the batch has none, the one in `before`, the
+    position before the batch. None if that event is not after this commit.
     """
     old = before.seen if before.seen is not None and before.seen["commit"] == commit else None
     newest = max((event.source for event in last.values()), key=_get_log_position, default=None)

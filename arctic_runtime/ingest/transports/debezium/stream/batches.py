@@ -22,7 +22,7 @@ from arctic_runtime.ingest.transports.transport import ARRIVAL, PAYLOAD, Batch, 
 
 @dataclass(frozen=True)
 class StreamEvents(TableEvents):
-    """Events of a table in the stream; they follow directly after the position `start`."""
+    """Events of one table in the stream; the first one directly follows the position `start`."""
 
     events: pa.Table
     start: Position | None = None
@@ -37,7 +37,10 @@ def get_first_source(batch: Batch) -> Source:
 
 
 def build_batch(events: Iterable[StreamEvents], position: Position) -> Batch:
-    """Builds a batch of events up to a position; parts without events are kept for their table's schema."""
+    """Builds a batch of events up to a position.
+
+    Parts without events are kept, since they have the schema of their table.
+    """
     tables = merge_events(events)
     count = sum(part.events.num_rows for part in tables)
     return Batch(tables, position.text, count, position.is_snapshot, position.progress)
@@ -60,7 +63,7 @@ def merge_events(events: Iterable[StreamEvents]) -> tuple[StreamEvents, ...]:
 
 
 class GatheredBatch:
-    """A batch to which others are joined until it is taken; `batch` is None if there is none yet."""
+    """A batch that grows by the batches added to it until it is taken; `batch` is None if it is empty."""
 
     def __init__(self) -> None:
         self.batch: Batch | None = None
@@ -68,7 +71,7 @@ class GatheredBatch:
 
     @property
     def age_seconds(self) -> float:
-        """Seconds since the first of its batches was added."""
+        """Seconds since the first batch was added."""
         return time.monotonic() - self._begun_at
 
     def add_batch(self, batch: Batch) -> None:
@@ -77,13 +80,13 @@ class GatheredBatch:
         self.batch = batch if self.batch is None else join_batches(self.batch, batch)
 
     def take_batches(self) -> list[Batch]:
-        """Removes and returns the batch, as a list; an empty list if there is none."""
+        """Removes the batch and returns it in a list; an empty list if there is none."""
         batch, self.batch = self.batch, None
         return [] if batch is None else [batch]
 
 
 def join_batches(batch: Batch, later: Batch) -> Batch:
-    """Joins a batch and the next one, `later`, to one batch."""
+    """Returns one batch with the events of `batch` and then those of `later`, which directly follows it."""
     before = list_stream_events(batch)
     offset = max((pc.max(part.events[ARRIVAL]).as_py() for part in before), default=-1) + 1
     after = [replace(part, events=_shift_arrival(part.events, offset)) for part in list_stream_events(later)]
@@ -92,7 +95,10 @@ def join_batches(batch: Batch, later: Batch) -> Batch:
 
 
 def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch, Batch]:
-    """Divides a batch at `begin`, a position at which a transaction begins: events before it, and from it on."""
+    """Divides a batch at the position `begin`, where a transaction begins, into the events before and after it.
+
+    Both batches have the position `begin`.
+    """
     before, after = [], []
     for part in list_stream_events(batch):
         count = count_events_until(order, part.table, part.events[PAYLOAD], begin)
@@ -102,7 +108,10 @@ def divide_batch(order: LogOrder, batch: Batch, begin: Position) -> tuple[Batch,
 
 
 def split_off_last_delete(batch: Batch) -> tuple[list[StreamEvents], StreamEvents | None]:
-    """Splits off the last event of a batch if it is a delete; returns the other events and the delete, or None."""
+    """Removes the last event of a batch if it is a delete.
+
+    Returns the events without it, and the delete, or None if the last event is none.
+    """
     events = list_stream_events(batch)
     place = max(range(len(events)), key=lambda i: events[i].events[ARRIVAL][-1].as_py())
     end = events[place]
@@ -126,12 +135,12 @@ def _shift_arrival(events: pa.Table, by: int) -> pa.Table:
 
 
 def count_bytes(batch: Batch) -> int:
-    """Number of bytes of a batch's events, as JSON with their places."""
+    """Number of bytes of a batch's events in memory: their JSON and their columns."""
     return sum(int(part.events.nbytes) for part in list_stream_events(batch))
 
 
 def find_newest_events(order: LogOrder, events: Iterable[StreamEvents]) -> dict[str, Newest]:
-    """Finds the newest stream event of each table that has one."""
+    """Maps each table with stream events to its newest one; `order` compares their places in the log."""
     newest = ((part.table, find_newest_event(order, part.events[PAYLOAD])) for part in events)
     return {table: event for table, event in newest if event is not None}
 
@@ -145,7 +154,7 @@ def select_new_events(order: LogOrder, events: StreamEvents, position: Position)
 
 
 def split_snapshot_rows(events: Iterable[StreamEvents]) -> tuple[list[StreamEvents], list[StreamEvents]]:
-    """Splits events into the rows of a snapshot and the events of the stream after it."""
+    """Splits events into the rows of a snapshot and the stream's events, which follow them."""
     rows, stream = [], []
     for part in events:
         count = count_snapshot_rows(part.events[PAYLOAD])

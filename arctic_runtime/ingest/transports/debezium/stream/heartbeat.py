@@ -1,4 +1,4 @@
-"""Heartbeats of a stream: they advance the position of an idle stream, and find when it has caught up."""
+"""Heartbeats of a stream: they advance the position of an idle stream, and find when it has read everything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.thresholds import DebeziumThresholds
 
 
 class LogEnd:
-    """The end of a server's log when it was last requested; it is dropped when reading has reached it."""
+    """The end of a server's log, and the time at which it was requested; dropped when the stream has read up to it."""
 
     def __init__(self, server: SourceServer, thresholds: DebeziumThresholds) -> None:
         self._server = server
@@ -24,14 +24,17 @@ class LogEnd:
         self._asked_at = -math.inf
 
     def request_end(self) -> None:
-        """Requests the current end of the log; errors are ignored, since reading notices an unavailable server."""
+        """Requests and stores the current end of the log.
+
+        Errors are ignored, since the reader of the stream notices an unavailable server.
+        """
         self._asked_at = time.monotonic()
         with suppress(SourceError):
             now = datetime.now(timezone.utc)
             self._end = self._server.get_log_end(), now
 
     def request_if_due(self) -> None:
-        """Requests the end again, some time after reading has reached the last one."""
+        """Requests the end again if the stream has read up to the last one and some time has passed since."""
         if self._end is None and time.monotonic() - self._asked_at > self._idle_seconds:
             self.request_end()
 
@@ -39,7 +42,7 @@ class LogEnd:
         self._end = None
 
     def take_caught_up(self, position: Position) -> datetime | None:
-        """Returns the time at which the log's end was requested, if `position` has reached this end; else None.
+        """Returns the time of the last request if the stream has read up to that log end at `position`; else None.
 
         Each time is returned only once.
         """
@@ -50,10 +53,10 @@ class LogEnd:
 
 
 class Heartbeat:
-    """The timing of one reader: when events last arrived, a batch was returned, and the log's end was pushed.
+    """Times of one reader: when the server last sent something, a batch was returned, and the log's end was requested.
 
-    A reader that `is_draining` waits for the end, so it pushes the log's end at once and often, and returns no idle
-    batches.
+    A reader that `is_draining` reads until the log's end. So it makes the server send its log's end at once and often,
+    and returns no batches that only advance the position.
     """
 
     def __init__(self, thresholds: DebeziumThresholds, is_draining: bool) -> None:
@@ -70,22 +73,25 @@ class Heartbeat:
 
     @property
     def is_batch_due(self) -> bool:
-        """Whether a batch is due that advances the position, with or without events."""
+        """Whether it is time to return a batch that advances the position, even if it has no events."""
         return not self.is_draining and self._heard_at - self._reported_at > self._pause
 
     def is_push_due(self, is_holding: bool) -> bool:
-        """Whether the log's end is to be pushed; sooner if the end of a transaction is awaited (`is_holding`)."""
+        """Whether it is time to make the server send its log's end (`SourceServer.push_log_end`).
+
+        This is more often if events wait for the end of their transaction (`is_holding`).
+        """
         return time.monotonic() - self._pushed_at > (self._push_seconds if is_holding else self._pause)
 
     def note_server(self) -> None:
-        """Records that something was just received from the server."""
+        """Stores the current time as that at which the server last sent something."""
         self._heard_at = time.monotonic()
 
     def note_batch(self) -> None:
-        """Records that a batch was made from the data that was last received."""
+        """Notes that a batch was made from everything that the server has sent, so that the next one is due later."""
         if not self.is_draining:
             self._reported_at = self._pushed_at = self._heard_at
 
     def note_push(self) -> None:
-        """Records that the log's end is pushed now."""
+        """Stores the current time as that of the last call of `SourceServer.push_log_end`."""
         self._pushed_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Adds loaded tables to a stream at the position of their snapshot, with their definitions at that time."""
+"""Adds loaded tables to a stream at the position of their snapshot, with their definitions at that position."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from arctic_runtime.ingest.transports.debezium.servers.source_server import Sour
 
 
 def add_joining(position: Position, tables: Collection[str], end: Position) -> Position:
-    """Adds tables to a position as joining: they are to join the stream at `end`, where their load ended."""
+    """Returns the position with `tables` as joining: the stream will read them from `end`, where their load ended."""
     rest = [replace(joining, tables=tuple(sorted({*joining.tables} - {*tables}))) for joining in position.joining]
     new = Joining(tuple(tables), end.offset, select_tables(end.history or "", tables))
     return replace(position, joining=(*(joining for joining in rest if joining.tables), new))
 
 
 def exclude_joining(connection: DebeziumConnection, position: Position) -> DebeziumConnection:
-    """Returns the connection without the tables that have not joined the stream yet at `position`."""
+    """Returns the connection without the tables that the stream does not read yet at `position`."""
     return connection.exclude_tables([table for joining in position.joining for table in joining.tables])
 
 
 def join_first_tables(server: SourceServer, position: Position) -> Position:
-    """Returns the position at which the first of the joining tables join the stream, with their definitions."""
+    """Returns the position from which the stream also reads the first entry of `position.joining`.
+
+    That entry is removed from `joining`, and the definitions of its tables are added to the history.
+    """
     first, *others = position.joining
     place = server.order.as_of(Position(position.partition, first.offset), None)
     history = select_until(position.history or "", first.offset) + first.history
@@ -32,9 +35,9 @@ def join_first_tables(server: SourceServer, position: Position) -> Position:
 
 
 def join_due_tables(server: SourceServer, connection: DebeziumConnection, position: Position) -> Position:
-    """Joins the tables whose position is reached, or before which the stream has nothing to read.
+    """Adds joining tables to the stream, if it has reached their start position or has nothing to read before it.
 
-    Returns the position at which the stream then continues; `position` itself if no tables join.
+    Returns the position at which the stream then continues; `position` itself if no tables are due.
     """
     while position.joining and (
         not exclude_joining(connection, position).tables

@@ -1,4 +1,4 @@
-"""Receipts of batches, by which the engine learns which batches are saved. Used by several threads."""
+"""Receipts of batches, by which batches that are saved are acknowledged to the engine. Used by several threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Receipts:
-    """The receipts of batches by their positions, in the order of the stream."""
+    """The receipts of batches that are not acknowledged yet, by position, in the order of the stream."""
 
     def __init__(self, flush_seconds: float) -> None:
         self._flush_seconds = flush_seconds
@@ -21,7 +21,7 @@ class Receipts:
         self._receipts[position] = engine, receipt
 
     def acknowledge_until(self, position: str) -> None:
-        """Acknowledges the batch at `position` and all earlier ones; does nothing if it has no receipt."""
+        """Acknowledges the batch at `position` and all earlier ones; does nothing if there is no receipt for it."""
         if position not in self._receipts:
             return
         engine, receipt = self._receipts[position]
@@ -33,8 +33,5 @@ class Receipts:
         self._acknowledged_at = time.monotonic()
 
     def wait_for_flush(self) -> None:
-        """Waits until the engine has passed on the last acknowledgement.
-
-        It does so at its next poll, unless it is stopped before.
-        """
+        """Waits until the engine has sent the last acknowledgement to the source, which it does at its next poll."""
         time.sleep(max(0.0, self._acknowledged_at + self._flush_seconds - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Filters replayed events: finds by positions in the log which events precede a position."""
+"""Finds which events of a stream come before a position, by their places in the log, to leave out repeated events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def flag_new_events(
 
 
 def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None:
-    """Returns the last stream event of a table, and how many events have its place; None if all are snapshot rows."""
+    """Returns the last stream event of a table, with the number of events at its place in the log.
+
+    None if all events are rows of a snapshot.
+    """
     last = json.loads(str(payloads[len(payloads) - 1]))
     if last["op"] == SNAPSHOT_ROW:
         return None
@@ -52,7 +55,7 @@ def find_newest_event(order: LogOrder, payloads: Sequence[Any]) -> Newest | None
 
 
 def count_snapshot_rows(payloads: Sequence[Any]) -> int:
-    """Number of a table's events that are rows of a snapshot; these precede all others."""
+    """Number of a table's events that are rows of a snapshot; these come first."""
     return _count_leading(payloads, lambda event: bool(event["op"] == SNAPSHOT_ROW))
 
 
@@ -62,7 +65,10 @@ def count_events_until(order: LogOrder, table: str, payloads: Sequence[Any], pos
 
 
 def _count_leading(payloads: Sequence[Any], is_counted: Callable[[Any], bool]) -> int:
-    """Number of leading events for which `is_counted` is true; it has to be false for all later ones."""
+    """Number of leading events for which `is_counted` is true, by binary search.
+
+    It has to be false for all later ones.
+    """
     low, high = 0, len(payloads)
     while low < high:
         middle = (low + high) // 2

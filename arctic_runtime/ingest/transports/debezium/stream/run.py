@@ -48,10 +48,10 @@ _NO_EVENTS = pa.table(
 
 @dataclass(frozen=True)
 class Piece:
-    """A batch that was made from records, and the receipt that acknowledges it.
+    """A batch made from the engine's records, with the receipt that acknowledges it.
 
-    `receipt` is None if that of a later batch acknowledges this one too. If `ends_snapshot`, it has the snapshot's last
-    rows.
+    `receipt` is None if that of a later batch acknowledges this one too. `ends_snapshot` is True for the batch with the
+    snapshot's last rows.
     """
 
     batch: Batch
@@ -60,11 +60,12 @@ class Piece:
 
 
 class EngineRun:
-    """A run of an engine from a position on; events of all tables are in one order.
+    """A running engine whose records are read from a position on, and made into batches of whole transactions.
 
-    `position` is that of the last batch. `read` is the position up to which the engine has read. Events up to `_resume`
-    are known already. `_held` are the events of an unfinished transaction after the last batch. If they reach
-    `most_bytes`, they are returned before the transaction's end.
+    Events of all tables are in one order. `position` is that of the last batch, and `read` that up to which the engine
+    has read. Events up to `_resume` were returned by an earlier run and are left out. `_held` are the events of an
+    unfinished transaction after the last batch. If they reach `most_bytes`, they are returned before the transaction's
+    end.
     """
 
     def __init__(
@@ -87,18 +88,21 @@ class EngineRun:
 
     @property
     def is_holding(self) -> bool:
-        """Whether events are held back until the end of their transaction."""
+        """Whether events are held back because the end of their transaction was not read yet."""
         return self._held is not None
 
     def read_history(self) -> str | None:
-        """Reads the definitions of tables over time, up to now; None for connectors that need none."""
+        """Reads the definitions of tables over time, up to now, one JSON object per line.
+
+        None for connectors that need none.
+        """
         file = Path(self._folder.name) / HISTORY
         return file.read_text(encoding="utf-8") if file.exists() else None
 
     def take_records(self) -> Records | None:
         """Takes the next records from the engine, and reads the schemas of their tables; None if none arrive in time.
 
-        Raises EngineEnded if the engine has stopped by itself, and ConnectionLost if the server can't be asked for
+        Raises EngineEnded if the engine has stopped by itself, and ConnectionLost if the server can't be queried for
         columns.
         """
         records = self.engine.take_records()
@@ -108,7 +112,7 @@ class EngineRun:
         return records
 
     def split_records(self, records: Records) -> Iterator[Piece]:
-        """Splits records into batches; records that end a snapshot and begin the stream make one batch of each."""
+        """Makes batches from records: one, or two if a snapshot ends and the stream begins within them."""
         events = [self._build_stream_events(part) for part in records.events]
         if "snapshot" in records.offset:
             self.position = self.read = Position(records.partition, records.offset)
@@ -137,7 +141,7 @@ class EngineRun:
         self._folder.cleanup()
 
     def _drop_events_before_resume(self, events: list[StreamEvents]) -> list[StreamEvents]:
-        """Leaves out the events up to the position from which the run resumed, until reading has passed it."""
+        """Leaves out events that an earlier run returned, until the run has read past the position where it resumed."""
         resume, order = self._resume, self._server.order
         if resume is None:
             return events
@@ -150,7 +154,7 @@ class EngineRun:
     def _take_whole_transactions(self, batch: Batch, position: Position) -> tuple[Batch, Position]:
         """Returns the whole transactions that were read up to `position`, and the position after the last of them.
 
-        The events of an unfinished transaction are held back, unless they are too many to wait for its end.
+        The events of an unfinished transaction are held back, unless they are too large to wait for its end.
         """
         read = batch if self._held is None else join_batches(self._held, batch)
         self._held = None
@@ -164,9 +168,10 @@ class EngineRun:
         return whole, begin
 
     def _take_part(self, read: Batch, position: Position) -> tuple[Batch, Position]:
-        """Returns the part of a transaction that was read, without a delete at its end, and the position after it.
+        """Returns the events `read` of an unfinished transaction as a batch, and the position after them.
 
-        Such a delete is held back, since the next event may be the insert that belongs to it.
+        A delete at their end is held back, since the next event may be the insert that belongs to it: a changed primary
+        key.
         """
         events, last = split_off_last_delete(read)
         if last is None:
@@ -181,14 +186,14 @@ class EngineRun:
         return build_batch(events, before), before
 
     def _build_stream_events(self, events: SchemaEvents) -> StreamEvents:
-        """Builds the events of a table with their places; they follow directly after the engine's earlier events."""
+        """Converts the engine's events of one schema to events of their table, which follow directly after `read`."""
         table, schema = self._tables[events.schema_id]
         places = events.places
         columns = {PAYLOAD: events.payload, ORIGIN: pa.nulls(len(places), pa.string()), ARRIVAL: places}
         return StreamEvents(table, schema, pa.table(columns), self.read)
 
     def _build_empty_tables(self) -> list[StreamEvents]:
-        """Builds empty events, with their schema, for each table without rows in a snapshot."""
+        """Builds empty events, with their schema, for tables without rows in the snapshot."""
         known = {table for table, _ in self._tables.values()}
         return [
             StreamEvents(table, _build_schema(table, schema), _NO_EVENTS, self.position)
@@ -197,7 +202,7 @@ class EngineRun:
         ]
 
     def _read_schema(self, events: SchemaEvents) -> tuple[str, SourceSchema]:
-        """Returns the table of events and its schema; asks the server for the key if the events do not contain it.
+        """Returns the name of the table and its schema; queries the server for the key if the events do not contain it.
 
         Truncates, for example, do not contain the primary key.
         """
@@ -218,7 +223,10 @@ def _build_schema(table: str, schema: RecordSchema) -> SourceSchema:
 def start_run(
     connection: DebeziumConnection, thresholds: DebeziumThresholds, server: SourceServer, position: Position
 ) -> EngineRun:
-    """Starts a run after a position, or with a snapshot; tables that are still joining are not read yet."""
+    """Starts an engine that continues after `position`, or reads a snapshot.
+
+    Loaded tables whose position the stream has not reached (`Position.joining`) are not read yet.
+    """
     from arctic_runtime.ingest.transports.debezium.engine import Engine, write_offsets
 
     folder = tempfile.TemporaryDirectory(prefix="arctic-debezium-")

@@ -29,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """The connection to read and the limits for it; unless `reconnects`, a lost connection is an error."""
+    """The connection of a stream, and its time and size limits; unless `reconnects`, a lost connection is an error."""
 
     connection: DebeziumConnection
     thresholds: DebeziumThresholds
@@ -49,9 +49,9 @@ class StopSignals:
 
 
 class DebeziumStream:
-    """Reads batches after a position; used by one thread.
+    """Reads batches after a position, with a new engine after each lost connection; used by one thread.
 
-    `connection` is what the next run reads. `_lost` is the reason why the connection was lost, until it is restored.
+    `connection` is the one that the next engine uses. `_lost` is the error of a lost connection, until it is restored.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class DebeziumStream:
     def _read_records(
         self, records: Records, gathered: GatheredBatch, heartbeat: Heartbeat, end: Any
     ) -> Iterator[Batch]:
-        """Gathers the batches of records; a batch that ends a snapshot is yielded alone, after the gathered one.
+        """Adds the batches of `records` to `gathered`.
 
-        A batch without events is gathered only if one is due, or if a reader that drains the source has reached its
-        end.
+        Yields a batch that ends a snapshot alone, after the gathered one. A batch without events is added only if one
+        is due, or if a reader that drains the source has reached `end`.
         """
         self._check_no_snapshot(records)
         for piece in self._run.split_records(records):
@@ -144,14 +144,20 @@ class DebeziumStream:
             )
 
     def _can_grow(self, gathered: GatheredBatch) -> bool:
-        """Whether to wait for more events before a batch is returned: one commit costs less than many small ones."""
+        """Whether to wait for more events before the gathered batch is returned.
+
+        One commit costs less than many small ones.
+        """
         if gathered.batch is None or count_bytes(gathered.batch) >= self._thresholds.batch_bytes:
             return False
         is_loading = self.position.is_snapshot and gathered.age_seconds < self._thresholds.gather_seconds
         return is_loading or self._run.engine.has_waiting
 
     def _attend_server(self, heartbeat: Heartbeat) -> None:
-        """Pushes the log's end of a server without events, and drops the connection to a silent server."""
+        """Makes an idle server send its log's end if that is due.
+
+        Drops the connection to a server that is silent for too long.
+        """
         if self._lost is not None:
             return
         if heartbeat.is_push_due(self._run.is_holding):
@@ -162,9 +168,9 @@ class DebeziumStream:
             self._drop_connection(self.server.explain_failure(None, "the server gave no sign of life"))
 
     def _push_log_end(self, must: bool) -> None:
-        """Pushes the end of the server's log; errors are ignored unless `must`, and lost connections in any case.
+        """Makes the server send its log's end to the stream.
 
-        Reading notices by itself that a server is unavailable.
+        A lost connection is ignored, since the reader of the stream notices it; other errors are ignored unless `must`.
         """
         try:
             self.server.push_log_end()
@@ -188,7 +194,10 @@ class DebeziumStream:
         return None
 
     def _drop_connection(self, error: SourceError) -> None:
-        """Ends the run after a lost connection, which is restored later; raises other errors."""
+        """Stops the engine after a lost connection, which `_reconnect` restores later; raises any other error.
+
+        It also raises if the stream does not reconnect, or during a snapshot.
+        """
         if self.position.is_snapshot or not self._reconnects or not isinstance(error, ConnectionLost):
             raise error
         LOG.warning("%s\nReading goes on when the server answers again.", error)
@@ -211,7 +220,7 @@ class DebeziumStream:
             self._run, self._lost = self._start_run(self.position), None
 
     def _is_joining(self) -> bool:
-        """Whether the stream has reached the position from which on it reads more tables."""
+        """Whether the stream has reached the position at which it begins to read loaded tables."""
         joining = self.position.joining
         return (
             bool(joining)
@@ -220,7 +229,10 @@ class DebeziumStream:
         )
 
     def _rejoin_stream(self) -> Batch:
-        """Restarts the stream at that position; later events are read again, together with those of the new tables."""
+        """Restarts the stream at the position of the loaded tables, with these tables; later events are read again.
+
+        Returns an empty batch that says so (`comes_again`).
+        """
         position = join_first_tables(self.server, replace(self.position, history=self._run.read_history()))
         self._run.end_run()
         self._run = self._start_run(position)
