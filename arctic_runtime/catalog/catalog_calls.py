@@ -1,4 +1,4 @@
-"""Calls to a catalog: they wait while it is locked, and their errors name the catalog and say what to do."""
+"""Calls to a catalog: retries while its database is locked, and errors that name the catalog and say what to do."""
 
 from __future__ import annotations
 
@@ -23,24 +23,30 @@ _CURES = (
 
 
 class CatalogCalls:
-    """Calls to the catalog of a profile; they raise CatalogError if it does not answer."""
+    """Calls functions that use the catalog of a profile; raises CatalogError if the catalog does not answer."""
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs the effect `effect_name` by calling `change`; waits while the catalog is locked."""
+        """Calls `change` as the effect `effect_name` and returns its result; retries while the catalog is locked.
+
+        `what` describes the change in errors, such as `create table x`.
+        """
         return perform_effect(
             effect_name, lambda: self._run_explained(what, change), self._format_subject(what), self._engine
         )
 
     def ask_catalog(self, what: str, question: Callable[[], T]) -> T:
-        """Returns the answer of `question`, which only reads the catalog; waits while the catalog is locked."""
+        """Calls `question`, which only reads the catalog, and returns its result; retries while the catalog is locked.
+
+        `what` describes the question in errors.
+        """
         return wait_for_lock(lambda: self._run_explained(what, question), self._format_subject(what), self._engine)
 
     @cached_property
     def _engine(self) -> Engine:
-        """Rules for errors of pyiceberg; only `_Locked` has one, since `_run_explained` converts all others."""
+        """Rules for retries: only `_Locked` is retried, since `_run_explained` converts all other errors."""
         unlock = f"see who holds the file, for instance with `fuser -v {self._address}`, and let it finish or end it"
         return Engine((_Locked,), lambda error: Failure("locked", str(error)), unlock, self._profile.thresholds.commits)
 
@@ -64,7 +70,10 @@ class CatalogCalls:
 
     @cached_property
     def _database_errors(self) -> tuple[type[Exception], ...]:
-        """Exceptions that a catalog in a database raises; for other kinds none, and SQLAlchemy is not loaded."""
+        """Exceptions that a catalog in a database raises.
+
+        Empty for other catalogs, so that SQLAlchemy is not loaded.
+        """
         if not self._profile.catalog_kind.is_database:
             return ()
         from sqlalchemy.exc import DBAPIError
@@ -86,4 +95,4 @@ class CatalogCalls:
 
 
 class _Locked(Exception):
-    """The catalog's database is locked by another process."""
+    """Raised if the catalog's database is locked by another process."""

@@ -1,4 +1,4 @@
-"""Reads a catalog in a database by queries to its tables, and the metadata files that these tables name."""
+"""Reads an Iceberg catalog that is stored in a database, by SQL queries, and the metadata files of its relations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _KINDS: dict[str, RelationKind] = {"TABLE": "table", "VIEW": "view"}
 
 
 class DatabaseCatalog:
-    """The tables of a catalog in a database, which `open_catalog` opens; safe to share between threads."""
+    """An Iceberg catalog that is stored in a database; safe to share between threads.
+
+    `open_catalog` returns the pyiceberg catalog, whose database connection is used.
+    """
 
     def __init__(self, profile: Profile, open_catalog: Callable[[], Catalog]) -> None:
         self._profile = profile
@@ -57,7 +60,10 @@ class DatabaseCatalog:
         return Table((namespace, name), metadata, location, file_io, self._open())
 
     def _load_table_metadata(self, location: str) -> TableMetadata:
-        """Loads a metadata file, or takes it from memory: such files never change, and the last ones read are kept."""
+        """Returns the metadata of a table from a metadata file, or from memory if it was one of the last files read.
+
+        Such files never change.
+        """
         with self._reading:
             known = self._metadata.pop(location, None)
             if known is not None:
@@ -73,7 +79,7 @@ class DatabaseCatalog:
     def list_metadata_files(self, namespaces: tuple[str, ...]) -> dict[tuple[str, str], tuple[RelationKind, str]]:
         """Returns kind and metadata file of each relation in these namespaces, by its namespace and name.
 
-        All are read at one moment.
+        One query reads all of them, so they are from the same moment.
         """
         from pyiceberg.catalog.sql import IcebergTables as Tables
         from sqlalchemy import select
@@ -98,7 +104,10 @@ class DatabaseCatalog:
         return ViewMetadata.model_validate(make_readable(json.loads(self._read_metadata_text(location))))
 
     def find_metadata_location(self, namespace: str, name: str, kinds: tuple[str | None, ...]) -> str | None:
-        """Location of a relation's metadata file; None if there is no such relation of one of these `kinds`."""
+        """Returns the location of a relation's metadata file; None if no such relation has one of these `kinds`.
+
+        Kinds are those of pyiceberg's table: TABLE, VIEW, or None for tables of earlier versions.
+        """
         from pyiceberg.catalog.sql import IcebergTables
         from sqlalchemy import or_, select
 
@@ -130,7 +139,10 @@ class DatabaseCatalog:
 
 
 def _parse_metadata(text: bytes) -> TableMetadata:
-    """Parses a table's metadata; a type that pyiceberg does not know is replaced by one that `foreign_types` knows."""
+    """Parses a table's metadata from JSON.
+
+    Types that pyiceberg does not know are replaced by types that it can read (`foreign_types`).
+    """
     from pydantic import ValidationError
     from pyiceberg.exceptions import ValidationError as MetadataError
     from pyiceberg.table.metadata import TableMetadataUtil

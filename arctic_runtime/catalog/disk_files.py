@@ -1,4 +1,4 @@
-"""The data files that a table has in storage, also those of no snapshot, and the keys of all rows in them.
+"""The data files in a table's storage, also those that no snapshot contains, and searches for keys in them.
 
 Rows that are deleted by a deletion vector count as well.
 """
@@ -25,9 +25,9 @@ _SUFFIX = ".parquet"
 
 @dataclass(frozen=True)
 class DiskFile:
-    """A data file: its address, its size, when it was written, and whether a snapshot of the table refers to it.
+    """A data file in storage; `is_referenced` says whether a snapshot of the table contains it.
 
-    `at_ms` is 0 if a snapshot refers to it.
+    `at_ms` is when the file was written, in milliseconds since 1970; 0 if a snapshot contains it.
     """
 
     path: str
@@ -37,25 +37,25 @@ class DiskFile:
 
 
 class DiskFiles:
-    """The data files of one table; `key` are the columns by which rows are looked up in the files themselves."""
+    """The data files of one table; `key` are the names of the columns by which rows are looked up in them."""
 
     def __init__(self, reader: CatalogReader, name: TableName, key: Iterable[str]) -> None:
         self.table = reader.load_table(name.schema, name.name)
         self._key = tuple(key)
 
     def list_snapshot_files(self, snapshot: int | None = None) -> dict[str, int]:
-        """Returns the size of each data file of a snapshot, by its address; None is the newest snapshot."""
+        """Maps the path of each data file of a snapshot to its size in bytes; None is the newest snapshot."""
         table = self.table
         snapshot_found = table.current_snapshot() if snapshot is None else table.snapshot_by_id(snapshot)
         return dict(_list_data_files(table, [snapshot_found] if snapshot_found else []))
 
     def find_tagged_snapshot(self, tag: str) -> int | None:
-        """Returns the snapshot that a tag points to; None if there is no such tag."""
+        """Returns the id of the snapshot that a tag points to; None if there is no such tag."""
         ref = self.table.metadata.refs.get(tag)
         return None if ref is None else ref.snapshot_id
 
     def on_disk(self) -> list[DiskFile]:
-        """Lists the data files that the table's snapshots refer to, then the others in the table's folders."""
+        """Lists the data files that the table's snapshots contain, then all others in the table's folders."""
         named = dict(_list_data_files(self.table, self.table.metadata.snapshots))
         places = {self._parse_path(path) for path in named}
         loose = [file for file in self._list_files() if self._parse_path(file.path) not in places]
@@ -67,9 +67,10 @@ class DiskFiles:
             self.table.io.delete(path)
 
     def count_rows_under(self, path: str, keys: pa.Table) -> int:
-        """Counts the rows of a file whose key is one of `keys`; deleted rows count.
+        """Counts the rows of the file `path` whose key is one of `keys`; rows that are marked as deleted count.
 
-        The columns of `keys` are those of the key, in the same order. Without a key all rows count, if `keys` has any.
+        The columns of `keys` are those of the key, in the same order. A table without a key has all rows counted, if
+        `keys` has any row.
         """
         import pyarrow.parquet as pq
 
@@ -83,7 +84,7 @@ class DiskFiles:
             return sum(_count_rows(rows.select(names), keys) for rows in batches)
 
     def _list_key_names(self, schema: pa.Schema) -> list[str]:
-        """Lists the key's columns by the names that they have in a file, which are those when it was written.
+        """Lists the names that the key's columns have in a file with this schema, which may be older names.
 
         They are looked up by their ids, which never change.
         """
@@ -131,7 +132,10 @@ def _get_modified_ms(info: Any) -> int:
 
 
 def _list_data_files(table: Table, snapshots: Iterable[Snapshot]) -> Iterator[tuple[str, int]]:
-    """Yields address and size of the data files that are live in any of these snapshots; reads each manifest once."""
+    """Yields path and size in bytes of each data file that any of these snapshots contains.
+
+    Reads each manifest once.
+    """
     from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestEntryStatus
 
     manifests = {
@@ -166,7 +170,7 @@ def _may_have_key(file: Any, group: int, names: list[str], keys: pa.Table) -> bo
 
 
 def _count_rows(rows: pa.Table, keys: pa.Table) -> int:
-    """Counts the rows whose key is one of `keys`; both have the key's columns in the same order."""
+    """Counts the rows of `rows` that are also in `keys`; both have only the key's columns, in the same order."""
     import pyarrow.compute as pc
 
     names = [f"k{place}" for place in range(rows.num_columns)]

@@ -46,7 +46,7 @@ def _is_known(kind: str) -> bool:
 
 
 def get_foreign_name(kind: IcebergType) -> str | None:
-    """Name of the type that `make_readable` replaced by `kind`; None if `kind` is a type that pyiceberg knows."""
+    """Returns the name of the type that `make_readable` replaced by `kind`; None if `kind` is a type of pyiceberg."""
     from pyiceberg.types import GeometryType
 
     is_foreign = isinstance(kind, GeometryType) and kind.crs.startswith(_SYSTEM)

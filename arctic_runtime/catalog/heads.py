@@ -1,4 +1,4 @@
-"""Heads of tables and views: texts that differ after each commit, by which changed relations are found cheaply."""
+"""Heads of tables and views: texts that differ after each commit, to find changed relations without reading them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from arctic_runtime.model.names import TableName
 
 @dataclass(frozen=True)
 class ObservedHeads:
-    """The head of each relation that exists: a text that is different after each commit to the relation.
+    """The head of each relation that exists: a text that changes with each commit to the relation.
 
-    `views` are the relations that are views.
+    `views` are the names of those relations that are views.
     """
 
     heads: Mapping[TableName, str]
@@ -25,7 +25,7 @@ class ObservedHeads:
 
 
 def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Observes the heads of relations; leaves out relations that do not exist.
+    """Reads the heads of relations from the catalog; leaves out relations that do not exist.
 
     A catalog in a database gives all heads in one query, at one moment; from other catalogs each relation is loaded.
     Raises CatalogError if the catalog does not answer.
@@ -45,7 +45,7 @@ def observe_heads(reader: CatalogReader, relations: Collection[TableName]) -> Ob
 
 
 def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> ObservedHeads:
-    """Loads each relation for its head, several at a time; leaves out relations that their namespace does not list."""
+    """Loads each relation to get its head, several at a time; leaves out relations that do not exist."""
     known, views = list(relations), frozenset[TableName]()
     if reader.lists_views:
         there = {schema: reader.list_relations(schema) for schema in {relation.schema for relation in relations}}
@@ -59,9 +59,9 @@ def _load_heads(reader: CatalogReader, relations: Collection[TableName]) -> Obse
 
 
 def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: TableName) -> str | None:
-    """Loads the path of a table's metadata file, or a view's version.
+    """Returns the head of a relation: the path of a table's metadata file, or a view's version text.
 
-    None if the relation does not exist or was just dropped.
+    `views` are the names of all views. None if the relation does not exist or was just dropped.
     """
     from pyiceberg.exceptions import NoSuchTableError, NoSuchViewError
 
@@ -74,7 +74,7 @@ def _load_head(reader: CatalogReader, views: frozenset[TableName], relation: Tab
 
 
 class SharedHeads:
-    """Heads that several parts of a process share: each observation includes the relations that other parts ask for.
+    """Observes heads of relations for several parts of a process: one observation has the relations of all parts.
 
     Safe to share between threads.
     """
@@ -88,17 +88,17 @@ class SharedHeads:
         self._newest: _Look | None = None
 
     def observe_now(self, relations: Collection[TableName]) -> ObservedHeads:
-        """Observes the heads of these relations now; the result may have the heads of others too.
+        """Reads the heads of these relations now; the result may contain other relations too.
 
         Raises as `observe_heads`.
         """
         return self._look_anew(relations).heads
 
     def get_recent(self, part: str, relations: Collection[TableName], age_seconds: float) -> ObservedHeads:
-        """Returns heads that were observed at most `age_seconds` ago, by an observation that `part` has not seen yet.
+        """Returns heads that were read at most `age_seconds` ago; never the same observation twice to the same `part`.
 
-        Observes them now if there is no such observation. `part` is the name of the caller, who is expected to ask
-        again for the same relations. Raises as `observe_heads`.
+        `part` is the name of the caller, which is expected to ask again for the same relations. Reads the heads now if
+        there is no such observation. Raises as `observe_heads`.
         """
         asked = frozenset(relations)
         with self._lock:
@@ -123,7 +123,7 @@ class SharedHeads:
 
 @dataclass(frozen=True)
 class _Look:
-    """An observation of the heads of `relations`; `at` is when it began, by the clock of `SharedHeads`."""
+    """One observation of the heads of `relations`; `at` is when it began, by the clock of `SharedHeads`."""
 
     at: float
     relations: frozenset[TableName]

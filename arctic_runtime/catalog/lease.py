@@ -1,4 +1,7 @@
-"""A lease, by which one process at a time does some work: a commit to a table, made by compare-and-swap."""
+"""A lease, by which only one process at a time does some work; it is stored in commits to a table.
+
+Each commit is a compare-and-swap, so two processes can't take the lease at once.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Held:
-    """A lease as a commit records it: the process that holds it, and until when, in seconds since 1970."""
+    """A lease as stored in a commit: its holder, a process, and the end of the lease in seconds since 1970."""
 
     holder: str
     until: float
@@ -44,9 +47,9 @@ class Held:
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """Times of a lease: how long it lasts without renewal, and the seconds between renewals.
+    """Times of a lease: how many seconds it lasts without renewal, and the seconds between renewals.
 
-    `attempts` is how often a commit of a lease is tried while other commits to the table are faster.
+    `attempts` is the largest number of tries to commit a lease while other commits to the table come first.
     """
 
     lease_seconds: float
@@ -55,17 +58,17 @@ class LeaseTimes:
 
 
 class LeaseTable(Protocol):
-    """A table whose commits record a lease."""
+    """A table in whose commits a lease is stored."""
 
     def observe_lease(self) -> tuple[int | None, Held | None]:
-        """Returns the table's head, None if it has no snapshots, and the newest lease, None if there is none."""
+        """Returns the id of the table's newest snapshot and the newest lease; each is None if there is none."""
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Commits a lease on top of `head`; raises CommitConflict if the table has another head by now."""
+        """Commits a lease on top of the snapshot `head`; raises CommitConflict if the table has a newer one."""
 
 
 class Lease:
-    """The lease of this process.
+    """Takes, renews and ends the lease of this process.
 
     Correctness must not depend on it, since a process may sleep longer than its lease lasts: all commits of the work
     are compare-and-swaps. It keeps a second process from doing the same work.
@@ -86,23 +89,26 @@ class Lease:
         self._other: tuple[Held, float] | None = None
 
     def take_lease(self) -> Held | None:
-        """Takes or renews the lease and returns None; returns the lease of another process if that holds it.
+        """Takes or renews the lease and returns None; if another process holds it, returns that process's lease.
 
-        Raises CommitConflict if other commits to the table are faster at every attempt.
+        Raises CommitConflict if other commits to the table come first at every attempt.
         """
         return retry_on_conflict(self._take_once, self._times.attempts)
 
     def is_own(self) -> bool:
-        """Whether the newest lease is that of this process."""
+        """Whether the newest lease in the table is that of this process."""
         _, newest = self._table.observe_lease()
         return newest is not None and newest.holder == self.holder
 
     def renew_lease(self) -> Held | None:
-        """Renews the lease if it is time for that, else returns None; returns and raises as `take_lease`."""
+        """Renews the lease if that is due, and returns None; returns another process's lease if that has taken it.
+
+        Raises as `take_lease`.
+        """
         return None if self._clock() < self._renew_at else self.take_lease()
 
     def end_lease(self) -> None:
-        """Gives up the lease if this process holds it; if that fails, no error is raised, and the lease runs out."""
+        """Ends the lease if this process holds it; if that fails, raises no error, and the lease expires."""
         with suppress(ArcticError):
             head, newest = self._table.observe_lease()
             if newest is not None and newest.holder == self.holder:
@@ -110,7 +116,7 @@ class Lease:
 
     @contextmanager
     def keep_alive(self, lost: Callable[[Held], None]) -> Iterator[None]:
-        """Renews the lease in a thread until the block ends, however long its work takes.
+        """Renews the lease in a thread until the context ends, however long its work takes.
 
         If another process has taken the lease, that thread calls `lost` with the other's lease, and ends.
         """
@@ -145,10 +151,10 @@ class Lease:
         return None
 
     def _is_alive(self, other: Held) -> bool:
-        """Whether the holder of another process's lease may still work.
+        """Whether another process's lease is still valid.
 
-        Clocks of machines differ, and may be set back. So a lease has also ended if this process has watched it for
-        `lease_seconds` and it was not renewed.
+        Clocks of machines differ, and may be set back. So a lease has also ended if this process has seen it unchanged
+        for `lease_seconds`.
         """
         now = self._clock()
         if self._other is None or self._other[0] != other:
@@ -158,7 +164,10 @@ class Lease:
 
 
 def find_newest_lease(table: Table) -> tuple[int | None, Held | None]:
-    """Returns the head of a table, and the newest lease on its main branch; None each if there is none."""
+    """Returns the id of a table's newest snapshot, and the newest lease on its main branch.
+
+    Each None if there is none.
+    """
     for snapshot in walk_main_branch(table):
         summary = snapshot.summary
         if summary and (holder := summary[LEASE]):
@@ -176,7 +185,7 @@ def walk_main_branch(table: Table) -> Iterator[Snapshot]:
 
 
 def _has_ended(lease: Held) -> bool:
-    """Whether the holder is a process of this machine that has ended; False if that is not known."""
+    """Whether the lease's holder is a process of this machine that has ended; False if that is not known."""
     host, process, _ = lease.holder.split(":")
     if host != platform.node() or os.name != "posix":
         return False

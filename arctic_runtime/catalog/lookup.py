@@ -1,4 +1,4 @@
-"""Looks up one row by its key and reads as few bytes as possible.
+"""Looks up one row of a model's table by its key, and reads as few bytes as possible.
 
 Files and row groups are skipped by their partition, their hash node, and the bounds of their values.
 """
@@ -34,9 +34,9 @@ _PUFFIN_TAIL = 12
 
 @dataclass(frozen=True)
 class Lookup:
-    """Result of a lookup: the row, None if there is none, and how many data files were opened and bytes read for it.
+    """Result of a lookup: the row by column name, or None if there is none, and what reading it cost.
 
-    Deletion vectors count as bytes, and not as files.
+    `files_opened` counts data files. `bytes_read` includes deletion vectors.
     """
 
     row: Mapping[str, Any] | None
@@ -45,9 +45,9 @@ class Lookup:
 
 
 class _Files:
-    """Reads the files of one table that may hold a key, one by one; counts the files opened and their bytes.
+    """Reads one key's rows from the files of one table; `opened` and `io.bytes` count the files and bytes read.
 
-    `wanted` has the text of the key's value for each of its columns.
+    `wanted` maps the key's columns to the text of the value that is looked up.
     """
 
     def __init__(self, table: Table, wanted: Mapping[str, str]) -> None:
@@ -56,15 +56,18 @@ class _Files:
         self.opened = 0
 
     def plan_files(self, snapshot: int) -> Iterator[tuple[DataScan, FileScanTask]]:
-        """Yields the data files of a snapshot that may hold the key, by their partitions and bounds."""
+        """Yields the data files of a snapshot that may contain the key, each with its scan.
+
+        Files are selected by their partitions and bounds.
+        """
         scan = _build_scan(self.table, snapshot, self.wanted)
         return ((scan, task) for task in scan.plan_files())
 
     def read_rows(self, scan: DataScan, task: FileScanTask) -> list[dict[str, Any]]:
-        """Reads the rows of the key from one file, without deleted ones.
+        """Returns the rows of the key in one file, by column name, without deleted ones.
 
-        First the key's columns are read, of row groups whose bounds include the key, then the rows at the positions
-        that were found.
+        First the key's columns are read, of row groups whose bounds include the key, then whole rows at the matching
+        positions.
         """
         self.opened += 1
         with self.io.new_input(task.file.file_path).open() as stream:
@@ -74,11 +77,14 @@ class _Files:
             return file.read_rows_at([place for place in places if place not in gone])
 
     def _list_deleted_positions(self, task: FileScanTask) -> set[int]:
-        """Positions of the deleted rows of a file."""
+        """Positions in the data file of `task` whose rows are deleted."""
         return {place for file in task.delete_files for place in self._list_positions_in(file, task.file.file_path)}
 
     def _list_positions_in(self, deletes: DataFile, path: str) -> list[int]:
-        """Positions that a delete file lists for the data file `path`; of a Puffin file only that vector is read."""
+        """Positions that a delete file lists for the data file `path`.
+
+        Of a Puffin file only that file's vector is read.
+        """
         import pyarrow.compute as pc
         from pyarrow.parquet import read_table
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
@@ -94,7 +100,7 @@ class _Files:
 
 
 class _KeyedFile:
-    """A Parquet data file: finds the positions of a key's rows by the key's columns, then reads only those rows.
+    """A Parquet data file from which the rows of one key are read: first the key's columns, then only those rows.
 
     Values are converted from Parquet's field by field, since pyiceberg's own reader loses the nulls of arrays and maps
     of structs.
@@ -110,7 +116,7 @@ class _KeyedFile:
         self.starts = _list_row_group_starts(self.fragment.metadata)
 
     def find_positions(self) -> Iterator[int]:
-        """Yields the positions of the key's rows; reads only row groups whose bounds include the key."""
+        """Yields the positions in the file of the key's rows; reads only row groups whose bounds include the key."""
         import pyarrow as pa
         from pyiceberg.expressions.visitors import bind, translate_column_names
         from pyiceberg.io.pyarrow import expression_to_pyarrow
@@ -126,7 +132,7 @@ class _KeyedFile:
             yield from keys.append_column("__arctic_place", places).filter(condition)["__arctic_place"].to_pylist()
 
     def read_rows_at(self, places: Sequence[int]) -> list[dict[str, Any]]:
-        """Reads the rows at the positions `places`, with the columns that the table has in the scan's snapshot."""
+        """Returns the rows at these positions of the file, with the columns of the table in the scan's snapshot."""
         wanted, own = self.scan.projection().as_struct(), self.schema.as_struct()
         rows_found: list[dict[str, Any]] = []
         for group, start in enumerate(self.starts):
@@ -139,12 +145,12 @@ class _KeyedFile:
 
 
 def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> Lookup:
-    """Looks up the row whose primary key has these `values`, as texts in the key's order.
+    """Looks up the row whose primary key has these `values`, given as texts in the key's order.
 
     In a table with history it is the current version; with a value for `_valid_from` the version that begins there.
-    Only files that may hold the row are read: first the unmerged change rows, from the newest commit on, then the base,
-    from its largest file on. The first that has the row ends the search. Raises ConfigError if the number of values is
-    not that of the key's columns.
+    Only files that may contain the row are read: first the unmerged change rows, from the newest commit on, then the
+    base, from its largest file on. The first match ends the search. Raises ConfigError if the number of values is not
+    that of the key's columns.
     """
     key = model.config.primary_key
     is_current = model.config.has_history and len(values) == len(model.config.entity_key)
@@ -171,7 +177,7 @@ def look_up_row(reader: CatalogReader, model: Model, values: Sequence[str]) -> L
 
 
 def estimate_full_scan_bytes(reader: CatalogReader, model: Model) -> int:
-    """Number of bytes that a full read of a model's base takes from storage: its data files and deletion vectors."""
+    """Number of bytes that a full read of a model's base table reads: its data files and deletion vectors."""
     snapshot = reader.load_table(model.base.schema, model.base.name).current_snapshot()
     if snapshot is None or snapshot.summary is None:
         return 0
@@ -186,7 +192,10 @@ def _find_live_row(base: _Files, snapshot: int) -> dict[str, Any] | None:
 
 
 def _select_newest(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] | None:
-    """Returns the newest change row of a key, from its change rows by commit, newest first; None if there is none."""
+    """Returns the newest change row of a key; None if there is none.
+
+    `commits` are the key's change rows by commit, the newest commit first.
+    """
     rows = next(iter(commits), [])
     if len(rows) <= 1:
         return rows[0] if rows else None
@@ -210,7 +219,10 @@ def _select_current(commits: Iterable[list[dict[str, Any]]]) -> dict[str, Any] |
 def _read_newest_changes(
     log: _Files, changes: ChangeTableState, merged: Version | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yields the key's change rows that are not merged yet, commit by commit, newest first."""
+    """Yields the key's change rows after the version `merged`, one list for each commit, newest first.
+
+    `log` reads the change table, and `changes` is its state. None for `merged` means all change rows.
+    """
     pending = changes.list_commits_after(merged)
     if not pending:
         return
@@ -230,7 +242,10 @@ def _read_newest_changes(
 
 
 def _list_snapshots_before_rewriting(commits: Sequence[Commit], pending: Sequence[Commit]) -> list[int]:
-    """Snapshots that together have all files that the commits `pending` added, also files that were compacted since."""
+    """Returns snapshots that together contain all files added by the commits `pending`, even if later compacted.
+
+    `commits` are all commits of the table.
+    """
     first = pending[0].version.sequence
     rewritten = (c.parent for c in commits if c.operation == "replace" and c.version.sequence > first)
     return [*(parent for parent in rewritten if parent is not None), pending[-1].version.snapshot]
@@ -259,7 +274,10 @@ def _cut_out(stream: Any, path: str) -> bytes:
 
 
 def _project_value(value: Any, own: IcebergType, wanted: IcebergType) -> Any:
-    """Converts a value from its type in a file, `own`, to the table's type, `wanted`; matches fields by their ids."""
+    """Converts a value from its type in a file, `own`, to the table's current type, `wanted`.
+
+    Matches fields by their ids.
+    """
     from pyiceberg.types import ListType, MapType, StructType
 
     match own, wanted:
@@ -292,7 +310,7 @@ def _is_vectors(file: Any) -> bool:
 
 
 def _list_row_group_starts(metadata: Any) -> list[int]:
-    """Position of the first row of each row group."""
+    """Positions in the file of the first row of each row group; `metadata` is Parquet's."""
     starts, at = [], 0
     for group in range(metadata.num_row_groups):
         starts.append(at)

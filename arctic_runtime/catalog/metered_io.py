@@ -1,4 +1,4 @@
-"""Counts the bytes that pyiceberg and pyarrow read from the files of a table."""
+"""A FileIO that counts the bytes which pyiceberg and pyarrow read from a table's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import Self
 
 
 class MeteredFileIO:
-    """A FileIO for reading only, which reads through the table's own; `bytes` is how many bytes were read so far."""
+    """A read-only FileIO that reads through the table's own FileIO; `bytes` counts the bytes read so far."""
 
     def __init__(self, io: Any) -> None:
         self._io = io
@@ -20,7 +20,7 @@ class MeteredFileIO:
         return _Input(self._io.new_input(location), self)
 
     def add_bytes(self, count: int) -> None:
-        """Adds to `bytes`, under a lock, since several threads may read columns of one file."""
+        """Adds to `bytes`; under a lock, since several threads may read columns of one file."""
         with self._lock:
             self.bytes += count
 
@@ -34,7 +34,7 @@ class _Input:
 
 
 class _Stream:
-    """Stream with the methods that pyarrow calls on a file."""
+    """A file stream that counts the bytes read, with the methods that pyarrow calls."""
 
     def __init__(self, stream: Any, tally: MeteredFileIO) -> None:
         self._stream, self._tally = stream, tally

@@ -1,4 +1,4 @@
-"""Versions of upstreams that are fixed for one invocation, so that all its models read the same rows."""
+"""Fixes the version of each upstream for one invocation, so that all models of it read the same rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.model.state import SourceState
 
 @dataclass(frozen=True)
 class PinnedSnapshots:
-    """State of each upstream when a model of the invocation first read it; may be shared between threads.
+    """State of each upstream when a model of the invocation first read it; safe to share between threads.
 
     Two models over one upstream, and a third over both, then agree with each other although the upstream changes.
     """
@@ -21,9 +21,9 @@ class PinnedSnapshots:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def get_first(self, name: TableName, observe: Callable[[], SourceState | None]) -> SourceState | None:
-        """Returns the state first observed for table `name`; calls `observe` if there is none yet.
+        """Returns the state that was first observed for table `name`; calls `observe` if there is none yet.
 
-        None if `observe` returns None, which is not kept.
+        Returns None if `observe` does; that is not stored, so the next call observes again.
         """
         with self._lock:
             known_state = self._states.get(str(name))
@@ -34,6 +34,6 @@ class PinnedSnapshots:
             return self._states.setdefault(str(name), state) if state is not None else None
 
     def invalidate_table(self, name: TableName) -> None:
-        """Forgets the state of a table, after its own run, so that its next reader observes the result of that run."""
+        """Removes the stored state of a table after its own run, so that its next reader observes the new state."""
         with self._lock:
             self._states.pop(str(name), None)

@@ -47,7 +47,7 @@ class ColumnInfo:
 class RelationInfo:
     """Description of a table or view from its metadata; `rows` and `bytes` are None if the metadata has no counts.
 
-    `sql` is the query of a view.
+    `sql` is the query of a view, None for a table.
     """
 
     namespace: str
@@ -87,7 +87,7 @@ class CatalogReader:
 
     @property
     def lists_views(self) -> bool:
-        """Whether the catalog's views can be listed, besides its tables."""
+        """Whether the catalog can list its views, not only its tables."""
         return self.is_supported and self.profile.catalog_kind.lists_views
 
     def list_namespaces(self) -> list[str]:
@@ -115,9 +115,9 @@ class CatalogReader:
         self.perform_change("namespace.drop", f"drop namespace {namespace}", drop_if_there)
 
     def perform_change(self, effect_name: str, what: str, change: Callable[[], T]) -> T:
-        """Performs the effect `effect_name` by calling `change`; waits while the catalog is locked.
+        """Calls `change` as the effect `effect_name` and returns its result; retries while the catalog is locked.
 
-        Raises CatalogError if the catalog does not answer.
+        `what` describes the change in errors. Raises CatalogError if the catalog does not answer.
         """
         return self._calls.perform_change(effect_name, what, change)
 
@@ -169,7 +169,7 @@ class CatalogReader:
 
     @cached_property
     def _database(self) -> DatabaseCatalog | None:
-        """Reader of the database that has the catalog; None if the catalog is not in a database."""
+        """Reader of the database in which the catalog is stored; None if it is not in a database."""
         is_database = self.profile.catalog_kind.is_database
         return DatabaseCatalog(self.profile, lambda: self.catalog) if is_database else None
 
@@ -237,7 +237,7 @@ class CatalogReader:
         )
 
     def get_view_version(self, namespace: str, name: str) -> str:
-        """Text that identifies the current version of a view, and differs after each replacement.
+        """Returns a text that identifies the current version of a view, and differs after each replacement.
 
         Raises as `load_view`.
         """
@@ -247,11 +247,14 @@ class CatalogReader:
 
 
 class UnsupportedType(Exception):
-    """A column's type is one that only Spark can name."""
+    """Raised for a column type that only Spark can name."""
 
 
 def to_spark_type(iceberg_type: IcebergType) -> str:
-    """Spark's name of an Iceberg type, as `DESCRIBE` shows it; raises UnsupportedType if Spark has none."""
+    """Returns Spark's name of an Iceberg type, as `DESCRIBE` shows it.
+
+    Raises UnsupportedType if it is not known here.
+    """
     from pyiceberg import types
 
     match iceberg_type:
@@ -311,7 +314,7 @@ def _build_table_info(namespace: str, name: str, table: Table) -> RelationInfo:
 
 
 def _find_unread_part(error: Exception) -> str:
-    """Returns the line of a validation error that says what is wrong: its first `Value error`, else its first line."""
+    """Returns the line of pydantic's error that names the fault: its first `Value error`, else its first line."""
     lines = [line.strip() for line in str(error).splitlines()]
     return next((line for line in lines if line.startswith("Value error")), lines[0])
 

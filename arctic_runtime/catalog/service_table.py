@@ -1,4 +1,4 @@
-"""The table of a service: which process leads, the work that users paused, and when scheduled models were run.
+"""The table in which a service stores its leader, the work that users paused, and the times of scheduled runs.
 
 It is written without Spark.
 """
@@ -33,7 +33,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True)
 class Paused:
-    """Work that users have paused: everything, some tables, and the upkeep of others."""
+    """The work that users have paused: everything, all work on some tables, or only the upkeep of some tables."""
 
     everything: bool = False
     tables: frozenset[str] = frozenset()
@@ -45,14 +45,14 @@ class Paused:
 
     @staticmethod
     def decode(text: str) -> Paused:
-        """Reads the text that `encode` wrote."""
+        """Parses JSON that `encode` wrote."""
         document = json.loads(text)
         return Paused(bool(document["everything"]), frozenset(document["tables"]), frozenset(document["upkeep"]))
 
     def pause(self, names: Iterable[str], upkeep_only: bool) -> Paused:
-        """Returns what is paused if these tables, or everything if there are no `names`, are paused as well.
+        """Returns this with `names` added to the paused tables; without names, everything is paused.
 
-        With `upkeep_only` only the upkeep of the tables is paused.
+        With `upkeep_only`, only the upkeep of these tables is paused.
         """
         tables = frozenset(names)
         if upkeep_only:
@@ -60,13 +60,13 @@ class Paused:
         return Paused(self.everything or not tables, self.tables | tables, self.upkeep)
 
     def resume(self, names: Iterable[str]) -> Paused:
-        """Returns what is paused after work on these tables, or on everything if there are no `names`, is resumed."""
+        """Returns this without the tables `names`; without names, nothing is paused any more."""
         tables = frozenset(names)
         return Paused(self.everything, self.tables - tables, self.upkeep - tables) if tables else Paused()
 
 
 class ServiceTable:
-    """A table without rows; each commit records in its summary the leader of the service and the paused tables.
+    """A table without rows; the summary of each commit has the leader of the service and the paused work.
 
     Each commit is a compare-and-swap through pyiceberg, so a service on standby needs no Spark. The times of scheduled
     runs are properties of the table.
@@ -96,20 +96,23 @@ class ServiceTable:
         return find_newest_lease(self._load_table())
 
     def commit_lease(self, head: int | None, lease: Held) -> None:
-        """Commits a lease on top of `head`; raises CommitConflict if the table has another head by now.
+        """Commits a lease on top of the snapshot `head`; raises CommitConflict if the table has a newer one.
 
-        Keeps the paused tables, and expires old snapshots.
+        The paused work stays the same. Expires old snapshots.
         """
         table = self._load_table()
         self._append_snapshot(table, head, {**lease.encode(), PAUSED: _read_paused(table).encode()})
         self._expire_old_snapshots()
 
     def read_paused(self) -> Paused:
-        """Reads the paused tables, which stay paused when a service ends."""
+        """Reads the paused work, which stays paused when a service ends."""
         return _read_paused(self._load_table())
 
     def change_paused(self, change: Callable[[Paused], Paused]) -> Paused:
-        """Commits and returns what `change` makes of the paused tables; raises CommitConflict if another was faster."""
+        """Applies `change` to the paused work, and commits and returns the result.
+
+        Raises CommitConflict if another writer was faster.
+        """
         table = self._load_table()
         head, lease = find_newest_lease(table)
         changed = change(_read_paused(table))
@@ -117,12 +120,12 @@ class ServiceTable:
         return changed
 
     def list_run_times(self) -> Mapping[str, float]:
-        """Returns when the last run of each scheduled model began, in seconds since 1970, by the model's name."""
+        """Maps each scheduled model to the begin of its last run, in seconds since 1970."""
         texts = {key: text for key, text in self._load_table().properties.items() if key.startswith(RUN_AT_PREFIX)}
         return {key.removeprefix(RUN_AT_PREFIX): int(text) / 1000 for key, text in texts.items()}
 
     def note_run(self, at: Mapping[str, float]) -> None:
-        """Records when runs of scheduled models began: `at` has seconds since 1970 by the model's name."""
+        """Stores when runs of scheduled models began; `at` maps the model's name to seconds since 1970."""
         values = {f"{RUN_AT_PREFIX}{name}": str(round(seconds * 1000)) for name, seconds in at.items()}
         retry_on_conflict(lambda: self._set(values), self._reader.thresholds.commits.attempts)
 
@@ -159,7 +162,7 @@ class ServiceTable:
         self._reader.perform_change("service.commit", f"commit to {self.table}", append_empty)
 
     def _expire_old_snapshots(self) -> None:
-        """Expires old snapshots if there are many; each renewal of the lease makes one."""
+        """Expires old snapshots if there are many, since each renewal of the lease makes one."""
         from pyiceberg.exceptions import CommitFailedException
 
         table, limits = self._load_table(), self._reader.thresholds.service

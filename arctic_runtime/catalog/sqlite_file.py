@@ -1,4 +1,4 @@
-"""Keeps connections to an SQLite database on its current file: none is used after the file was moved or replaced."""
+"""Makes SQLAlchemy use only connections to the current file of an SQLite database, also after it was replaced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def follow_file(engine: Any, file: Path) -> None:
-    """Makes an SQLAlchemy engine use only connections to the current `file`, and never create the file.
+    """Sets up an SQLAlchemy engine to use only connections to the current `file`, and never to create the file.
 
     Without this a connection continues with a file that was moved away or replaced. A connection that is opened while
     the file is away creates an empty database in its place, and stays connected to that when the file is back.
@@ -34,7 +34,7 @@ def follow_file(engine: Any, file: Path) -> None:
 
 
 def _get_identity(file: Path) -> tuple[int, int] | None:
-    """Device and inode of a file; None if there is no such file."""
+    """Returns device and inode of a file; None if there is no such file."""
     try:
         file_status = file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Observes landing tables, to which other programs append events, from metadata and manifests, not data files."""
+"""Observes landing tables, to which other programs append events, from their metadata and manifests only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arctic_runtime.model.properties import COMMIT_TIMES, KIND
 
 
 def observe_landing(reader: CatalogReader, name: TableName) -> LandingState:
-    """Observes the state of a landing table: its live data files, its snapshots and what was deleted of it.
+    """Returns the state of a landing table: its live data files, its snapshots and the record of deleted files.
 
     Raises ConfigError if there is no such table, if it is one of arctic's own, or if its format version is 1, in which
     commits have no order.

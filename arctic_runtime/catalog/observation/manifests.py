@@ -1,4 +1,4 @@
-"""Observes the files of tables, their partitions and sizes, from manifests; no data file is read."""
+"""Observes the files of tables, with their partitions and sizes, from manifests; no data file is read."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _WRITTEN = ("boolean", "int", "long", "date", "timestamp", "timestamptz", "strin
 
 
 def observe_totals(reader: CatalogReader, name: TableName) -> FileTotals:
-    """Returns counts of a table's files from the summaries of its snapshots; costs no more than loading the table.
+    """Returns the counts and bytes of a table's files from snapshot summaries; costs no more than loading the table.
 
-    `appends` and `added_bytes` are those since the last rewrite.
+    `appends` and `added_bytes` count since the last rewrite of files.
     """
     table = reader.load_table(name.schema, name.name)
     snapshot = table.current_snapshot()
@@ -110,7 +110,7 @@ def observe_files(reader: CatalogReader, name: TableName) -> TableFiles | None:
 
 
 def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
-    """Returns the sequence number of each data file that these commits added, by its path."""
+    """Maps the path of each data file that these commits added to the commit's sequence number."""
     places: dict[str, int] = {}
     for commit in commits:
         snapshot = table.snapshot_by_id(commit.version.snapshot)
@@ -124,7 +124,10 @@ def list_added_files(table: Table, commits: Iterable[Commit]) -> dict[str, int]:
 
 
 def observe_upper_bound(reader: CatalogReader, name: TableName, column: str) -> int | None:
-    """Upper bound of a column of whole numbers, from the bounds in a table's manifests; None if these have none."""
+    """Returns an upper bound of a column of whole numbers, by the bounds in the manifests of a table's newest snapshot.
+
+    None if there are no such bounds or no such column.
+    """
     table = reader.load_table(name.schema, name.name)
     snapshot, schema = table.current_snapshot(), table.schema()
     if snapshot is None or column not in schema.column_names:
@@ -150,15 +153,15 @@ def has_removed_entries(reader: CatalogReader, name: TableName) -> bool:
 
 
 def observe_specs(reader: CatalogReader, name: TableName) -> Specs:
-    """Returns the partition specs that a table has or had."""
+    """Returns the transforms of all partition specs that a table has or had, and the id of the current one."""
     return _build_specs(reader.load_table(name.schema, name.name))
 
 
 def observe_bucketing(reader: CatalogReader, name: TableName) -> Placement:
-    """Observes by which column a base's files are bucketed, into how many buckets, and by which others partitioned.
+    """Returns how the files of a model's base table are bucketed: by which column, and into how many buckets.
 
-    Reads the partition specs in its manifests. NOT_BUCKETED if not all files are bucketed by one column, or if the
-    table is not a base.
+    Reads only manifest lists. Returns NOT_BUCKETED if not all files are bucketed by one column, or if the table is not
+    a base.
     """
     from pyiceberg.manifest import ManifestContent
 
@@ -193,7 +196,7 @@ def _build_specs(table: Table) -> Specs:
 
 
 def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, Any]]:
-    """Yields partition spec and file of each live entry in a snapshot's manifests."""
+    """Yields the partition spec id and the file of each entry in a snapshot's manifests that is not deleted."""
     from pyiceberg.manifest import ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):
@@ -203,7 +206,7 @@ def _walk_live_files(table: Table, snapshot: Snapshot) -> Iterator[tuple[int, An
 
 
 def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-    """Yields the entries of a manifest with the fields of format version 3; pyiceberg itself reads only those of 2."""
+    """Yields the entries of a manifest with the fields of format version 3; pyiceberg's own reader drops those."""
     from pyiceberg.avro.file import AvroFile
     from pyiceberg.manifest import MANIFEST_ENTRY_SCHEMAS, DataFileContent, FileFormat, ManifestEntryStatus
     from pyiceberg.manifest import DataFile as Entry
@@ -219,12 +222,18 @@ def read_entries(table: Table, manifest: ManifestFile) -> Iterator[ManifestEntry
 
 
 def get_sequence(entry: ManifestEntry, manifest: ManifestFile) -> int:
-    """Sequence number of the commit that added a file: that of its entry, or of the manifest if the entry has none."""
+    """Returns the sequence number of the commit that added a file.
+
+    It is in the file's entry, or else in the manifest.
+    """
     return manifest.sequence_number if entry.sequence_number is None else entry.sequence_number
 
 
 def get_referenced_path(deletes: Any) -> str | None:
-    """Path of the data file that a deletion vector is for; None for other files. Pyiceberg has no property for it."""
+    """Returns the path of the data file to which a deletion vector belongs; None for other files.
+
+    Pyiceberg has no property for it.
+    """
     from pyiceberg.manifest import DATA_FILE_TYPE
 
     path: str | None = deletes[[field.name for field in DATA_FILE_TYPE[3].fields].index("referenced_data_file")]
@@ -232,7 +241,10 @@ def get_referenced_path(deletes: Any) -> str | None:
 
 
 def find_only_path(deletes: Any) -> str | None:
-    """Path of the only data file that a position delete file is for; None if the bounds of its paths are not equal."""
+    """Returns the path of the data file to which a position delete file belongs; None if it is for several.
+
+    It is read from the bounds of its path column.
+    """
     first, last = ((bounds or {}).get(_PATH_FIELD) for bounds in (deletes.lower_bounds, deletes.upper_bounds))
     return first.decode() if first and first == last else None
 
@@ -243,7 +255,7 @@ def _build_partition(table: Table, spec: int, values: tuple[Any, ...]) -> tuple[
 
 
 def build_partition_value(table: Table, field: PartitionField, value: Any) -> PartitionValue:
-    """Describes one partition value of a file: transform, value as text, and Spark type.
+    """Converts one partition value of a file to its transform, the value as text, and its Spark type.
 
     The type is empty if no SQL statement could name the value: its column was dropped or is nested, or its type is
     unusual.

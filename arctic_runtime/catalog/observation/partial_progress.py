@@ -1,4 +1,4 @@
-"""Observes merges that were begun on branches of a base and not finished."""
+"""Observes base rewrites that were interrupted, by the branches that they left on a model's base table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def observe_partial_progress(reader: CatalogReader, name: TableName) -> tuple[PartialProgress, ...]:
-    """Lists the unfinished merges that can be continued: their branches start at the table's newest snapshot."""
+    """Lists the interrupted rewrites of the base table `name` that can be continued.
+
+    These have a branch that starts at the table's newest snapshot.
+    """
     table = reader.load_table(name.schema, name.name)
     progress_by_branch = (_read_progress(table, branch, ref) for branch, ref in table.metadata.refs.items())
     return tuple(one for one in progress_by_branch if one is not None)
@@ -34,7 +37,7 @@ def _read_progress(table: Table, branch: str, ref: SnapshotRef) -> PartialProgre
 
 
 def _walk_branch(table: Table, tip: int, head: int) -> Iterator[str]:
-    """Yields the range of buckets that each snapshot has rewritten, from `tip` back to `head`; `?` if it has none.
+    """Yields the range of buckets that each snapshot from `tip` back to `head` has rewritten; `?` if it names none.
 
     The last text is empty if the snapshots lead back to `head`, else `?`.
     """

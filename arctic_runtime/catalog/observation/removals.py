@@ -1,4 +1,4 @@
-"""Observes which rows were removed by commits that only delete, from manifests; no data file is read."""
+"""Observes how many rows were removed by commits that only delete, from manifests; no data file is read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def with_removals(reader: CatalogReader, source: SourceState, after: Version) -> SourceState:
-    """Adds to each commit of an upstream that only deletes how many rows of which earlier commits it removed.
+    """Returns an upstream's state with `Commit.removed` set for deletes: how many rows of which commit they removed.
 
-    Only commits later than the version `after` count; without any, nothing is read. A deleted row belongs to the commit
-    that added its data file. The upstream is unchanged if its format version is 1.
+    Only deletes later than the version `after` count; without any, nothing is read. A deleted row belongs to the commit
+    that added its data file. Returns `source` unchanged if its format version is 1.
     """
     deletions = [
         commit for commit in source.commits if commit.operation == "delete" and commit.version.sequence > after.sequence
@@ -35,7 +35,7 @@ def with_removals(reader: CatalogReader, source: SourceState, after: Version) ->
 
 
 def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
-    """Counts the rows that a snapshot removed, by the sequence number of the commit that added their file.
+    """Counts the rows that the snapshot `number` removed, by the sequence number of the commit that added their file.
 
     None if the snapshot is not kept, or if its delete files do not name the data files of the rows.
     """
@@ -72,7 +72,7 @@ def _list_removed_keys(table: Table, number: int) -> tuple[Removed, ...] | None:
 
 
 def _sequences(table: Table, snapshot: Snapshot) -> Iterator[tuple[str, int]]:
-    """Yields path and sequence number of each live data file of a snapshot."""
+    """Yields the path of each live data file of a snapshot, with the sequence number of the commit that added it."""
     from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 
     for manifest in snapshot.manifests(table.io):

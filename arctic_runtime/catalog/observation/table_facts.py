@@ -1,4 +1,4 @@
-"""Observes the facts that freshness is computed from: commits, the versions they read, and progress of ingestion."""
+"""Observes the facts from which the freshness of a table is computed: commits, offsets, and progress of ingestion."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from arctic_runtime.model.table import Model
 
 
 def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -> TableFacts | None:
-    """Observes the facts of the table `name`: of `model`, or of another program if that is None or a landing table.
+    """Returns the facts about the table `name` for its freshness; None if there is no such table.
 
-    None if there is no such table.
+    `model` is the table's model. If it is None or a landing table, other programs write the table.
     """
     if model is None or model.is_landing:
         source = observe_source(reader, name)
@@ -28,7 +28,10 @@ def observe_facts(reader: CatalogReader, name: TableName, model: Model | None) -
 
 
 def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> TableFacts:
-    """Builds the facts of a model's table from its observed `log`; for an ingested table observes the progress now."""
+    """Builds the facts of a model's table; `log` is the state of the table that its runs commit to.
+
+    For an ingested table, it reads the progress of the source from the catalog.
+    """
     commits = tuple(commit for commit in log.commits if commit.rows or is_run(commit))
     lag = float(model.config.target_lag)
     if model.ingested_from is None:
@@ -42,9 +45,9 @@ def to_facts(reader: CatalogReader, model: Model, log: ChangeTableState) -> Tabl
 def observe_lineage(
     reader: CatalogReader, tables: Iterable[TableName], models: Collection[Model]
 ) -> Mapping[str, TableFacts]:
-    """Observes the facts of tables and of all tables from which their rows come, directly or not, by name.
+    """Returns the facts of `tables` and of all tables from which their rows come, directly or not, by table name.
 
-    Each table is observed once.
+    `models` are all models of the project. Each table is observed once.
     """
     known = {str(model.table): model for model in models}
     facts: dict[str, TableFacts] = {}
@@ -64,7 +67,7 @@ def observe_lineage(
 
 
 def _to_name(text: str) -> TableName | None:
-    """Parses a table's name in offsets; None if it is ambiguous, since a part of it has dots itself."""
+    """Parses a table's name as stored in offsets; None if it is ambiguous, because a part of it contains dots."""
     parts = text.split(".")
     if len(parts) != 3:
         return None

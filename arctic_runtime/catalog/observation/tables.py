@@ -1,4 +1,4 @@
-"""Observes tables through pyiceberg, which takes milliseconds and no Spark."""
+"""Observes the state of tables through pyiceberg, which takes milliseconds and needs no Spark."""
 
 from __future__ import annotations
 
@@ -60,10 +60,9 @@ _UNSORTED = 0
 
 
 def observe_model(reader: CatalogReader, model: Model) -> TableState:
-    """Observes the present state of a model's change table, base and views.
+    """Returns the present state of a model's change table, base table and views.
 
-    `conflicting` is a relation that has one of the model's names and was not made for it, so that data of others is
-    never overwritten unnoticed.
+    `conflicting` is a relation that has one of the model's names but was not made for it; a run must not overwrite it.
     """
     changes = _load_table(reader, model.table.changes)
     own = _load_table(reader, model.table)
@@ -90,7 +89,11 @@ def observe_model(reader: CatalogReader, model: Model) -> TableState:
 
 
 def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None, changes: Table | None) -> TableState:
-    """Builds the state of a model without a key, whose table has no change table; `own` is the table of its name."""
+    """Builds the state of a model without a primary key, to whose table events are appended.
+
+    `own` and `view` are the table and the view of the model's name, `changes` is the table of its change table's name;
+    each is None if it does not exist.
+    """
     if own is not None and _is_kind(own, APPENDED_KIND):
         return TableState(appended=_change_table(own))
     if changes is not None and _is_kind(changes, "changes"):
@@ -101,7 +104,10 @@ def _build_keyless_state(model: Model, own: Table | None, view: ViewState | None
 
 
 def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | None:
-    """Returns the primary key of an ingested table; () if events are appended to it, None if there is no table."""
+    """Returns the primary key of an ingested table.
+
+    () if it has no key and events are appended, None if there is no table.
+    """
     changes = _load_table(reader, table.changes)
     if changes is not None and _is_kind(changes, "changes"):
         return parse_key(changes.properties.get(PRIMARY_KEY, ""))
@@ -110,7 +116,7 @@ def observe_key(reader: CatalogReader, table: TableName) -> tuple[str, ...] | No
 
 
 def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelation, ...]:
-    """Lists all relations that a model has made, also by an earlier configuration; its change table is the last."""
+    """Lists all relations that a model has created, also with an earlier configuration; its change table comes last."""
     table = model.table
     view = observe_reader_view(reader, table) if _load_table(reader, table) is None else None
     shown = [ConflictingRelation(table, "view")] if view is not None and view.head is not None else []
@@ -141,26 +147,28 @@ def observe_own(reader: CatalogReader, model: Model) -> tuple[ConflictingRelatio
 
 
 def observe_source(reader: CatalogReader, name: TableName) -> SourceState | None:
-    """Observes an upstream's newest version: of its change table if it is an arctic model, else of the table itself.
+    """Returns the state of an upstream at its newest version.
 
-    The change table is ignored if the table or view of the model's name was made by others. None if there is no such
-    table, or if it has no snapshot that pyiceberg can read.
+    For an arctic model it is the state of its change table, unless the table or view of the model's name was made by
+    others. None if there is no such table, or if it has no snapshot that pyiceberg can read.
     """
     return _observe_upstream(reader, name)[0]
 
 
 def observe_readable(reader: CatalogReader, name: TableName) -> SourceState | None:
-    """Observes an upstream at the version that its table or view shows, which may be older than its newest one.
+    """Returns the state of an upstream at the version that a query of its table or view sees.
 
-    Base and view of an arctic model may be older than its change table, if a run died between the two commits. Their
-    readers have not read the newest changes then.
+    The base table or view of an arctic model may be older than its change table, if a run died between the two commits.
     """
     source, shown = _observe_upstream(reader, name)
     return replace(source, version=shown) if source is not None and shown is not None else source
 
 
 def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceState | None, Version | None]:
-    """Observes an upstream, and the version that an arctic model's table or view shows; None if that is not known."""
+    """Returns the state of an upstream, and the version that its table or view shows if it is an arctic model.
+
+    The version is None if it is not known, or for other tables.
+    """
     changes, own = _load_table(reader, name.changes), _load_table(reader, name)
     if changes is None or not _is_kind(changes, "changes"):
         return (_build_source_state(name, "table", own) if own is not None else None), None
@@ -177,14 +185,17 @@ def _observe_upstream(reader: CatalogReader, name: TableName) -> tuple[SourceSta
 
 
 def _get_shown_version(source: SourceState, view: ViewState) -> Version:
-    """Returns the version of `source` that a view pins; its sequence number is 0 if the commit is not kept."""
+    """Returns the version of `source` that a view shows; its sequence number is 0 if the commit has expired."""
     assert view.head is not None
     known = (commit.version for commit in source.commits if commit.version.snapshot == view.head)
     return next(known, Version(source.version.table, view.head, 0))
 
 
 def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
-    """Sequence number of a table's newest snapshot that was written with a column dropped since; 0 if there is none."""
+    """Returns the sequence number of a table's newest snapshot with a column that was dropped since.
+
+    0 if there is none.
+    """
     table = reader.load_table(name.schema, name.name)
     schemas, field_ids = table.schemas(), set(table.schema().field_ids)
     return max(
@@ -198,7 +209,7 @@ def find_last_with_other_columns(reader: CatalogReader, name: TableName) -> int:
 
 
 def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[int, Column]]:
-    """Returns the columns that a table had, by snapshot and then by column id; an id stays if a column is renamed.
+    """Returns the columns that a table had, by snapshot id and then by column id, which a rename does not change.
 
     Empty if there is no such table; a snapshot whose schema is not known is left out.
     """
@@ -214,7 +225,7 @@ def observe_columns(reader: CatalogReader, name: TableName) -> dict[int, dict[in
 
 
 def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...]:
-    """Lists the columns that were added to a table later, by the schemas in its metadata; () if there is no table."""
+    """Names of the columns that were added after a table's first schema in its metadata; () if there is no table."""
     table = _load_table(reader, name)
     if table is None:
         return ()
@@ -223,7 +234,10 @@ def list_later_columns(reader: CatalogReader, name: TableName) -> tuple[str, ...
 
 
 def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | None:
-    """Returns the snapshots that a table keeps, and what protects them; None if there is no such table."""
+    """Returns the snapshots that a table keeps, with those that tags or branches protect.
+
+    None if there is no such table.
+    """
     table = _load_table(reader, name)
     if table is None:
         return None
@@ -239,7 +253,7 @@ def observe_snapshots(reader: CatalogReader, name: TableName) -> Snapshots | Non
 
 
 def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> BranchState:
-    """Observes the heads of main and of a branch, and the attempt that wrote each snapshot of the table."""
+    """Returns the heads of the main branch and of `branch`, and the attempt that wrote each snapshot of the table."""
     table = reader.load_table(name.schema, name.name)
     tips = {ref: ref_found.snapshot_id for ref, ref_found in table.metadata.refs.items()}
     commits = {snapshot.snapshot_id: _branch_commit(snapshot) for snapshot in table.metadata.snapshots}
@@ -247,7 +261,10 @@ def observe_branch(reader: CatalogReader, name: TableName, branch: str) -> Branc
 
 
 def list_abandoned_branches_of(table: Table, before_ms: int) -> tuple[str, ...]:
-    """Lists a table's branches of attempts that were abandoned before a time; see `list_abandoned_branches`."""
+    """Names of a table's branches whose attempts were given up before the time `before_ms`.
+
+    See `list_abandoned_branches`.
+    """
     head = table.metadata.current_snapshot_id
     return list_abandoned_branches(_list_branches(table), _map_parents(table), _map_times(table), head, before_ms)
 
@@ -261,7 +278,7 @@ def _get_operation(snapshot: Snapshot) -> str:
 
 
 def observe_savepoints(reader: CatalogReader, model: Model) -> tuple[Savepoint, ...]:
-    """Lists the named versions of a model, oldest first: tags of its change table, without those of our own names."""
+    """Lists the savepoints of a model, oldest first: tags of its change table, except those that arctic sets itself."""
     table = _load_table(reader, model.table.changes)
     if table is None:
         return ()
@@ -277,7 +294,10 @@ def _list_tagged(table: Table) -> Iterator[tuple[str, Snapshot]]:
 
 
 def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Version]:
-    """Returns the version of each upstream that a model's newest run has read, by name; empty if there is no run."""
+    """Returns the version of each upstream, by name, up to which a model's newest run has read it.
+
+    Empty before any run.
+    """
     for name, kind in ((model.changes, "changes"), (model, APPENDED_KIND)):
         log = _load_table(reader, name)
         if log is not None and _is_kind(log, kind):
@@ -286,7 +306,10 @@ def read_last_offsets(reader: CatalogReader, model: TableName) -> dict[str, Vers
 
 
 def observe_progress(reader: CatalogReader, dead_letters: TableName) -> SourceProgress | None:
-    """Reads the progress of a source of change data from its dead letter table; None if there is no such table yet."""
+    """Reads a source's progress and lease from the properties and commits of its dead letter table.
+
+    None if there is no such table yet.
+    """
     table = _load_table(reader, dead_letters)
     if table is None:
         return None
@@ -310,9 +333,9 @@ def _is_view_tag(name: str, ref: SnapshotRef) -> bool:
 
 
 def _walk_protected(table: Table, behind: frozenset[int]) -> Iterator[int]:
-    """Yields the snapshots that are kept by a tag, except tags for a view, or by a branch, except main.
+    """Yields the snapshots that a tag or branch keeps, except tags for a view and the main branch.
 
-    A branch also keeps the ancestors of its head, down to the first that is one of main's, which are in `behind`.
+    A branch also keeps the ancestors of its head, down to the first one in `behind`, the snapshots of the main branch.
     """
     parents = _map_parents(table)
     for name, ref in table.metadata.refs.items():
@@ -358,7 +381,7 @@ def _find_conflicting_view(model: Model, view: ViewState | None) -> ConflictingR
 
 
 def _find_aggregate_state(table: Table | None, last: RunSummary | None) -> int | None:
-    """Returns the snapshot of the aggregate state that the run `last` wrote before its change rows; None if none is."""
+    """Returns the snapshot id of the aggregate state that the run `last` wrote to `table`; None if it wrote none."""
     if table is None or last is None or last.aggregate_state is None:
         return None
     written = (candidate for candidate in table.metadata.snapshots if _get_summary(candidate).get(RUN) == last.run)
@@ -428,7 +451,10 @@ def _build_source_state(name: TableName, kind: str, table: Table) -> SourceState
 
 
 def _find_key_only_until(table: Table) -> int:
-    """Sequence number up to which a change table had no `_before`, if known; 0 if it always or never had it."""
+    """Returns the sequence number up to which a change table had no column `_before`.
+
+    0 if it always or never had it.
+    """
     without = {number for number, schema in table.schemas().items() if BEFORE not in schema.column_names}
     if not without or table.schema().schema_id in without:
         return 0
@@ -440,9 +466,10 @@ def _find_key_only_until(table: Table) -> int:
 
 
 def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own: Table | None) -> SourceState | None:
-    """Adds to an arctic model's state its key and the merged snapshots of its base.
+    """Adds the primary key, base table and merged snapshots to the state of an arctic model; None if `source` is None.
 
-    The base is the table `own` of the model's name, or a table beside it if `own` is None. None if `source` is None.
+    `key` is the text of the key. `own` is the table of the model's name, which is its base table; None for a model
+    merged on read, whose base table has another name.
     """
     if source is None:
         return None
@@ -456,7 +483,7 @@ def _with_bases(reader: CatalogReader, source: SourceState | None, key: str, own
 
 
 def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
-    """Lists the base's snapshots that record up to which version they are merged; for each version only the newest.
+    """Yields snapshots of a base table with the version up to which each is merged; for each version only the newest.
 
     An older snapshot of the same version, and one that records none, may be half of a merge. Snapshots that savepoints
     keep are included, also if expiry has removed the snapshots in between.
@@ -474,7 +501,7 @@ def _list_merged_snapshots(table: Table) -> Iterator[tuple[int, Version]]:
 
 
 def _find_newest_version(commits: tuple[Commit, ...]) -> Version:
-    """Returns the newest version with change rows, since readers of changes can skip runs that changed nothing.
+    """Returns the newest version with change rows; readers of changes can skip later runs, which changed nothing.
 
     A repair counts even without rows: readers may have read the rows that it repaired. The oldest version if there is
     no such commit.
@@ -504,7 +531,7 @@ def _build_commit(table: Table, snapshot: Snapshot) -> Commit:
 
 
 def _walk_lineage(table: Table) -> Iterable[Snapshot]:
-    """Yields the current snapshot and its ancestors, newest first, as far as they are kept."""
+    """Yields the current snapshot of a table and its ancestors, newest first, until one that has expired."""
     by_id = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     current = table.metadata.current_snapshot_id
     while current is not None and current in by_id:
@@ -537,7 +564,7 @@ def _list_columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def _get_spark_type(kind: IcebergType) -> str:
-    """Spark's name of a type, or `unsupported` if it has none: Spark refuses a query that reads such a column."""
+    """Returns Spark's name of a type; `unsupported` if it has none, since Spark refuses to read such a column."""
     try:
         return to_spark_type(kind)
     except UnsupportedType:
@@ -545,7 +572,7 @@ def _get_spark_type(kind: IcebergType) -> str:
 
 
 def _map_former_names(table: Table) -> dict[int, Names]:
-    """Maps present names of columns to those that they had at a snapshot, by snapshot, if any are different.
+    """Maps each snapshot with other column names to a dict of present names and the names at that snapshot.
 
     Iceberg finds columns in old files by their ids, not by these names. The former name is empty if the column did not
     exist then and its present name was that of another column.
@@ -591,7 +618,10 @@ def _list_reassigned_columns(table: Table) -> Iterator[str]:
 
 
 def _collect_types(schemas: Iterable[Schema]) -> dict[int, set[str]]:
-    """Collects the types that each field has had, by its id; all structs, lists and maps count as one type."""
+    """Maps the id of each field to the texts of the types that it has had.
+
+    All structs, lists and maps count as one type, the empty text.
+    """
     types_by_field: dict[int, set[str]] = defaultdict(set)
     for schema in schemas:
         for name in schema.column_names:

@@ -1,4 +1,4 @@
-"""Counts by how many rows unmerged change rows increase or decrease those of the base, for tables merged on read."""
+"""Counts by how many rows the unmerged changes of a table merged on read change the row count of its base table."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ if TYPE_CHECKING:
 
 
 class UnmergedRows:
-    """Counts the rows of unmerged commits to change tables; each commit is read once, by one or two columns."""
+    """Counts the rows of unmerged commits to change tables; counts are cached, so each commit is read only once.
+
+    Of each file only one or two columns are read.
+    """
 
     def __init__(self, reader: CatalogReader) -> None:
         self._reader = reader
         self._counts: dict[TableName, dict[int, int]] = {}
 
     def count_rows(self, changes: TableName, unmerged: Sequence[Commit]) -> int:
-        """Number of rows that the commits `unmerged` inserted minus the number that they deleted."""
+        """Returns the number of rows that the commits `unmerged` inserted minus the number that they deleted.
+
+        `changes` is the change table.
+        """
         known = self._counts.get(changes, {})
         counts = {commit.version.snapshot: known.get(commit.version.snapshot) for commit in unmerged}
         if None in counts.values():
@@ -45,7 +51,7 @@ def _count_commit(table: Table, commit: Commit) -> int:
 
 
 def _count_file(table: Table, path: str) -> int:
-    """Number of rows that one file's change rows insert minus the number that they delete.
+    """Returns the number of rows that the change rows in one file insert, minus the number that they delete.
 
     A deletion without an old row does not count, since no row was deleted.
     """
@@ -65,9 +71,9 @@ def _count_file(table: Table, path: str) -> int:
 
 
 def _list_before_columns(file: ParquetFile) -> list[str]:
-    """Columns to read to know which change rows have an old row: one field of `_before`, if its path is unambiguous.
+    """Returns the column to read to find change rows with an old row: a field of `_before`, or `_before` itself.
 
-    Empty if the file has no `_before`.
+    `_before` itself is read if all its field names contain dots. Empty if the file has no `_before`.
     """
     if BEFORE not in file.schema_arrow.names:
         return []

@@ -1,4 +1,4 @@
-"""Observes views through pyiceberg: of tables merged on read, of current versions, and others."""
+"""Observes views through pyiceberg: those of tables merged on read, those of current versions, and views of others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from arctic_runtime.model.state import CurrentViewState, ViewState
 
 
 def observe_reader_view(reader: CatalogReader, name: TableName) -> ViewState | None:
-    """Observes the view of this name, and the versions that it pins if it is one of ours; None if there is no view."""
+    """Returns the state of the view of this name, with the snapshots that it pins if arctic made it.
+
+    None if there is no such view.
+    """
     info = _load_view(reader, name)
     if info is None:
         return None
@@ -52,9 +55,9 @@ def _load_view(reader: CatalogReader, name: TableName) -> RelationInfo | None:
 def observe_current_views(
     reader: CatalogReader, table: TableName, named: Iterable[TableName]
 ) -> Iterator[CurrentViewState]:
-    """Yields the view or table that exists under each of the names `named`, for a table's view of current versions.
+    """Yields the existing view or table for each name in `named`: the names that a view of current versions has or had.
 
-    They are the names that the view has or had.
+    Such a view shows the current rows of `table`, a table with history; `is_own` says whether a relation is this view.
     """
     for name in sorted(named):
         view = _load_view(reader, name)
