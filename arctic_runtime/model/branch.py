@@ -15,7 +15,10 @@ from arctic_runtime.model.properties import BRANCH_PREFIX
 
 @dataclass(frozen=True)
 class BranchCommit:
-    """A snapshot of a table; `attempt` names the attempt that wrote it, None if its summary names none."""
+    """A snapshot of a table: its parent, its operation, and the attempt that wrote it.
+
+    `attempt` is None if the snapshot's summary names none.
+    """
 
     parent: int | None
     operation: str
@@ -24,7 +27,10 @@ class BranchCommit:
 
 @dataclass(frozen=True)
 class BranchState:
-    """The heads of main and of a branch (`tip`), None if there is no such ref, and all snapshots that are kept."""
+    """State of a table's branches: the head of main, the head of one other branch (`tip`), and all snapshots by id.
+
+    `main` and `tip` are None if there is no such branch.
+    """
 
     main: int | None
     tip: int | None
@@ -32,19 +38,19 @@ class BranchState:
 
     @property
     def is_published(self) -> bool:
-        """Whether the head of the branch is main's head, or one of its ancestors."""
+        """Whether main contains the head of the other branch."""
         return self.tip is not None and self.tip in walk_lineage(self.main, _map_parents(self.commits))
 
 
 def walk_lineage(snapshot: int | None, parents: Mapping[int, int | None]) -> Iterator[int]:
-    """Yields `snapshot` and its ancestors, newest first; nothing for None."""
+    """Yields `snapshot` and its ancestors, newest first; nothing for None. `parents` maps a snapshot to its parent."""
     while snapshot is not None:
         yield snapshot
         snapshot = parents.get(snapshot)
 
 
 def explain_refused_publish(state: BranchState, expected: int, attempt: str, is_shared: bool = False) -> str | None:
-    """Returns why a branch can't be published as main; None if it can.
+    """Returns the reason why an attempt's branch can't be published as main; None if it can.
 
     It can if it contains all commits of `attempt` on top of the snapshot `expected`, and no others. If several
     processes share an attempt (`is_shared`), a dropped branch may have lost some of its commits; the caller checks
@@ -95,11 +101,11 @@ def list_abandoned_branches(
     head: int | None,
     before_ms: int,
 ) -> tuple[str, ...]:
-    """Lists the names of attempts' branches that can't be published any more, since main has moved on, sorted.
+    """Lists, sorted, the branches of attempts that can't be published any more, since main has newer commits.
 
-    `branches` are their heads, `parents` the parents of snapshots, and `head` is the head of main. `times` are the
-    milliseconds at which snapshots were committed. Main must have moved on before `before_ms`, so long ago that no slow
-    writer is still at work: its commit to a dropped branch would create the branch again.
+    `branches` maps names to heads, `parents` each snapshot to its parent, and `times` each snapshot to the milliseconds
+    at which it was committed; `head` is the head of main. Main's first newer commit must be older than `before_ms`, so
+    that no slow writer is still at work: its commit to a dropped branch would create the branch again.
     """
     own = {name: tip for name, tip in branches.items() if name.startswith(BRANCH_PREFIX)}
     left = {name: _find_fork_commit(tip, parents, head) for name, tip in own.items()}
@@ -107,7 +113,7 @@ def list_abandoned_branches(
 
 
 def _find_fork_commit(tip: int, parents: Mapping[int, int | None], head: int | None) -> int | None:
-    """Returns the first commit of main that is not in the branch with the head `tip`; None if main's head is in it.
+    """Returns the oldest commit of main that the branch with the head `tip` lacks; None if it has main's head.
 
     If that commit has expired, it is the oldest commit of main that is kept.
     """

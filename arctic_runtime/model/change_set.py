@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Change rows that one commit appends to a change table, if that table's head still is `commit.expected`.
+    """Change rows that one commit appends to a change table, if its newest snapshot still is `commit.expected`.
 
     `rows` have the columns of `shape`, and an action each. The commit's summary contains `summary`, the record of the
-    run. `is_gathered`: the number of partitions of `rows` fits their size; if not, they are rebalanced before they are
-    written. `confirm` is called when all rows are written, before any reader sees them; it raises to stop the attempt.
+    run. If `is_gathered` is False, `rows` are rebalanced before they are written; if True, the number of their
+    partitions already fits their size. `confirm` is called when all rows are written, before any reader sees them; it
+    raises to stop the attempt.
     """
 
     commit: AppendChanges

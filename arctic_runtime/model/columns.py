@@ -30,7 +30,7 @@ tables, the interval during which the table contained this version."""
 
 @dataclass(frozen=True)
 class Column:
-    """A name, and a type as Spark writes it (`bigint`, `struct<a:int>`)."""
+    """A column of a table: its name, and its type as Spark writes it (`bigint`, `struct<a:int>`)."""
 
     name: str
     type: str
@@ -46,12 +46,16 @@ def find_column(columns: tuple[Column, ...], name: str) -> Column | None:
 
 
 def strip_change_columns(change_columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of a change table without `_action`, `_ts`, `_seq` and `_before`: those of the model's table."""
+    """Returns the columns of a change table without `_action`, `_ts`, `_seq` and `_before`: the model's columns."""
     return tuple(column for column in change_columns if column.name not in CHANGE_COLUMNS)
 
 
 def build_history_columns(kind: str, is_bitemporal: bool) -> tuple[Column, ...]:
-    """Returns the columns that a table with history adds; `kind` is the type of the times that bound validity."""
+    """Returns the columns that a table with history has in addition to those of its query.
+
+    `kind` is the type of the times at which a version begins or ends to be valid. Bitemporal tables also have the times
+    at which it was recorded.
+    """
     recorded = (Column(RECORDED_FROM, "timestamp"), Column(RECORDED_TO, "timestamp")) if is_bitemporal else ()
     return (Column(VALID_FROM, kind), Column(VALID_TO, kind), Column(IS_CURRENT, "boolean"), *recorded)
 
@@ -65,7 +69,10 @@ The text is empty if the column did not exist at that snapshot.
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """A change of a table's columns: those to rename (from, to), to add, to widen and to drop, done in this order."""
+    """A change of a table's columns: renames (from, to), added columns, wider types and dropped columns.
+
+    They are applied in this order.
+    """
 
     add: tuple[Column, ...] = ()
     widen: tuple[Column, ...] = ()
@@ -102,11 +109,14 @@ def compare_columns(before: Mapping[int, Column], after: Mapping[int, Column]) -
 
 
 def format_key(key: Iterable[str]) -> str:
-    """The names of a key as one text; `parse_key` is the reverse."""
+    """Formats the column names of a key as one text, as tables store it; `parse_key` is the reverse."""
     return ",".join(name.replace("\\", "\\\\").replace(",", "\\,") for name in key)
 
 
 def parse_key(text: str) -> tuple[str, ...]:
-    """Splits the text of a key into column names; an empty text, the key of a table with one row, has none."""
+    """Parses a key's text to its column names.
+
+    An empty text is the key of a table with one row, which has no columns.
+    """
     parts = re.findall(r"(?:[^\\,]|\\.)+", text, flags=re.DOTALL)
     return tuple(re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)

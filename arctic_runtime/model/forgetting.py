@@ -12,7 +12,8 @@ from arctic_runtime.model.names import TableName
 class Forget:
     """Request to forget rows of a table: those with one of `keys`, or those for which the predicate `where` is true.
 
-    `keys` are the texts of key values, one for each column of the key, for one key after the other.
+    `keys` are texts: the values of all key columns of the first key, then those of the next key, and so on. If
+    `drop_savepoints`, savepoints that contain the rows are dropped.
     """
 
     keys: tuple[str, ...] = ()
@@ -22,7 +23,7 @@ class Forget:
 
 @dataclass(frozen=True)
 class TableToForget:
-    """Counts for the rows to forget in one table: their keys, and the files with these rows and their bytes.
+    """Part of a plan to forget rows, for one table: the number of keys, and files and bytes that contain these rows.
 
     `snapshots` is the number of snapshots that will expire, and `savepoints` are the names of savepoints that contain
     the rows.
@@ -38,7 +39,7 @@ class TableToForget:
 
 @dataclass(frozen=True)
 class ForgetPlan:
-    """Plan to forget rows: all tables that contain them, the requested one first; `notes` are for people."""
+    """Plan to forget rows, for all tables that contain them, the requested one first; `notes` are texts for people."""
 
     tables: tuple[TableToForget, ...]
     dead_letters: int = 0
@@ -47,7 +48,7 @@ class ForgetPlan:
 
 @dataclass(frozen=True)
 class TableForgotten:
-    """Result of forgetting rows of a table.
+    """Result of forgetting rows of one table.
 
     `scanned_files` is the number of data files that were read afterwards to check the result, including files that
     belong to no snapshot. `left` are texts about rows that are still there.
@@ -66,7 +67,7 @@ class TableForgotten:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Record of forgotten rows: the time, the result of each table, and in `left` what remains.
+    """Record of a request to forget: its time, the result for each table, and in `left` the rows that remain.
 
     `notes` name places that were not checked.
     """
@@ -84,7 +85,7 @@ class Certificate:
 
 
 def describe_forget_plan(plan: ForgetPlan) -> list[str]:
-    """Describes the plan in lines for people."""
+    """Describes the plan to forget rows for people, in lines."""
     lines = [
         f"to forget: {table_plan.keys:,} key(s) of {table_plan.table}; {table_plan.files} file(s), "
         f"{table_plan.bytes:,} bytes, to rewrite; "
@@ -102,7 +103,7 @@ def describe_forget_plan(plan: ForgetPlan) -> list[str]:
 
 
 def describe_certificate(certificate: Certificate) -> list[str]:
-    """Describes the certificate in lines for people."""
+    """Describes the result of forgetting rows for people, in lines."""
     lines = [
         f"forgotten: {table_result.keys:,} key(s) of {table_result.table}; "
         f"{table_result.rewritten_files} file(s) rewritten, "

@@ -1,4 +1,4 @@
-"""Merge functions, by which the value of a row's column is computed from the values in events."""
+"""Merge functions: how the value of a row's column is computed from the values of several events of its key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ ON_MATCH: Final = {"replace": "last", "update": "last_non_null", "ignore": "firs
 
 
 def get_function(merge_columns: Mapping[str, str], on_match: str, column: str) -> str:
-    """Returns the merge function of a column: one of `FUNCTIONS` or an SQL expression."""
+    """Returns the merge function of a column: one of `FUNCTIONS`, or an SQL expression.
+
+    `merge_columns` maps columns to functions; other columns have the one for `on_match`.
+    """
     functions = (function for name, function in merge_columns.items() if is_same_name(name, column))
     return next(functions, ON_MATCH[on_match])
 
 
 def is_sums_only(merge_columns: Mapping[str, str], on_match: str, columns: Iterable[str]) -> bool:
-    """Whether all `columns`, those outside the key, are sums, from which any single event can be subtracted again.
+    """Whether all `columns`, those outside the key, are merged by `sum`, so that single events can be subtracted.
 
     False if there are no columns.
     """
@@ -35,5 +38,5 @@ def is_sums_only(merge_columns: Mapping[str, str], on_match: str, columns: Itera
 
 
 def select_expressions(merge_columns: Mapping[str, str]) -> dict[str, str]:
-    """Selects the columns whose merge function is an SQL expression, with this expression."""
+    """Returns the columns whose merge function is an SQL expression, with this expression."""
     return {name: function for name, function in merge_columns.items() if function not in FUNCTIONS}

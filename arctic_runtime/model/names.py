@@ -44,37 +44,37 @@ class TableName:
                 )
 
     def with_name(self, name: str) -> TableName:
-        """Another relation in the same schema."""
+        """Returns the name of another relation in the same schema."""
         return replace(self, name=name)
 
     @property
     def changes(self) -> TableName:
-        """The change table that belongs to this table."""
+        """The name of the change table of this table."""
         return self.with_name(self.name + CHANGES_SUFFIX)
 
     @property
     def base(self) -> TableName:
-        """The base of a table that is merged on read."""
+        """The name of the base table, if this table is merged on read."""
         return self.with_name(self.name + BASE_SUFFIX)
 
     @property
     def totals(self) -> TableName:
-        """The table with the aggregate state: the totals of groups, from which the model's sums and counts follow."""
+        """The name of the table with this table's aggregate state: counts and sums of its groups."""
         return self.with_name(self.name + TOTALS_SUFFIX)
 
     @property
     def forget_keys_name(self) -> TableName:
-        """The table that contains the keys of rows to forget while they are being forgotten."""
+        """The name of the table with the keys of rows to forget, while they are being forgotten."""
         return self.with_name(self.name + FORGET_SUFFIX)
 
     @property
     def staging_name(self) -> TableName:
-        """The table that collects the rows of a source's snapshot while the table is loaded again."""
+        """The name of the table in which a source's snapshot is collected while this table is loaded again."""
         return self.with_name(self.name + STAGED_SUFFIX)
 
     @property
     def helpers(self) -> dict[str, TableName]:
-        """The other relations that a model may create beside this table, by their names for people."""
+        """Maps descriptions for people to the names of the other relations that a model may create for this table."""
         return {
             "change table": self.changes,
             "base": self.base,
@@ -83,7 +83,7 @@ class TableName:
         }
 
     def to_branch_parts(self, branch: str) -> tuple[str, str, str, str]:
-        """Returns the parts of the name by which SQL refers to one branch of this table."""
+        """Returns the parts of the name by which Spark SQL reads or writes one branch of this table."""
         return (*self.parts, f"branch_{branch}")
 
     @property
@@ -95,9 +95,9 @@ class TableName:
 
 
 def parse_table_name(text: str, near: TableName) -> TableName:
-    """Parses a table name of one to three levels, quoted with backticks if needed; missing levels are those of `near`.
+    """Parses a table name of one to three levels; missing levels are those of `near`.
 
-    Raises ConfigError if `text` is no such name.
+    Levels may be quoted with backticks. Raises ConfigError if `text` is no such name.
     """
     if not _NAME.fullmatch(text):
         raise ConfigError(
@@ -110,12 +110,12 @@ def parse_table_name(text: str, near: TableName) -> TableName:
 
 
 def format_image_view(image: str, source: TableName) -> str:
-    """Returns the name of the temporary view with one image of `source` during a run, such as its rows at the start."""
+    """Returns the name of a temporary view with some rows of `source` during a run; `image` says which rows."""
     return f"{image}({'.'.join(_escape_part(part) for part in source.parts)})"
 
 
 def format_changes_view(source: TableName) -> str:
-    """Returns the name of the view from which a model's SQL reads the new rows of `source`.
+    """Returns the name of the temporary view from which a model's SQL reads the new rows of `source`.
 
     `list_changes_read` is the reverse.
     """
@@ -128,12 +128,15 @@ History = Literal["seen", "all", "theirs"]
 
 
 def format_history_view(history: History, source: TableName) -> str:
-    """Returns the name of the view from which SQL of `replace_with_history` reads the rows of `source`."""
+    """Returns the name of the temporary view with those rows of `source` that `history` names."""
     return f"{history} {format_changes_view(source)}"
 
 
 def replace_with_history(history: History, sql: str) -> str:
-    """Returns a model's SQL with each view of new rows replaced by the view of the rows that `history` names."""
+    """Returns a model's SQL that reads, in place of new rows, the rows of its sources that `history` names.
+
+    Views of `format_changes_view` are replaced by those of `format_history_view`.
+    """
     return _CHANGES_VIEW.sub(lambda match: f"`{history} {match[0][1:]}", sql)
 
 

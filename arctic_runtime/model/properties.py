@@ -101,7 +101,7 @@ FORGOTTEN_KEYS_KIND: Final = "forget"
 
 @dataclass(frozen=True)
 class StoredName:
-    """A name that is stored in tables: its text, the places where it is stored, and the meaning of its value.
+    """A name that arctic stores in tables: its text, the places where it is stored, and the meaning of its value.
 
     The text is only a prefix if it ends with an underscore or a dot, as for tags and branches.
     """
@@ -368,7 +368,7 @@ STORED_NAMES: Final = (
 
 
 def describe_stored_names() -> str:
-    """Formats the table of stored names in docs/architecture.md, in Markdown."""
+    """Formats all stored names as a Markdown table for docs/architecture.md."""
     rows = [f"| {'; '.join(name.places)} | {_format_name(name)} | {name.holds} |" for name in STORED_NAMES]
     return "\n".join(["| where | name | what it holds |", "|---|---|---|", *rows])
 

@@ -1,4 +1,4 @@
-"""The record of a run, which the summary of its commit to the change table keeps."""
+"""The record of a run, stored in the summary of its commit to the change table."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunSummary:
 
     @classmethod
     def decode(cls, summary: Mapping[str, str]) -> RunSummary:
-        """The record in the summary of a snapshot; raises CorruptState for offsets that can't be read."""
+        """Reads the record from a snapshot's summary; raises CorruptState for offsets that can't be read."""
         texts = {field: summary.get(key) for field, key in _TEXTS.items()}
         started, estimated = summary.get(properties.STARTED), summary.get(properties.ESTIMATED)
         source_time, shown_before = summary.get(properties.SOURCE_TIME), summary.get(properties.SHOWN_BEFORE)
@@ -84,7 +84,7 @@ class RunSummary:
         return replace(self, **{name: entry for name, entry in entries.items() if entry is not None})
 
     def to_repeat(self, mode: str, reason: str) -> RunSummary:
-        """Returns the record for a commit that reads no new versions, so that the next run continues where this ended.
+        """Returns the record for a commit with the same offsets, so that the next run continues where this one ended.
 
         `mode` and `reason` are those of the new commit. Entries about the run itself are removed: its start, estimate,
         repairs and kind of changelog.
@@ -131,29 +131,29 @@ def _encode_declared(declared: Declared) -> dict[str, str]:
 
 
 def is_run(commit: Commit) -> bool:
-    """Whether a run, a restore or an overwrite made a commit."""
+    """Whether a commit was made by a run, a restore or an overwrite, rather than by maintenance."""
     return properties.RUN in commit.summary
 
 
 def run_commits(changes: ChangeTableState | None) -> tuple[Commit, ...]:
-    """The kept commits that runs, restores or overwrites made, oldest first; none for None."""
+    """Returns the kept commits that runs, restores or overwrites made, oldest first; empty for None."""
     return tuple(commit for commit in changes.commits if is_run(commit)) if changes else ()
 
 
 def find_last_load(changes: ChangeTableState | None) -> Commit | None:
-    """The newest commit of a run that loaded data, not only the schema; None before the first."""
+    """Returns the newest commit of a run that loaded data, not only changed columns; None if there is none."""
     runs = filter(is_run, reversed(changes.commits if changes else ()))
     return next((commit for commit in runs if commit.summary.get(properties.MODE) != SCHEMA_ONLY), None)
 
 
 def find_last_run(changes: ChangeTableState | None) -> RunSummary | None:
-    """The record of the newest run that loaded data; None before the first."""
+    """Returns the record of the newest run that loaded data, not only changed columns; None if there is none."""
     last = find_last_load(changes)
     return RunSummary.decode(last.summary) if last else None
 
 
 def is_planned_increment(commit: Commit) -> bool:
-    """Whether the run of `commit` planned to follow changes, even if it gave up.
+    """Whether the run that made `commit` was planned as an incremental refresh, even if it became a full one.
 
     It reads single entries instead of decoding the record, since tables have many commits.
     """
@@ -161,7 +161,7 @@ def is_planned_increment(commit: Commit) -> bool:
 
 
 def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
-    """The mode of a run, the seconds that it took and those that were estimated; None if it recorded no estimate."""
+    """Returns mode, actual and estimated seconds of the run that made a commit; None if it recorded no estimate."""
     summary = commit.summary
     keys = (properties.MODE, properties.STARTED, properties.ESTIMATED)
     if any(key not in summary for key in keys):
@@ -171,5 +171,5 @@ def read_measured_seconds(commit: Commit) -> tuple[str, float, float] | None:
 
 
 def get_offsets(run: RunSummary | None) -> Mapping[str, Version]:
-    """The offsets that a run recorded; none before the first run."""
+    """Returns the offsets that a run recorded, by upstream name; empty before the first run (None)."""
     return (run.offsets if run else None) or {}

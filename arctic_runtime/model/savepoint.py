@@ -10,7 +10,7 @@ from arctic_runtime.model.state import Commit
 
 @dataclass(frozen=True)
 class Savepoint:
-    """A savepoint: its name, and the commit of the change table to which the tag of this name points."""
+    """A named version of a table: the name, and the commit of the change table to which the tag of this name points."""
 
     name: str
     commit: Commit
@@ -18,7 +18,7 @@ class Savepoint:
 
 @dataclass(frozen=True)
 class SetTag:
-    """Create the tag `name` at a snapshot of a table, or drop it if `snapshot` is None."""
+    """Step: create the tag `name` at a snapshot of a table, or drop it if `snapshot` is None."""
 
     table: TableName
     name: str

@@ -23,9 +23,9 @@ FLAWS = (NULL_KEY, DUPLICATE_KEY, NULL_COLUMN, BROKEN_CHECK, UNSENT_VALUE)
 class Shape:
     """Shape of change rows: the table's columns, its key, and the constraints of a contract.
 
-    `given` are the names of the columns that the query returns; other columns of the table keep their values.
-    `is_ordered`: the events are ordered by `sequence_by`. Rows that do not come from an event have no place in this
-    order. `not_null` are columns without nulls, and `checks` are predicates that no row may violate.
+    `given` are the names of the columns that the query returns; other columns of the table keep their values. If
+    `is_ordered`, events are ordered by `sequence_by`; rows that do not come from an event have no place in this order.
+    `not_null` are columns without nulls, and `checks` are predicates that every row must fulfil.
     """
 
     columns: tuple[Column, ...]
@@ -41,12 +41,12 @@ class Shape:
 
     @property
     def key_positions(self) -> tuple[int, ...]:
-        """Positions of the key among the columns."""
+        """Indexes in `columns` of the key's columns."""
         return tuple(i for i, column in enumerate(self.columns) if self.is_key(column.name))
 
     @property
     def rest_positions(self) -> tuple[int, ...]:
-        """Positions of the columns outside the key."""
+        """Indexes in `columns` of the columns outside the key."""
         return tuple(i for i, column in enumerate(self.columns) if not self.is_key(column.name))
 
     @property
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def before_type(self) -> str | None:
-        """The type of `_before`, a struct of the columns outside the key; None if there are no such columns."""
+        """The Spark type of `_before`: a struct of the columns outside the key; None if there are none."""
         return format_struct_type((column.name, column.type) for column in self.rest) if self.rest else None
 
 
@@ -71,7 +71,10 @@ def is_named(name: str, names: Sequence[str]) -> bool:
 
 
 def build_shape(model: Model, state: TableState, given: Sequence[Column]) -> Shape:
-    """Builds the shape of change rows from a table's observed state, for rows that have the columns `given`."""
+    """Builds the shape of change rows; `given` are the columns that these rows have from the query or from events.
+
+    The other columns are those of the change table in `state`.
+    """
     assert state.changes is not None
     columns = strip_change_columns(state.changes.columns)
     sequence = find_column(state.changes.columns, SEQUENCE)

@@ -1,4 +1,4 @@
-"""Observed state of a model's relations and its upstreams, at one moment."""
+"""Observed state of a model's relations and its upstreams at one moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from arctic_runtime.model.version import Version, Window
 
 @dataclass(frozen=True)
 class Removed:
-    """Number of `rows` that a commit removed, as whole files or row by row, and that were added up to `sequence`."""
+    """A number of rows that a delete removed, which were added at or before the sequence number `sequence`."""
 
     sequence: int
     rows: int
@@ -25,8 +25,8 @@ class Removed:
 class Commit:
     """One snapshot of a table, from its summary; `rows` is the number of rows that it added.
 
-    `removed` are the rows that a commit of the operation `delete` removed; None if these were not looked up, or are
-    unknown.
+    `at_ms` is its commit time in milliseconds since 1970. `removed` are the rows that a commit of the operation
+    `delete` removed; None if these were not looked up, or are unknown.
     """
 
     version: Version
@@ -47,10 +47,10 @@ class Commit:
 
 @dataclass(frozen=True)
 class ChangeTableState:
-    """The change table: its `commits` are the snapshots from the oldest that is kept to the head.
+    """State of a change table; its `commits` are all snapshots of its main branch that have not expired, oldest first.
 
-    `times` are the milliseconds at which snapshots were committed, including those of branches. `formerly` are the old
-    column names in snapshots whose names differ from the current ones.
+    `branches` maps names to snapshots. `parents` and `times` (milliseconds since 1970) are by snapshot, including those
+    of branches. `formerly` maps snapshots whose column names differ from the current ones to the old names.
     """
 
     uuid: str
@@ -68,34 +68,40 @@ class ChangeTableState:
 
     @property
     def newest(self) -> Version | None:
-        """The newest version that added rows, or the oldest one that is kept if none did; None without commits."""
+        """The newest version that added rows; the oldest one that is kept if none did; None without commits."""
         with_rows = (commit.version for commit in reversed(self.commits) if commit.rows)
         return next(with_rows, self.commits[0].version if self.commits else None)
 
     @property
     def newest_repair(self) -> Version | None:
-        """The newest version that repaired rows which violated the table's promises; None if none is kept."""
+        """The newest version that repaired rows with a duplicate or null key or against the contract.
+
+        None if none is kept.
+        """
         return next((commit.version for commit in reversed(self.commits) if REPAIRED in commit.summary), None)
 
     def keeps_version(self, version: Version | None) -> bool:
-        """Whether the snapshot of `version` is kept, so that later rows can be read as a range; True for None."""
+        """Whether the snapshot of `version` has not expired, so that later rows can be read as a range.
+
+        True for None.
+        """
         return version is None or any(commit.version == version for commit in self.commits)
 
     @property
     def begins(self) -> bool:
-        """Whether the table's first commit is still kept; expiry removes the oldest commits, but not their rows."""
+        """Whether the table's first commit has not expired; expiry removes the oldest commits, but not their rows."""
         return not self.commits or self.commits[0].parent is None
 
     @property
     def keeps_all(self) -> bool:
-        """Whether a commit may have several rows of one key, in the order of `_seq`."""
+        """Whether one commit may have several rows of the same key, ordered by `_seq`."""
         return self.properties.get(KEEP) == "all"
 
     def count_after(self, version: Version | None) -> int:
-        """Number of commits that added rows after `version`; at least 2 if some may have expired.
+        """Number of commits that added rows after `version` (None: all); at least 2 if some may have expired.
 
-        It is 1 only if each key occurs once in their rows. So it is 2 for one commit that may have several rows of the
-        same key.
+        It is 1 only if each key occurs once in the commit's rows. So it is 2 for one commit that may have several rows
+        of the same key.
         """
         commit_count = len(self.list_commits_after(version))
         is_whole = self.begins if version is None else self.keeps_version(version)
@@ -103,26 +109,29 @@ class ChangeTableState:
         return commit_count if is_one_by_one else max(commit_count, 2)
 
     def list_commits_after(self, version: Version | None) -> tuple[Commit, ...]:
-        """The commits that added rows after `version`, oldest first; all commits with rows for None."""
+        """Returns the commits that added rows after `version`, oldest first; all commits with rows for None."""
         sequence = version.sequence if version else -1
         return tuple(commit for commit in self.commits if commit.version.sequence > sequence and commit.rows)
 
     def count_rows_after(self, version: Version | None) -> int:
-        """Number of rows added after a version."""
+        """Number of rows that were added after a version; of all known rows for None."""
         return sum(commit.rows for commit in self.list_commits_after(version))
 
     def has_at_most_rows_after(self, version: Version, limit: int) -> bool:
-        """Whether at most `limit` rows are known to be added after `version`; False if its snapshot has expired."""
+        """Whether at most `limit` rows were added after `version`.
+
+        False if that is unknown, as its snapshot has expired.
+        """
         return self.keeps_version(version) and self.count_rows_after(version) <= limit
 
 
 @dataclass(frozen=True)
 class BaseState:
-    """The base: its snapshot, the version up to which it is merged, and its properties, which contain its layout.
+    """State of a model's base table: its newest snapshot, and the change table's version up to which it is merged.
 
-    `sequence` is the snapshot's sequence number if each row has the sequence number of its commit (row lineage), else
-    None. `times` are the milliseconds at which snapshots were committed, including those of branches. `formerly` are
-    the old column names in snapshots whose names differ from the current ones.
+    Its `properties` contain its layout. `sequence` is the snapshot's sequence number if each row has the sequence
+    number of its commit (row lineage), else None. `branches`, `parents`, `times` and `formerly` are as in
+    `ChangeTableState`.
     """
 
     uuid: str
@@ -142,7 +151,11 @@ class BaseState:
 
 @dataclass(frozen=True)
 class ViewState:
-    """The view of a table merged on read: the snapshots that it pins."""
+    """State of the view of a table merged on read: the ids of the snapshots that it reads.
+
+    `base_snapshot` is that of the base table. `merged` and `head` are those of the change table: the view reads the
+    changes after `merged` and up to `head`. All are None for a view that arctic did not make.
+    """
 
     columns: tuple[Column, ...]
     base_snapshot: int | None
@@ -154,7 +167,10 @@ class ViewState:
 
 @dataclass(frozen=True)
 class CurrentViewState:
-    """Relation that has the name of a view of current versions; `is_own`: the model created it."""
+    """The relation that exists under the name of a view of current versions.
+
+    `is_own` says whether the model created it.
+    """
 
     name: TableName
     kind: Literal["table", "view"]
@@ -166,7 +182,7 @@ class CurrentViewState:
 class ConflictingRelation:
     """A relation that has one of the model's names, but that the model in its current configuration did not create.
 
-    `is_clone`: `dbt clone` created it; it contains no rows and may be replaced without asking the user.
+    If `is_clone`, `dbt clone` created it; it contains no rows and may be replaced without asking the user.
     """
 
     name: TableName
@@ -176,7 +192,7 @@ class ConflictingRelation:
 
 @dataclass(frozen=True)
 class TableState:
-    """The states of a model's own relations; a part is None if the relation does not exist.
+    """The states of a model's own relations; a field is None if the relation does not exist.
 
     `aggregate_state` is the snapshot of the aggregate state that belongs to the newest run, None if it kept none.
     `appended` is a table without a key, to which events are appended; such a model has no other parts. `current_views`
@@ -193,21 +209,21 @@ class TableState:
 
     @property
     def log(self) -> ChangeTableState | None:
-        """The table that runs commit to, whose snapshots are the versions."""
+        """State of the table that runs commit to, whose snapshots are the versions; None if it does not exist."""
         return self.changes or self.appended
 
 
 @dataclass(frozen=True)
 class SourceState:
-    """An upstream table: its newest version, and its commits up to this one, oldest first.
+    """State of an upstream table: its newest version, and its commits up to this one, oldest first.
 
     `kind` is `changes` for the change table of an arctic model, `table` for any other Iceberg table. Tables of
     `format_version` 3 have row lineage, by which each row has the sequence number of its commit. `snapshots` are all
     that can be read, including those from before the table was replaced. `rows` is the number of rows of the table, not
-    of its change table. `key` is the primary key of an arctic model, and `base` is its base. `bases` are snapshots of
-    the base with the version up to which each is merged, oldest first. `trimmed` is the sequence number up to which
-    change rows may have been deleted. `forgotten` is the same number if only those of forgotten keys were deleted.
-    `formerly` are the old column names in snapshots of log and base whose names differ from the current ones. `moved`
+    of its change table. `key` is the primary key of an arctic model, and `base` is its base table. `bases` are
+    snapshots of the base table with the version up to which each is merged, oldest first. `trimmed` is the sequence
+    number up to which change rows may have been deleted. `forgotten` is the same number if only those of forgotten keys
+    were deleted. `formerly` maps snapshots whose column names differ from the current ones to the old names. `moved`
     are columns that were renamed, that have the name of a former column, or that had another type.
     """
 
@@ -234,25 +250,31 @@ class SourceState:
 
     @property
     def log(self) -> TableName:
-        """The table to which rows are appended: the change table of an arctic model, else the table itself."""
+        """Name of the table to which rows are appended: the change table of an arctic model, else the table itself."""
         return self.name.changes if self.kind == "changes" else self.name
 
     def keeps_version(self, version: Version | None) -> bool:
-        """Whether the snapshot of `version` is among the commits, so that later rows are a range; True for None."""
+        """Whether the snapshot of `version` has not expired, so that later rows can be read as a range.
+
+        True for None.
+        """
         return version is None or any(commit.version.snapshot == version.snapshot for commit in self.commits)
 
     def can_read_all_after(self, version: Version | None) -> bool:
-        """Whether all rows after `version` can still be read; if its snapshot has expired, by row lineage."""
+        """Whether all rows added after `version` can still be read.
+
+        If its snapshot has expired, they can be read by row lineage, unless change rows were deleted. True for None.
+        """
         return self.keeps_version(version) or (version is not None and version.sequence >= self.trimmed)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether replaced change rows may have been deleted, not only those of forgotten keys."""
+        """Whether changelog compaction may have deleted change rows, beyond those of forgotten keys."""
         return self.trimmed > 0 and self.trimmed != self.forgotten
 
     @property
     def has_deleted_rows(self) -> bool:
-        """Whether appended rows are known to be deleted; only for a table that is no arctic model."""
+        """Whether some appended rows are known to be deleted; False for an arctic model."""
         is_deleted = any(commit.operation == "delete" for commit in self.commits)
         return self.kind != "changes" and (self.trimmed > 0 or is_deleted)
 
@@ -266,16 +288,16 @@ class SourceState:
 
     @property
     def may_have_deleted_rows(self) -> bool:
-        """Whether appended rows may have been deleted; only for a table that is no arctic model.
+        """Whether some appended rows may have been deleted; False for an arctic model.
 
-        That is unknown, so True, if its first commits have expired.
+        It is True if the table's first commits have expired, since they are unknown.
         """
         is_rewritten = any(commit.operation not in ("append", "replace") for commit in self.commits)
         begins = not self.commits or self.commits[0].parent is None
         return self.kind != "changes" and (self.trimmed > 0 or is_rewritten or not begins)
 
     def find_base_before(self, version: Version) -> tuple[int, Version] | None:
-        """Returns the newest snapshot of the base without changes after `version`, and the version of its last merge.
+        """Returns the base table's newest snapshot without changes after `version`, and its merged version.
 
         None if no such snapshot is kept.
         """
@@ -283,28 +305,31 @@ class SourceState:
         return candidates[-1] if candidates and self.base else None
 
     def count_unmerged_at(self, version: Version) -> int:
-        """Number of change rows up to `version` that are not in the base of `find_base_before`; 0 without a base."""
+        """Number of change rows up to `version` that are not in the snapshot of `find_base_before`.
+
+        0 without such a snapshot.
+        """
         base = self.find_base_before(version)
         return self.count_rows_in(Window(str(self.name), base[1], version)) if base else 0
 
     def list_commits_between(self, window: Window) -> tuple[Commit, ...]:
-        """The commits of a window, oldest first."""
+        """Returns the commits in a window of versions, oldest first."""
         after = window.start.sequence if window.start else -1
         return tuple(commit for commit in self.commits if after < commit.version.sequence <= window.end.sequence)
 
     def count_rows_in(self, window: Window) -> int:
-        """Number of rows added in a window."""
+        """Number of rows that the commits in a window of versions added."""
         return sum(commit.rows for commit in self.list_commits_between(window))
 
     def are_few_in(self, window: Window, limit: int) -> bool:
-        """Whether at most `limit` rows are known to be added in `window`; False if its start has expired."""
+        """Whether at most `limit` rows were added in `window`; False if that is unknown, as its start has expired."""
         return self.keeps_version(window.start) and self.count_rows_in(window) <= limit
 
     def count_commits_in(self, window: Window) -> int:
         """Number of commits with rows in `window`; at least 2 if some may have expired.
 
-        It is 1 only if each key occurs once in their rows. So it is 2 for one commit that may have several rows of the
-        same key.
+        It is 1 only if each key occurs once in the commit's rows. So it is 2 for one commit that may have several rows
+        of the same key.
         """
         commit_count = sum(1 for commit in self.list_commits_between(window) if commit.rows)
         is_one_by_one = self.keeps_version(window.start) and not (commit_count and self.keeps_all)
@@ -312,18 +337,21 @@ class SourceState:
 
 
 def check_built(state: TableState, table: TableName) -> None:
-    """Raises ConfigError if no run has made a table yet."""
+    """Raises ConfigError if no run has created the table yet."""
     if state.appended is None:
         require_built(state, table)
 
 
 def require_built(state: TableState, table: TableName) -> tuple[ChangeTableState, BaseState]:
-    """Returns the states of a table's change table and base; raises ConfigError if no run has created them yet."""
+    """Returns the states of a table's change table and base table.
+
+    Raises ConfigError if no run has created them yet.
+    """
     if state.changes is None or state.base is None:
         raise build_not_built_error(table)
     return state.changes, state.base
 
 
 def build_not_built_error(table: TableName) -> ConfigError:
-    """Error for a table that no run has made yet."""
+    """Builds the error for a table that no run has created yet."""
     return ConfigError(f"{table} has not been built yet; run the model first")

@@ -66,7 +66,7 @@ class DropBranches:
 
 @dataclass(frozen=True)
 class CreateChangeTable:
-    """Create an empty change table for rows with these columns."""
+    """Create an empty change table for rows with these columns; `sequence_type` is the type of `_seq`."""
 
     table: TableName
     columns: tuple[Column, ...]
@@ -83,10 +83,10 @@ class CreateAppended:
 
 @dataclass(frozen=True)
 class SetLayout:
-    """Set the layout of files that are written to a table without a key from now on.
+    """Set the partitioning and sort order of files that are written from now on to a table without a primary key.
 
-    The table's property stores it as `text`. Partition fields in `drop` are dropped first, then those in `add` are
-    added. Without a `sort_key`, rows are not sorted.
+    The table's property stores the layout as `text`. Partition fields in `drop` are dropped first, then those in `add`
+    are added. Without a `sort_key`, rows are not sorted.
     """
 
     table: TableName
@@ -99,7 +99,7 @@ class SetLayout:
 
 @dataclass(frozen=True)
 class EvolveSchema:
-    """Change the columns of a table; `is_change_table`: it is a change table, which also has columns of its own."""
+    """Change the columns of a table; a change table (`is_change_table`) also has columns that do not change."""
 
     table: TableName
     change: SchemaChange
@@ -108,7 +108,7 @@ class EvolveSchema:
 
 @dataclass(frozen=True)
 class AppendChanges:
-    """Commit a run's change rows and offsets, if the change table's head still is `expected`.
+    """Commit a run's change rows and offsets, if the change table's newest snapshot still is `expected`.
 
     A `ChangeSet` is this commit together with its rows.
     """
@@ -121,9 +121,9 @@ class AppendChanges:
 
 @dataclass(frozen=True)
 class CreateBase:
-    """Create a base with the rows that follow from the change table up to `version`.
+    """Create a model's base table with the rows that result from the change table up to `version`.
 
-    `replaces`: it replaces an existing table of this name.
+    If `replaces`, it replaces an existing table of this name.
     """
 
     table: TableName
@@ -134,7 +134,7 @@ class CreateBase:
 
 @dataclass(frozen=True)
 class MergeBase:
-    """Merge the changes after `start` and up to `end` into the base, if its head still is `expected`."""
+    """Merge the change rows after `start` and up to `end` into the base table, if its snapshot still is `expected`."""
 
     table: TableName
     expected: int
@@ -145,7 +145,10 @@ class MergeBase:
 
 @dataclass(frozen=True)
 class ReplaceView:
-    """Replace the view of a table merged on read; it shows `base_snapshot` and the changes after `merged` to `head`."""
+    """Replace the view of a table merged on read.
+
+    It shows the base table at `base_snapshot`, merged with the change rows after `merged` and up to `head`.
+    """
 
     table: TableName
     base_snapshot: int
@@ -156,7 +159,7 @@ class ReplaceView:
 
 @dataclass(frozen=True)
 class NoteCurrentView:
-    """Store the name of the view of current versions in the change table; the name is empty if there is no view."""
+    """Store the name of the view of current versions in the change table's properties; an empty name for no view."""
 
     table: TableName
     view: str
@@ -179,21 +182,21 @@ class DropCurrentView:
 
 @dataclass(frozen=True)
 class DropTable:
-    """Drop a base before it is created again: Iceberg can't replace a table by one of an older format version."""
+    """Drop a base table before it is created again; Iceberg can't replace a table by one of an older format version."""
 
     table: TableName
 
 
 @dataclass(frozen=True)
 class DropConflictingRelation:
-    """Drop the relation that has the model's name but is not its own, just before the model's own is created."""
+    """Drop a relation that has the model's name but was not made by it, just before the model's own is created."""
 
     conflicting: ConflictingRelation
 
 
 @dataclass(frozen=True)
 class SetWriteOrder:
-    """Set the order by which writers sort the files of a base to the model's sort key."""
+    """Set the order by which writers sort the files of a base table to the model's sort key."""
 
     table: TableName
 
@@ -208,7 +211,7 @@ class DropRelation:
 
 @dataclass(frozen=True)
 class SetProperties:
-    """Set properties of a table in a commit of their own; `effect` is the name of the effect that does it."""
+    """Set properties of a table in a commit of their own; `effect` is the name of the effect, for failpoints."""
 
     effect: str
     table: TableName

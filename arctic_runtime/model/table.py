@@ -25,7 +25,10 @@ Unit = Literal["identity", "bucket", "truncate", "years", "months", "days", "hou
 
 @dataclass(frozen=True)
 class Transform:
-    """One Iceberg partition transform; `parameter` is the width or number of buckets, None if it has none."""
+    """One Iceberg partition transform of a column.
+
+    `parameter` is the width or number of buckets, None if it has none.
+    """
 
     unit: Unit
     column: str
@@ -38,15 +41,16 @@ class Transform:
         return f"{self.unit}({arguments})"
 
     def is_bucket_of(self, column: str | None) -> bool:
-        """Whether it is a bucket transform of `column`, as nodes are of the hash key."""
+        """Whether it is a bucket transform of `column`, as that of the hash key; False for None."""
         return self.unit == "bucket" and column is not None and is_same_name(self.column, column)
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """Compaction thresholds: share of deleted rows and number of small files in a node, and files of the change table.
+    """Compaction settings: from which share of deleted rows or number of small files a bucket is rewritten.
 
-    If it is not `automatic`, they apply only to compactions that a user starts.
+    `change_files` is the number of files from which on the change table is compacted. If it is not `automatic`, they
+    apply only to compactions that a user starts.
     """
 
     automatic: bool = True
@@ -61,9 +65,10 @@ VERSIONS_SECONDS = 5 * 86_400
 
 @dataclass(frozen=True)
 class Retention:
-    """How long versions are kept that nobody needs: for `versions_seconds`, and the newest `retain_last` at any age.
+    """How long unneeded versions are kept: for `versions_seconds`, and the newest `retain_last` at any age.
 
-    Without both they are kept for ever. `changes_seconds` is the age at which replaced change rows may be deleted.
+    Without both they are kept for ever. `changes_seconds` is the age at which replaced change rows may be deleted; None
+    for never.
     """
 
     versions_seconds: int | None = None
@@ -72,7 +77,7 @@ class Retention:
 
     @property
     def age_seconds(self) -> int | None:
-        """The age in seconds at which versions may expire; None: never; 0 if only `retain_last` is set."""
+        """The age in seconds at which versions may expire; None for never; 0 if only `retain_last` is set."""
         return 0 if self.versions_seconds is None and self.retain_last is not None else self.versions_seconds
 
 
@@ -81,8 +86,8 @@ class ModelConfig:
     """The checked configuration of one model: all values are valid, and none contradicts another.
 
     `primary_key` identifies a row of the table. In a table with history, rows are versions, so it is the user's key
-    plus `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. `is_appended`:
-    there is no primary key, and change events are appended as rows.
+    plus `_valid_from`, and `_recorded_from` in a bitemporal table; `entity_key` is the user's key alone. If
+    `is_appended`, there is no primary key, and change events are appended as rows.
     """
 
     primary_key: tuple[str, ...]
@@ -132,17 +137,17 @@ class ModelConfig:
 
     @property
     def has_history(self) -> bool:
-        """Whether the table keeps every version of a row."""
+        """Whether the table keeps all versions of a row, not only the current one."""
         return self.history != "none"
 
     @property
     def has_partial_events(self) -> bool:
-        """Whether events may lack columns, whose values in the row are then kept."""
+        """Whether events may lack columns, which then keep their values in the row."""
         return self.columns_to_update is not None or self.unavailable_value is not None
 
     @property
     def entity_key(self) -> tuple[str, ...]:
-        """The columns that identify a row of the query; of a table with history they identify all versions of it."""
+        """The columns that identify a row of the query; in a table with history, one such row has several versions."""
         added = (VALID_FROM, RECORDED_FROM) if self.has_history else ()
         return tuple(part for part in self.primary_key if part not in added)
 
@@ -172,17 +177,20 @@ class Model:
 
     @property
     def is_appended(self) -> bool:
-        """Whether it has no primary key and no change table: events are appended to the table itself."""
+        """Whether the table has no primary key and no change table, because events are appended to the table itself."""
         return self.config.is_appended or (self.ingested_from is not None and not self.config.primary_key)
 
     @property
     def log(self) -> TableName:
-        """The table that runs commit to, whose snapshots are the versions."""
+        """Name of the table that runs commit to, and whose snapshots are the versions.
+
+        It is the change table, or for a model without a key the table itself.
+        """
         return self.table if self.is_appended else self.table.changes
 
     @property
     def current_view(self) -> TableName | None:
-        """The view of the current versions; None if the model has none."""
+        """Name of the view of the current versions; None if the model has none."""
         asked = self.config.current_view
         if not asked:
             return None
@@ -190,5 +198,5 @@ class Model:
 
     @property
     def base(self) -> TableName:
-        """Table with the merged rows: the table itself, or its base when merged on read."""
+        """Name of the table with the merged rows: the model's table itself, or its base table if merged on read."""
         return self.table.base if self.config.merge == "on_read" else self.table

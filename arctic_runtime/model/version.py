@@ -1,4 +1,4 @@
-"""Versions of a table, and the windows between them that a run consumes."""
+"""Versions of a table, and the windows of versions that a run reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from arctic_runtime.errors import CorruptState
 
 @dataclass(frozen=True)
 class Version:
-    """One snapshot of a table; versions are ordered by `sequence`, Iceberg's sequence number, never by a clock.
+    """One version of a table; versions are ordered by `sequence`, Iceberg's sequence number, never by a clock.
 
     `table` is the table's UUID, so that a table that was dropped and created again is not taken for the old one.
+    `snapshot` is the snapshot's id.
     """
 
     table: str
@@ -23,7 +24,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Window:
-    """The part of an upstream between two versions: after `start` (None: from the beginning), up to `end`."""
+    """The versions of an upstream that a run reads: after `start` (None: from the beginning) and up to `end`."""
 
     upstream: str
     start: Version | None
@@ -35,12 +36,12 @@ class Window:
 
 
 def encode_versions(versions: Mapping[str, Version]) -> str:
-    """Encodes versions by upstream name as one line of JSON, for the summary of a snapshot."""
+    """Encodes versions by upstream name as one line of JSON, to be stored in the summary of a snapshot."""
     return json.dumps({name: asdict(version) for name, version in sorted(versions.items())}, separators=(",", ":"))
 
 
 def decode_versions(text: str | None) -> dict[str, Version]:
-    """Parses the text of `encode_versions`, no versions for None; raises CorruptState for any other text."""
+    """Parses JSON of `encode_versions`; empty for None. Raises CorruptState for any other text."""
     try:
         return {name: _build_version(**fields) for name, fields in json.loads(text or "{}").items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Conditions by which a scan skips files and row groups without the column values that are looked up.
+"""Conditions that let a scan skip files and row groups that can't contain the column values looked up.
 
 A condition is also true for other rows, so a join with the values themselves has to follow. Iceberg compares it with
 the partitions and the bounds of files, Parquet with the bounds of row groups.
@@ -16,9 +16,9 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 @dataclass(frozen=True)
 class Bound:
-    """The values that are looked up in a column: all of them, or the least and the greatest if `is_range`.
+    """The values that are looked up in a column: all of them, or only the least and the greatest if `is_range`.
 
-    `values` are texts: dates are days, and timestamps are microseconds since 1970. `or_null`: null is looked up as
+    `values` are texts: dates are days, and timestamps are microseconds since 1970. If `or_null`, null is looked up as
     well; it may be the only value.
     """
 
@@ -29,7 +29,7 @@ class Bound:
     or_null: bool = False
 
     def build_condition(self, column: exp.Expr) -> exp.Expr:
-        """Builds the condition that the value of `column` is one of the values, or within the range."""
+        """Builds the SQL condition that the value of `column` is one of the values, or within the range."""
         conditions = [self._build_membership(column)] if self.values else []
         return exp.or_(*conditions, *([column.copy().is_(exp.null())] if self.or_null else []))
 
@@ -47,9 +47,9 @@ def is_bounded(kind: str) -> bool:
 
 
 def build_bounds_condition(bounds: Iterable[Bound], table: str | None = None) -> exp.Expr:
-    """Builds the condition that all `bounds` hold, which is true for all rows that are looked up.
+    """Builds the SQL condition that all `bounds` hold, one for each column; it is true for all rows that are looked up.
 
-    The columns are qualified with `table`, if it is given. Without bounds the condition is always true.
+    Column names are qualified with `table` if it is not None. Without bounds the condition is always true.
     """
     conditions = [bound.build_condition(exp.column(bound.column, table=table, quoted=True)) for bound in bounds]
     if len(conditions) < 2:

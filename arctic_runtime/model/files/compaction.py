@@ -20,9 +20,9 @@ Direction = Literal["split", "merge"]
 
 @dataclass(frozen=True)
 class PartitionValue:
-    """Value of one partition transform for all rows of a file, as a text of the Spark type `type`; None for null.
+    """The value of one partition transform for all rows of a file, as a text that casts to the Spark type `type`.
 
-    If the type is empty, no SQL condition can be built that selects these rows.
+    `value` is None for null. If the type is empty, no SQL condition can be built that selects these rows.
     """
 
     transform: Transform
@@ -35,7 +35,7 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file; `deleted` of its `rows` are marked as deleted.
+    """Size of a data file: it has `rows` rows, of which `deleted` are marked as deleted.
 
     `bytes` is the size of the file, including the deleted rows, but without the file that marks them.
     """
@@ -47,7 +47,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class FileGroup:
-    """The files of one table that share a partition spec and its values; all files of a table without partitions."""
+    """The files of one table in one partition and bucket; all files of a table without partitions.
+
+    They share the partition spec `spec` and its values. In a base table, a file group is a hash node of one partition.
+    """
 
     spec: int
     partition: tuple[PartitionValue, ...]
@@ -59,7 +62,7 @@ class FileGroup:
 
     @property
     def deleted_share(self) -> float:
-        """The part of its stored rows that are deleted."""
+        """The part of its rows that are marked as deleted, from 0 to 1."""
         return sum(file.deleted for file in self.files) / max(1, sum(file.rows for file in self.files))
 
     def __str__(self) -> str:
@@ -75,7 +78,7 @@ class TableFiles:
     """The files of a table at one snapshot; `target_bytes` is the target size of the files that are written.
 
     New files get the partition spec `spec`, which consists of `transforms`. `progress` are rewrites of the table that
-    were interrupted. `finished_groups` are nodes that need no rewrite, since a job has just written them.
+    were interrupted. `finished_groups` are file groups that need no rewrite, since a job has just written them.
     """
 
     table: TableName
@@ -91,13 +94,13 @@ class TableFiles:
         return self.table, node.spec, node.partition
 
     def has_finished(self, nodes: Iterable[FileGroup]) -> bool:
-        """Whether a job has just written all of `nodes`."""
+        """Whether all of `nodes` are file groups that a job has just written."""
         return bool(self.finished_groups) and all(self.locate_group(node) in self.finished_groups for node in nodes)
 
 
 @dataclass(frozen=True)
 class Specs:
-    """The transforms of a table's partition specs, by spec id; new files get the spec `default`."""
+    """The partition specs of a table: their transforms by spec id, and the id `default` of the spec for new files."""
 
     default: int
     transforms: Mapping[int, tuple[Transform, ...]]
@@ -105,7 +108,7 @@ class Specs:
 
 @dataclass(frozen=True)
 class FileTotals:
-    """Counts from the summaries of a table's snapshots: the current data files, their bytes, and their deleted rows.
+    """Counts for a table from snapshot summaries: current data files, their bytes, and their rows marked as deleted.
 
     `appends` is the number of commits that added rows since files were last rewritten, as far as snapshots are kept.
     `added_bytes` are the bytes that these commits added.
@@ -120,7 +123,7 @@ class FileTotals:
 
 @dataclass(frozen=True)
 class MergeUnmerged:
-    """Merge all unmerged changes into the base."""
+    """Step: merge all unmerged change rows into the base table; the counts are those of the change rows."""
 
     table: TableName
     commits: int
@@ -131,13 +134,13 @@ class MergeUnmerged:
 
 @dataclass(frozen=True)
 class RewriteFiles:
-    """Rewrite files of some nodes in one commit, if the table's head still is `expected`.
+    """Step: rewrite files of the file groups `nodes` in one commit, if the table's newest snapshot still is `expected`.
 
-    The `way` `join` rewrites only the small files; `sort` rewrites all files and sorts their rows. `whole`: `nodes` are
-    all nodes of the table. `bytes` are read and written once. `waste` are the bytes that each reader of these nodes
-    loses until then; a file to open counts as a number of bytes. Files below `small_bytes` are small; new ones have
-    `target_bytes`. New files get the partition spec `spec`; None: the default spec of the table. `buckets` are all
-    numbers of buckets in the table, by which the files of these nodes are distinguished from others.
+    With the `way` `join`, only the small files are rewritten; with `sort`, all files, with sorted rows. `whole` says
+    that `nodes` are all file groups of the table. `bytes` are read and written once. `waste` is the cost for each
+    reader of these groups until then, in bytes; opening a file counts as a number of bytes. Files below `small_bytes`
+    are small; new ones have `target_bytes`. New files get the partition spec `spec`, for None the table's default.
+    `buckets` are all numbers of buckets in the table, by which the files of these groups are distinguished from others.
     """
 
     table: TableName
@@ -157,10 +160,11 @@ class RewriteFiles:
 
 @dataclass(frozen=True)
 class ResizeBuckets:
-    """Move nodes to another `depth` of the hash tree in one commit, if the table's head still is `expected`.
+    """Step: split or merge the buckets `nodes` in one commit, if the table's newest snapshot still is `expected`.
 
-    Their files are rewritten, sorted and without deleted rows. Later writes to any node use `default_depth`. The other
-    fields are those of a `RewriteFiles`.
+    Their rows move to hash nodes of the depth `depth`, so that there are 2^depth buckets. Their files are rewritten,
+    sorted and without deleted rows. Later writes to any bucket use `default_depth`. The other fields are those of
+    `RewriteFiles`.
     """
 
     table: TableName
@@ -179,7 +183,7 @@ class ResizeBuckets:
 
 @dataclass(frozen=True, order=True)
 class BucketRange:
-    """The nodes with buckets from `first` to `last`, in all partitions."""
+    """The buckets from number `first` to `last`, both included, in all partitions."""
 
     first: int
     last: int
@@ -190,9 +194,9 @@ class BucketRange:
 
 @dataclass(frozen=True)
 class PartialProgress:
-    """An unfinished merge on a branch of a base.
+    """An interrupted base rewrite, whose finished parts are on the branch `branch` of the base table.
 
-    It merges up to the change table's snapshot `end`, and has finished the bucket ranges `done`.
+    It merges up to the change table's snapshot `end`; the bucket ranges `done` are finished.
     """
 
     branch: str
@@ -202,15 +206,15 @@ class PartialProgress:
 
 @dataclass(frozen=True)
 class RewriteBase:
-    """Rewrite all nodes of a base, and merge the changes after `start` and up to `end` into it.
+    """Step: rewrite a whole base table, and merge the changes after `start` and up to `end` into it.
 
-    The base is read once, without a shuffle of its rows: they are joined with their changes inside each node. Each
+    The base is read once, without a shuffle of its rows: they are joined with their changes inside each bucket. Each
     bucket range is one commit; several ranges are committed to a branch. The branch becomes the table if the table's
-    head still is `expected`. `meeting` is how rows and changes are joined: with `hash`, changes are held in memory;
-    with `sort`, they are sorted together with the base. `transforms` are those of the files' spec, the bucket last.
-    `order` are the columns by which rows are sorted inside a node; empty if they are not sorted. Ranges in `done` are
-    on the branch already. `bytes` are those of the base, which are read and written once. `waste` are the bytes of the
-    changes, which each reader has to merge until then.
+    newest snapshot still is `expected`. `meeting` is how rows and changes are joined: with `hash`, changes are held in
+    memory; with `sort`, they are sorted together with the base. `transforms` are those of the files' spec, the bucket
+    last. `order` are the columns by which rows are sorted inside a bucket; empty if they are not sorted. Ranges in
+    `done` are on the branch already. `bytes` are those of the base, which are read and written once. `waste` are the
+    bytes of the changes, which each reader has to merge until then.
     """
 
     table: TableName
@@ -231,7 +235,7 @@ class RewriteBase:
 
     @property
     def branch(self) -> str:
-        """The branch of this rewrite; a process that continues the rewrite computes the same name."""
+        """Name of the branch of this rewrite; a process that continues the rewrite computes the same name."""
         return format_rewrite_branch(self.expected, self.end.snapshot)
 
     @property
@@ -240,14 +244,17 @@ class RewriteBase:
 
 
 def format_rewrite_branch(expected: int, end: int) -> str:
-    """Returns the branch for a rewrite of the base at snapshot `expected` that merges up to change snapshot `end`."""
+    """Returns the name of the branch for a base rewrite.
+
+    `expected` is the base table's snapshot, and `end` the change table's snapshot up to which changes are merged.
+    """
     return f"{BASE_REWRITE_PREFIX}{expected}_{end}"
 
 
 def parse_rewrite_branch(branch: str, expected: int) -> int | None:
-    """Reads from a branch name the change snapshot up to which the rewrite merges.
+    """Parses the change table's snapshot up to which a base rewrite merges from the name of its branch.
 
-    Returns None if the branch is not that of a rewrite of the base at snapshot `expected`.
+    Returns None if the branch is not that of a rewrite of the base table at snapshot `expected`.
     """
     start = f"{BASE_REWRITE_PREFIX}{expected}_"
     end = branch.removeprefix(start)
@@ -259,7 +266,7 @@ CompactionStep = MergeUnmerged | RewriteBase | RewriteFiles | ResizeBuckets
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """A node that is not rewritten, with the reason."""
+    """A file group that a compaction does not rewrite, with the reason."""
 
     table: TableName
     node: FileGroup
@@ -268,7 +275,7 @@ class LeftAlone:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """The steps of a compaction in order, and the nodes that are left alone."""
+    """Plan of a compaction: its steps in order, and the file groups that it does not rewrite."""
 
     steps: tuple[CompactionStep, ...]
     left: tuple[LeftAlone, ...]

@@ -1,4 +1,4 @@
-"""Data classes for the snapshots of tables, and for plans of what expires."""
+"""Data classes for the snapshots of tables, and for plans of the snapshots, change rows and files to delete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from arctic_runtime.model.version import Version
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot; `merged` is the merged version that a snapshot of a base records, None if it records none."""
+    """One snapshot of a table; `at_ms` is its commit time in milliseconds since 1970.
+
+    `merged` is the change table's version that a snapshot of a base table contains; None if it records none.
+    """
 
     id: int
     sequence: int
@@ -22,10 +25,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Snapshots:
-    """All snapshots of a table, oldest first: the `lineage` of its head, and `others`, which failed attempts left.
+    """All snapshots of a table, oldest first: `lineage` are those of main, and `others` are from failed attempts.
 
-    `held` are the snapshots that a tag or a branch keeps; only its owner may release them. `view_tags` are tags of
-    arctic, by name, with the snapshot that each keeps for a view.
+    `held` are the snapshots that a tag or a branch keeps; only its owner may release them. `view_tags` maps each tag
+    that arctic set for a view to the snapshot that the tag keeps.
     """
 
     table: TableName
@@ -37,7 +40,7 @@ class Snapshots:
 
 @dataclass(frozen=True)
 class SnapshotUse:
-    """All snapshots of a model's `tables`, and the version up to which each consumer has read the model.
+    """Snapshots of all `tables` of a model, and the version up to which each consumer has read the model.
 
     `consumers` are the models that read it, by name.
     """
@@ -48,7 +51,7 @@ class SnapshotUse:
 
 @dataclass(frozen=True)
 class ExpireSnapshots:
-    """Expire snapshots of a table, and delete the files that only these contain."""
+    """Step: expire snapshots of a table, and delete the files that only these contain."""
 
     table: TableName
     snapshots: tuple[int, ...]
@@ -56,7 +59,7 @@ class ExpireSnapshots:
 
 @dataclass(frozen=True)
 class DropTags:
-    """Drop tags that kept snapshots for a view which no longer reads them."""
+    """Step: drop tags that keep snapshots for a view which no longer reads them."""
 
     table: TableName
     tags: tuple[str, ...]
@@ -64,7 +67,10 @@ class DropTags:
 
 @dataclass(frozen=True)
 class Age:
-    """The time of a commit to a change table, kept for commits whose snapshots have expired."""
+    """Sequence number and time of a commit, in milliseconds since 1970.
+
+    Stored to be known after its snapshot has expired.
+    """
 
     sequence: int
     at_ms: int
@@ -72,11 +78,11 @@ class Age:
 
 @dataclass(frozen=True)
 class CompactChangelog:
-    """Delete replaced change rows from the commits up to `until`, if the table's head still is `expected`.
+    """Step: delete replaced change rows of commits up to `until`, if the table's newest snapshot still is `expected`.
 
     A change row is replaced if a newer one of its key is in these commits as well. The newest row of each key stays, so
-    the changes fold to the same rows at every version from `until` on. A row with the key's last place in the order of
-    events stays as well.
+    the changes result in the same rows at every version from `until` on. The row with a key's highest `sequence_by`
+    value stays as well, since late events are compared with it.
     """
 
     table: TableName
@@ -99,7 +105,7 @@ class AppendedFile:
 
 @dataclass(frozen=True)
 class LandingState:
-    """A landing table: its files, its snapshots, and the record of earlier expiry in its properties.
+    """State of a landing table: its files, its snapshots, and the record of earlier expiry in its properties.
 
     `ages` are times of commits whose snapshots may have expired. Rows of commits up to `deleted` may have been deleted.
     """
@@ -114,7 +120,7 @@ class LandingState:
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """Delete files of a landing table; their rows are from commits up to `until`, and all readers have read them."""
+    """Step: delete files of a landing table whose rows all readers have read; the rows are of commits up to `until`."""
 
     table: TableName
     files: tuple[AppendedFile, ...]
@@ -123,7 +129,7 @@ class DeleteFiles:
 
 @dataclass(frozen=True)
 class LandingPlan:
-    """Rows and snapshots of a landing table that expire, and those that are kept.
+    """Plan of expiry for a landing table: the rows and snapshots to delete, and those that are kept.
 
     `waits_for` are the reasons for which rows are kept although they are old enough. `ages` are the commit times that
     the table's properties are to keep. `unread` are readers that have not read anything yet.
@@ -140,7 +146,10 @@ class LandingPlan:
 
 @dataclass(frozen=True)
 class Kept:
-    """A snapshot that is kept for a reason; those after it are kept with it, unless it is kept `alone`."""
+    """A snapshot that expiry keeps, with the reason.
+
+    All newer snapshots are kept with it, unless it is kept `alone`.
+    """
 
     table: TableName
     snapshot: int
@@ -150,7 +159,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class ExpiryPlan:
-    """Snapshots, change rows and tags that expire, and the snapshots that are kept.
+    """Plan of expiry for a model: the snapshots, change rows and tags to delete, and the snapshots that are kept.
 
     `waits_for` are the reasons for which change rows are kept although they are old enough. `ages` are the commit times
     that the change table's properties are to keep, before the snapshots with these times expire.
@@ -165,7 +174,7 @@ class ExpiryPlan:
 
 
 def format_view_tag(snapshot: int) -> str:
-    """The name of the tag that keeps a snapshot of a base for a view."""
+    """Returns the name of the tag that keeps a base table's snapshot for a view."""
     return f"{VIEW_TAG_PREFIX}{snapshot}"
 
 
@@ -175,11 +184,14 @@ def format_ages(ages: Iterable[Age]) -> str:
 
 
 def read_ages(text: str | None) -> tuple[Age, ...]:
-    """Parses the text that `format_ages` wrote; None gives no ages."""
+    """Parses text of `format_ages`; no ages for None."""
     pairs = (part.split(":") for part in (text or "").split())
     return tuple(Age(int(sequence), int(at_ms)) for sequence, at_ms in pairs)
 
 
 def read_trimmed_age(properties: Mapping[str, str]) -> Age:
-    """Reads from a table's properties up to which commit change rows may have been deleted; `Age(0, 0)` for none."""
+    """Reads from a table's properties the newest commit whose change rows may have been deleted.
+
+    `Age(0, 0)` if none.
+    """
     return next(iter(read_ages(properties.get(COMPACTED_UNTIL))), Age(0, 0))

@@ -1,4 +1,4 @@
-"""Nodes of a hash tree: bucket numbers for powers of two, and the relations between nodes of different depths."""
+"""Hash nodes: the buckets of a table as nodes of a binary tree, where two children split the rows of their parent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HashNode:
 
     @property
     def buckets(self) -> int:
-        """Number of nodes of this depth."""
+        """Number of nodes at its depth: 2^depth."""
         return 1 << self.depth
 
     @property
@@ -76,12 +76,12 @@ ROOT = HashNode(0, 0)
 
 
 def to_hash_node(buckets: int, bucket: int) -> HashNode | None:
-    """Returns the node for Iceberg's bucket number `bucket` of `buckets`; None if `buckets` is no power of two."""
+    """Returns the hash node of Iceberg's bucket number `bucket` of `buckets`; None if `buckets` is no power of two."""
     return HashNode(buckets.bit_length() - 1, bucket) if buckets > 0 and buckets & (buckets - 1) == 0 else None
 
 
 def find_cover(nodes: Iterable[HashNode]) -> dict[HashNode, list[HashNode]]:
-    """Returns the fewest of `nodes` that cover all of them, each with the nodes that it covers, including itself.
+    """Returns those of `nodes` that no other of them covers, each with a list of the nodes that it covers and itself.
 
     Two of the returned nodes have no row in common, so they can be processed independently.
     """

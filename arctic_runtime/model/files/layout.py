@@ -1,4 +1,4 @@
-"""Layout of a base: the number of nodes of a new one, and whether an existing one matches its model."""
+"""Layout of a base table: the number of buckets of a new one, and whether an existing one matches its model."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ KEPT_METADATA = {
 
 
 def list_missing_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of `KEPT_METADATA` that a table lacks; properties that a user has set are left as they are."""
+    """Returns the properties of `KEPT_METADATA` that are not set in a table's `properties`, to whatever value."""
     return {key: value for key, value in KEPT_METADATA.items() if key not in properties}
 
 
 def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int, thresholds: BucketThresholds) -> int:
-    """Computes the number of nodes of a new base, a power of two.
+    """Computes the number of buckets of a new base table, a power of two.
 
-    Small tables get few nodes, larger ones enough for all cores, and large ones a number by their size.
+    Small tables get few buckets, larger ones enough for all cores, and large ones a number by their size.
     `first_load_bytes` are the bytes of the first change commit; `parallelism` is the number of tasks that can run at
-    the same time. A new node has at most half of `node_bytes`, the size above which it would be split, unless
+    the same time. A new bucket has at most half of `node_bytes`, the size above which it would be split, unless
     `MAX_NODES` are not enough.
     """
     by_cores = min(max(1, parallelism), first_load_bytes // thresholds.small_bucket_bytes)
@@ -47,13 +47,13 @@ def compute_node_count(first_load_bytes: int, parallelism: int, node_bytes: int,
 
 
 def compute_row_group_bytes(first_load_bytes: int, thresholds: LayoutThresholds) -> int:
-    """Computes the size of row groups of a new base; it is measured uncompressed, so written row groups are smaller."""
+    """Computes the size of Parquet row groups of a new base table, in uncompressed bytes, by its first load."""
     share = first_load_bytes // thresholds.row_group_share
     return min(thresholds.most_row_group_bytes, max(thresholds.least_row_group_bytes, share))
 
 
 def format_layout(config: ModelConfig) -> str:
-    """Formats the configuration that determines the layout of a base as JSON, which the base's properties keep.
+    """Formats the layout settings of a base table as JSON, which its properties store.
 
     Keys of later versions are included only if their values are not the defaults, so that old tables still match.
     """
@@ -70,17 +70,17 @@ def format_layout(config: ModelConfig) -> str:
 
 
 def is_laid_out(config: ModelConfig, properties: Mapping[str, str]) -> bool:
-    """Whether the layout in a base's `properties` is the configured one; True if they have no layout."""
+    """Whether the layout in a base table's `properties` is the configured one; True if they have no layout."""
     return properties.get(LAYOUT, format_layout(config)) == format_layout(config)
 
 
 def apply_configured_layout(model: Model) -> Model:
-    """Returns the model with `on_configuration_change: apply`, so that its base gets the configured layout."""
+    """Returns the model with `on_configuration_change: apply`, so that its base table gets the configured layout."""
     return replace(model, config=replace(model.config, on_configuration_change="apply"))
 
 
 def format_of(properties: Mapping[str, str]) -> int:
-    """Reads the format version of a base from its `properties`; the newest version if they have none."""
+    """Reads Iceberg's format version from a base table's `properties`; the newest version if they have none."""
     return int(json.loads(properties.get(LAYOUT, "{}")).get("format_version", NEWEST_FORMAT))
 
 
@@ -90,10 +90,10 @@ def _next_power_of_two(number: int) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """How a table's files are bucketed: the `column` whose hash selects the node, and the numbers of `nodes` in use.
+    """How the files of a table are bucketed: by a hash of `column`; `nodes` are the numbers of buckets in use.
 
-    There is one number, unless there are files of several depths. `partitions` are the other columns by which the table
-    is partitioned. `otherwise` says why the table can't be joined bucket by bucket; empty if it can.
+    There is one number, unless buckets were split or merged. `partitions` are the other columns by which the table is
+    partitioned. `otherwise` says why the table can't be joined bucket by bucket; empty if it can.
     """
 
     column: str = ""

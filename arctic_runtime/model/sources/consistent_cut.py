@@ -1,4 +1,4 @@
-"""Finds versions of a source's tables that show it at the same position, each transaction wholly or not at all.
+"""Finds versions of a source's tables at which all of them have the same events: whole transactions or nothing.
 
 All commits of a batch, to any of its tables, record the batch's position. The progress of the source records the
 position of the last batch that all tables have. So the newest commit of a table up to that position is such a version.
@@ -14,9 +14,9 @@ from arctic_runtime.model.state import Commit
 
 
 def find_version_at(commits: Iterable[Commit], position: str, parse: ParsePosition) -> Commit | None:
-    """Finds the newest of a table's `commits` that contains no events after `position` of its source.
+    """Returns the newest of a table's `commits` that contains no events after `position` of its source.
 
-    `commits` are sorted, the oldest first, and `parse` reads positions of that source. Returns None if the version is
+    `commits` are sorted, the oldest first, and `parse` parses positions of that source. Returns None if the version is
     not known: the position is inside of a transaction or a snapshot, or older commits have expired.
     """
     end = parse(position)

@@ -1,4 +1,7 @@
-"""Declarations of all rows of an event table, or of a partition, as of a place in the order of events."""
+"""Declarations that an event table has all rows of a partition, or of the table, as of a point in the order of events.
+
+A user makes them by an overwrite: older events of these rows no longer count.
+"""
 
 from __future__ import annotations
 
@@ -17,37 +20,46 @@ WHOLE: Part = ()
 
 @dataclass(frozen=True)
 class Declared:
-    """The place in the order of events as of which the rows of each partition were declared; `WHOLE` is all rows."""
+    """Maps each partition whose rows were declared to the point in the order of events as of which they were.
+
+    The partition `WHOLE` stands for all rows.
+    """
 
     places: Mapping[Part, str] = field(default_factory=dict)
 
     def list_earlier_positions(self, part: Part) -> tuple[str, ...]:
-        """Lists the places of earlier declarations that share rows with `part`; a new one must not be older."""
+        """Lists the points of earlier declarations that share rows with `part`.
+
+        A new one must not be older than these.
+        """
         return tuple(
             place for partition, place in self.places.items() if WHOLE in (partition, part) or partition == part
         )
 
     def add_declaration(self, part: Part, place: str) -> Declared:
-        """Returns the declarations with a newer one for `part`; one for all rows replaces those of all partitions."""
+        """Returns the declarations with one for `part` as of `place`.
+
+        One for all rows replaces those of all partitions.
+        """
         positions = {partition: at for partition, at in self.places.items() if part != WHOLE and partition != part}
         return Declared({**positions, part: place})
 
     def describe_declarations(self) -> str:
-        """Describes the declared partitions with their places, for people."""
+        """Describes for people the declared partitions, each with its point in the order of events."""
         parts = [f"{describe_part(part)} as of {place}" for part, place in self.places.items()]
         return ", ".join(parts)
 
 
 def describe_part(part: Part) -> str:
-    """Describes a partition for people."""
+    """Describes a partition for people, such as `country = DE`, or `all rows`."""
     return " and ".join(f"{name} = {value}" for name, value in part) or "all rows"
 
 
 def read_part(model: Model, values: Mapping[str, str]) -> Part:
-    """Returns the partition with these column `values`, its columns in the order of the model's `partition_by`.
+    """Returns the partition that these column `values` identify; without values, the whole table.
 
-    Without values it is the whole table. Raises ConfigError unless there is a value for each identity partition column
-    and for no other. So two partitions are equal or have no row in common.
+    Its columns are in the order of the model's `partition_by`. Raises ConfigError unless there is a value for each
+    identity partition column and for no other. So two partitions are equal or have no row in common.
     """
     columns = [transform.column for transform in model.config.partition_by if transform.unit == "identity"]
     matches = [

@@ -1,4 +1,4 @@
-"""Data classes for the freshness of a table, relative to the sources from which its rows come through all layers."""
+"""Data classes for the freshness of a table, relative to the sources from which its rows come, directly or not."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ FreshnessState = Literal["fresh", "delayed", "behind", "held"]
 
 @dataclass(frozen=True)
 class OriginStatus:
-    """State of the source of an ingested table, for that table.
+    """Status of the source of an ingested table, for that table.
 
-    `as_of` is the time as of which the table shows its source; None if it is not known, such as before the first load
-    is complete. `failure` is why ingestion of the source fails, until a batch succeeds. `wait` is why this table alone
-    waits. The process `ingested_by` may be silent until `ingested_until`. Batches are `trigger_seconds` apart.
+    The table has all changes up to the time `as_of`; None if it is not known, such as before the first load is
+    complete. `failure` is why ingestion of the source fails, until a batch succeeds. `wait` is why this table alone is
+    not ingested. The process `ingested_by` ingests the source; it counts as ended at `ingested_until` unless it renews
+    its lease. Batches are `trigger_seconds` apart.
     """
 
     source: str
@@ -36,16 +37,16 @@ class OriginStatus:
     trigger_seconds: float = 0.0
 
     def is_ingested(self, now: datetime) -> bool:
-        """Whether a process ingests the source."""
+        """Whether a process ingests the source at the time `now`."""
         return self.ingested_until is not None and self.ingested_until > now
 
 
 def to_origin_status(
     source: ChangeSource, table: str, known: SourceProgress, commits: Iterable[Commit]
 ) -> OriginStatus:
-    """Determines the state of a source for one of its tables, whose name in the source is `table`.
+    """Builds the status of a source for one of its tables, whose name in the source is `table`.
 
-    The table's own `commits` may contain newer changes than the progress of the source.
+    `known` is the progress of the source. The table's own `commits` may contain newer changes.
     """
     times = (RunSummary.decode(commit.summary).source_time_ms for commit in commits)
     own = max((time_of(at) for at in times if at is not None), default=None)
@@ -63,7 +64,7 @@ def to_origin_status(
 
 @dataclass(frozen=True)
 class Halt:
-    """Why a model is not refreshed, in words that follow its name, and what to do."""
+    """Reason why a model is not refreshed, as words that continue a sentence after its name, and advice what to do."""
 
     reason: str
     action: str
@@ -71,11 +72,12 @@ class Halt:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Facts about a table for its freshness: its commits with rows and commits of runs, oldest first.
+    """Facts about a table from which its freshness is computed.
 
-    `log` is the UUID of the table that receives the commits. `offsets` are the versions up to which the newest run has
-    read other tables, by their names; None for a table that no run of a model wrote. `origin` is the state of the
-    source of an ingested table. `halt` is why nobody refreshes a model, if that is known.
+    `log` is the UUID of the table that receives the commits. `commits` are those with rows and those of runs, oldest
+    first. `offsets` are the versions up to which the newest run has read other tables, by their names; None for a table
+    that no run of a model wrote. `origin` is the status of an ingested table's source. `halt` is why nobody refreshes a
+    model, if that is known.
     """
 
     log: str
@@ -91,7 +93,10 @@ class TableFacts:
         return tuple(commit for commit in self.commits if commit.rows)
 
     def list_unread_commits(self, offset: Version | None) -> tuple[Commit, ...]:
-        """The commits with rows after a reader's `offset`; none without an offset, or if the table was recreated."""
+        """Returns the commits with rows after `offset`, the version up to which a reader has read.
+
+        Empty without an offset, or if the table was created again since.
+        """
         if offset is None or offset.table != self.log:
             return ()
         return tuple(commit for commit in self.with_rows if commit.version.sequence > offset.sequence)
@@ -99,7 +104,7 @@ class TableFacts:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Freshness of a table: it shows all changes of its sources up to `as_of`; None if that time is not known.
+    """Freshness of a table: it has all changes of its sources up to the time `as_of`; None if that time is not known.
 
     If it is not `fresh`, it lacks changes of `source`, a source in the project or a table, since the time `since`.
     `reason` is the cause, and `action` the advice what to do. The table may be `allowed_lag_seconds` old: its own
@@ -115,7 +120,7 @@ class Freshness:
     allowed_lag_seconds: float = field(default=0.0)
 
     def describe_freshness(self, now: datetime) -> str:
-        """Describes the freshness at the time `now` in one line for people."""
+        """Describes the freshness for people in one line; `now` is used for the age."""
         shown = "it is not known as of when it shows the source"
         if self.as_of is not None:
             age = max(0.0, (now - self.as_of).total_seconds())

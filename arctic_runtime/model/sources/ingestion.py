@@ -1,4 +1,4 @@
-"""Progress of a source of change data, as its dead letter table and the commits of its tables record it."""
+"""Progress of a source of change data, as stored in its dead letter table and in commits to its tables."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from arctic_runtime.model.sources.positions import ParsePosition, keep_opaque
 
 @dataclass(frozen=True)
 class ChangeSource:
-    """A source of change data: its name in the project, and its dead letter table, which also records its progress.
+    """A source of change data: its name in the project, and its dead letter table, which also stores its progress.
 
-    Its batches are `trigger_seconds` apart. `can_load`: tables can be loaded again from it, as from databases.
+    Its batches are `trigger_seconds` apart. If `can_load`, single tables can be loaded again, as from databases.
     `parse_position` parses its positions.
     """
 
@@ -37,7 +37,7 @@ class ChangeSource:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why work on a source or a table fails or waits, in words for people, and since when."""
+    """Reason why work on a source or a table fails or waits, as text for people, and since when."""
 
     message: str
     since: datetime
@@ -48,7 +48,7 @@ class Failure:
 
     @classmethod
     def decode(cls, text: str) -> Failure | None:
-        """Parses the text of `encode`; None for an empty text."""
+        """Parses JSON of `encode`; None for an empty text."""
         if not text:
             return None
         fields = json.loads(text)
@@ -57,14 +57,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of all tables of a source: the position of its transport, and times in UTC.
+    """Progress of the tables of a source: the position up to which its stream is read, and times in UTC.
 
     `newest` is the time of the newest change that the tables contain; None if no event has a time. `caught_up` is the
-    newest time at which the tables are known to have contained all changes of the source. `tables` are their names in
-    the source, including those of a running snapshot; None if they are not known. `left` are tables that have left the
-    stream and are reloaded beside it, with the time as of which each shows the source. `failure` is why ingestion
-    fails; it stays until a batch succeeds in any process. `waits` are tables that have left the stream and are not
-    reloaded yet, with the reason; they miss all later changes until then.
+    newest time at which the tables are known to have contained all changes of the source. `tables` are the names, in
+    the source, of the stream's tables, including those of a running snapshot; None if they are not known. `left` are
+    tables that were removed from the stream to be loaded again, with the time up to which each has all changes.
+    `failure` is why ingestion fails; it stays until a batch succeeds in any process. `waits` are tables that were
+    removed from the stream and are not loaded again yet, with the reason; they miss all later changes until then.
     """
 
     position: str | None = None
@@ -77,23 +77,26 @@ class Progress:
 
     @property
     def as_of(self) -> datetime | None:
-        """The time as of which the tables show the source: the later of `newest` and `caught_up`; None without both."""
+        """The time up to which the tables have the source's changes: the later of `newest` and `caught_up`.
+
+        None without both.
+        """
         return max(filter(None, (self.newest, self.caught_up)), default=None)
 
     def get_table_progress(self, table: str) -> Progress:
         """Returns the progress of one table, by its name in the source.
 
-        A table that is loaded beside the stream shows the source as of the time at which it left the stream; None if it
-        never was in the stream.
+        A table that is loaded alongside the stream has the changes up to the time at which it was removed from the
+        stream; None if it never was in the stream.
         """
         if self.tables is None or table in self.tables:
             return self
         return Progress(caught_up=self.left.get(table), failure=self.failure)
 
     def set_stream(self, tables: frozenset[str], loaded: frozenset[str] = frozenset()) -> Progress:
-        """Returns the progress of a stream that from now on has exactly these `tables`; its other tables leave it.
+        """Returns the progress with a stream that reads exactly `tables` from now on; others are removed from it.
 
-        Tables in the stream no longer wait, nor do those that are `loaded` beside it.
+        The stream's tables no longer wait, nor do those in `loaded`, which are loaded alongside it.
         """
         waits = {table: why for table, why in self.waits.items() if table not in tables | loaded}
         left = {table: at for table, at in self.left.items() if table not in tables}
@@ -102,9 +105,9 @@ class Progress:
         return replace(self, tables=tables, left=left, waits=waits)
 
     def remove_tables(self, waits: Mapping[str, Failure]) -> Progress:
-        """Returns the progress after the tables in `waits` have left the stream, to wait until they are reloaded.
+        """Returns the progress without the tables in `waits` in its stream; they wait until they are loaded again.
 
-        The values of `waits` are the reasons.
+        `waits` maps their names in the source to the reasons.
         """
         rest = self.set_stream((self.tables or frozenset()) - frozenset(waits))
         return replace(rest, waits={**rest.waits, **waits})
@@ -112,7 +115,8 @@ class Progress:
     def advance_to(self, changes: Iterable[datetime | None], caught_up: datetime | None) -> Progress:
         """Returns the progress with newer times, if there are any.
 
-        `changes` are the times of more changes, and `caught_up` is when the tables contained all changes of the source.
+        `changes` are times of more changes, None for an unknown time. `caught_up` is the time at which the tables
+        contained all changes of the source; None if they did not.
         """
         newest = max(filter(None, (self.newest, *changes)), default=None)
         return replace(self, newest=newest, caught_up=max(filter(None, (self.caught_up, caught_up)), default=None))
@@ -156,10 +160,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """The progress of a source, and the number of its dead letters that are kept.
+    """The progress of a source, and the number of its dead letters.
 
-    The process `ingested_by` may be silent until `ingested_until` before another one takes over; None if no process
-    ever ingested the source. `requested` are the tables that a user asked to reload, by their names in the source.
+    The process `ingested_by` ingests the source; it counts as ended at `ingested_until`, None if no process ever
+    ingested the source. `requested` are the tables that a user asked to load again, by their names in the source.
     """
 
     progress: Progress

@@ -1,4 +1,4 @@
-"""Positions of sources of change data: texts that only the transport that wrote them can read."""
+"""Positions of sources of change data: texts that only the transport which wrote them can parse."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class ParsedPosition:
-    """A position that its transport has parsed.
+    """A position in a source's changes, as parsed by its transport so that it can be compared and shown.
 
     `text` is the position without definitions of tables, which may be long. `description` is the position in the terms
-    of the source. `log_places` are the places in the logs of the source, by log, as comparable values; None if they are
-    not known. `is_whole`: the position is neither inside of a transaction nor of a snapshot.
+    of the source. `log_places` maps each log of the source, such as a partition, to a comparable place in it; None if
+    unknown. `is_whole` is False if the position is inside of a transaction or a snapshot.
     """
 
     text: str
@@ -29,7 +29,7 @@ class ParsedPosition:
         return self.description if len(self.description) <= _SHOWN else f"{self.description[: _SHOWN - 1]}…"
 
     def is_within(self, other: ParsedPosition) -> bool:
-        """Whether all events up to this position are also up to `other`; False if that is not known."""
+        """Whether this position is at or before `other`, in every log; False if that is not known."""
         places, ends = self.log_places, other.log_places
         if places is None or ends is None:
             return False
@@ -41,5 +41,5 @@ ParsePosition = Callable[[str], ParsedPosition]
 
 
 def keep_opaque(text: str) -> ParsedPosition:
-    """Returns a position that is not parsed, so only its text is known."""
+    """Returns a position of which only the text is known, so that it can't be compared."""
     return ParsedPosition(text, text)

@@ -12,7 +12,7 @@ from base64 import b64encode
 
 
 def list_marker_texts(marker: str) -> tuple[str, ...]:
-    """Lists the texts and JSON texts by which the marker appears in columns of each type.
+    """Lists the JSON texts with which Debezium writes the `marker` in columns of each type.
 
     The types are text, bytes, hstore, and lists of texts, bytes, numbers and UUIDs.
     """
@@ -26,12 +26,12 @@ def to_base64(marker: str) -> str:
 
 
 def to_byte_numbers(marker: str) -> list[int]:
-    """Returns the marker's bytes as numbers, its form in lists of numbers."""
+    """Returns the bytes of `marker` as numbers: its form in lists of numbers."""
     return list(marker.encode())
 
 
 def to_uuid(marker: str) -> str:
-    """Returns the marker as a name-based UUID, version 3 without a namespace, its form in lists of UUIDs."""
+    """Returns the UUID of `marker`, name-based of version 3 without a namespace: its form in lists of UUIDs."""
     digest = hashlib.md5(marker.encode(), usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest, version=3))
 
