@@ -54,7 +54,7 @@ class Tokenizer(Spark.Tokenizer):
 
 
 class Parser(SparkParser):
-    """Parser with Spark's grammar in the cases in which sqlglot's differs; literals keep their original text."""
+    """Parser of Spark SQL that corrects sqlglot's where Spark's grammar differs; literals keep their original text."""
 
     PRIMARY_PARSERS: ClassVar = {
         **SparkParser.PRIMARY_PARSERS,
@@ -82,7 +82,7 @@ class Parser(SparkParser):
         return literal
 
     def _parse_negative(self) -> exp.Expr | None:
-        """Parses the operand after a minus; directly before a number, the minus binds tighter than any operator."""
+        """Parses the operand of a unary minus; directly before a number, the minus binds tighter than any operator."""
         if not self._match(TokenType.NUMBER):
             return exp.Neg(this=self._parse_unary())
         number = exp.Neg(this=exp.Literal(this=self._prev.text, is_string=False))
@@ -101,9 +101,9 @@ class Parser(SparkParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        """Parses a type, and replaces char and varchar by string, as sqlglot's parser for Hive does.
+        """Parses a type, and replaces char and varchar by string.
 
-        The check for these types in sqlglot's parser takes half of the time of all parsing.
+        It replaces the method of sqlglot's Hive parser, which does the same, but takes half of the time of all parsing.
         """
         parsed = super(HiveParser, self)._parse_types(check_func, schema, allow_identifiers, with_collation)
         if parsed is not None and not schema and not isinstance(parsed, exp.Column | exp.Identifier):
@@ -172,7 +172,10 @@ class Parser(SparkParser):
         return self._bitwise(self._parse_term(), 1)
 
     def _bitwise(self, left: exp.Expr | None, least: int) -> exp.Expr | None:
-        """Parses the bitwise operators after `left` that have at least the precedence `least`, with their operands."""
+        """Parses the bitwise operators that follow `left`, with their operands.
+
+        Stops at an operator whose precedence is below `least`.
+        """
         while self._get_precedence() >= least:
             token, binding = self._curr.token_type, self._get_precedence()
             self._advance(2 if token in _SHIFTS else 1)
@@ -316,7 +319,7 @@ def tokenize_sql(sql: str) -> list[Token]:
 
 
 def list_literals(sql: str) -> list[str]:
-    """Lists the literals in SQL as they are written, sorted."""
+    """Lists the literals in SQL as they are written, sorted; to compare two texts."""
     kinds = (*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING)
     return sorted(sql[token.start : token.end + 1] for token in tokenize_sql(sql) if token.token_type in kinds)
 
@@ -338,9 +341,9 @@ def _is_operator(operand: exp.Expr) -> bool:
 
 
 def _is_plainly(inner: exp.SetOperation, outer: exp.SetOperation) -> bool:
-    """Whether `inner`, the left side of `outer`, is the same set operation, without clauses such as ORDER BY.
+    """Whether `inner`, the left side of `outer`, is the same set operation, so that it needs no parentheses.
 
-    Then it needs no parentheses. It is False if `outer` matches columns by name.
+    It must have no clauses such as ORDER BY. False if `outer` matches columns by name.
     """
     own = {name for name, value in inner.args.items() if value} - {"this", "expression", "distinct"}
     is_same = type(inner) is type(outer) and inner.args.get("distinct") == outer.args.get("distinct")

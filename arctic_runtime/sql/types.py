@@ -57,7 +57,7 @@ def format_field(field: str) -> str:
 
 
 def type_text(kind: Type, field: Callable[[str], str] = format_field) -> str:
-    """Formats a type as Spark writes it, and its field names by `field`; `read_type` is the reverse."""
+    """Formats a type as Spark writes it; `field` formats the field names, and `read_type` is the reverse."""
     match kind:
         case Primitive(text):
             return text
@@ -83,7 +83,10 @@ def format_struct_type(fields: Iterable[tuple[str, str]], field: Callable[[str],
 
 
 def list_parts(kind: Type) -> tuple[Type, ...]:
-    """The types that a type directly contains: of elements, keys and values, or fields; none for a primitive."""
+    """Returns the types that a type directly contains: of elements, of key and value, or of fields.
+
+    Empty for a primitive.
+    """
     match kind:
         case Primitive():
             return ()
@@ -96,7 +99,7 @@ def list_parts(kind: Type) -> tuple[Type, ...]:
 
 
 def walk_type(kind: Type) -> Iterator[Type]:
-    """Yields a type and all types inside of it, at every level."""
+    """Yields a type and all types inside of it, at every level, the outer ones first."""
     yield kind
     for part in list_parts(kind):
         yield from walk_type(part)
@@ -117,7 +120,7 @@ def has_map(kind: Type) -> bool:
 
 
 def map_primitives(kind: Type, change: Callable[[str], str]) -> Type:
-    """Returns the type with the text of each primitive in it replaced by the result of `change`."""
+    """Returns the type in which the text of each primitive is replaced by `change` of it."""
     match kind:
         case Primitive(text):
             return Primitive(change(text))

@@ -24,7 +24,7 @@ class CommitThresholds:
 
 @dataclass(frozen=True)
 class ReportThresholds:
-    """Limits on the contents of reports."""
+    """The most entries, such as reasons and rows, that reports to people read or show."""
 
     examples: int = 3
     """Example rows that are shown for each broken promise."""

@@ -9,7 +9,7 @@ from arctic_runtime.thresholds.units import MIB
 
 @dataclass(frozen=True)
 class IngestThresholds:
-    """Thresholds of the ingestion of change data."""
+    """Thresholds of ingestion: leases of sources, dead letters, and loads of new tables."""
 
     lease_seconds: float = 60.0
     """How long the lease of a process that ingests a source lasts without renewal before another process takes over."""
@@ -50,7 +50,7 @@ class IngestThresholds:
 
 @dataclass(frozen=True)
 class DebeziumThresholds:
-    """Thresholds of reading databases by Debezium's engine."""
+    """Sizes, pauses and time limits of reading databases by Debezium's engine."""
 
     poll_events: int = 8_192
     """The most events that the engine hands over at once."""
@@ -110,7 +110,7 @@ class DebeziumThresholds:
 
 @dataclass(frozen=True)
 class TransportThresholds:
-    """Limits of batches of change data, and waits for new events."""
+    """Sizes of batches from files and Kafka, and waits for new events."""
 
     batch_files: int = 1_000
     """The most files of one batch."""

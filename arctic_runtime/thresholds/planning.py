@@ -9,7 +9,7 @@ from arctic_runtime.thresholds.units import GIB, MIB
 
 @dataclass(frozen=True)
 class CostThresholds:
-    """Prices of a refresh, by which a full or an incremental one is chosen."""
+    """Prices from which the costs of a full and of an incremental refresh are estimated, to choose the cheaper one."""
 
     run_seconds: float = 0.75
     """Fixed cost of any run that commits."""
@@ -103,7 +103,7 @@ class IncrementalThresholds:
 
 @dataclass(frozen=True)
 class JoinThresholds:
-    """Limits by which the side of a join that is broadcast is chosen."""
+    """Limits for the choice of the broadcast side of a join."""
 
     broadcast_rows: int = 2_000_000
     """The most rows of a side that is broadcast."""
@@ -120,7 +120,7 @@ class JoinThresholds:
 
 @dataclass(frozen=True)
 class PruningThresholds:
-    """Limits of the lookup of keys in a table, by file pruning, bucket pruning and broadcasts."""
+    """Limits for looking up keys in a table, by skipping files and buckets, and by broadcasts."""
 
     in_list_values: int = 200
     """Iceberg prunes files by IN-lists of up to this many values."""
@@ -144,7 +144,7 @@ class PruningThresholds:
 
 @dataclass(frozen=True)
 class MergeThresholds:
-    """Limits from which on unmerged changes are merged into a base."""
+    """Limits from which on unmerged changes are merged into a model's base table."""
 
     unmerged_share: float = 0.25
     """Share of an `on_read` table's base rows above which the unmerged change rows are merged."""
@@ -193,7 +193,7 @@ class CompactionThresholds:
 
 @dataclass(frozen=True)
 class BaseRewriteThresholds:
-    """Conditions for merging changes by rewriting the whole base, and the parts of the rewrite."""
+    """Conditions for merging changes by a rewrite of the whole base table, and sizes of the parts of the rewrite."""
 
     changed_share: float = 0.05
     """Ratio of change rows to the base's rows from which on a rewrite costs less than delete and append."""

@@ -72,7 +72,7 @@ class ServiceThresholds:
 
 @dataclass(frozen=True)
 class UpkeepThresholds:
-    """Thresholds of upkeep by a service."""
+    """Thresholds of upkeep: the maintenance of tables by a service."""
 
     starvation_seconds: float = 3600.0
     """Upkeep that is due for longer is done before all other upkeep, even if that saves readers more."""
@@ -101,7 +101,7 @@ class UpkeepThresholds:
 
 @dataclass(frozen=True)
 class LineageThresholds:
-    """Thresholds of sending lineage."""
+    """Limits of sending lineage events to another system."""
 
     queued_reports: int = 1000
     """The most refreshes whose lineage waits to be sent; the lineage of further refreshes is dropped."""
@@ -115,7 +115,7 @@ class LineageThresholds:
 
 @dataclass(frozen=True)
 class HttpThresholds:
-    """Thresholds of serving HTTP."""
+    """Limits of the service's HTTP interface."""
 
     heartbeat_seconds: float = 15.0
     """The time without events after which a stream of events sends a heartbeat."""
