@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """The catalog of a profile, and its Spark, which starts with the first work that needs it.
+    """A profile's catalog, opened, and sessions on a Spark that starts when the first session is used.
 
-    All work is done in sessions of the connection's own. They use the Spark of the session `spark`, or of the
-    program's active session if that is None and the profile does not name a Spark Connect server.
+    `spark` is a session that the program has already; new sessions are created on its Spark and leave it unchanged. If
+    it is None, the program's active session is used in the same way, unless the profile names a Spark Connect server.
+    If there is none, Spark is started as the profile says.
     """
 
     def __init__(self, profile: Profile, spark: SparkSession | None = None) -> None:
@@ -43,7 +44,10 @@ class Connection:
         self._is_closed = False
 
     def get_session(self) -> SparkSession:
-        """Returns the session of the DataFrames that users get; it is the same until `close_sessions`."""
+        """Returns the session of all DataFrames that users get, created at the first call.
+
+        Raises ConfigError if closed.
+        """
         with self._lock:
             self.check_open()
             if self._session is None:
@@ -52,14 +56,17 @@ class Connection:
 
     @contextmanager
     def lend_session(self) -> Iterator[LentSession]:
-        """Lends a session to the block, which no other thread uses; raises SparkEnded if Spark ends meanwhile."""
+        """Yields a session that no other thread uses until the block ends; converts errors like `explain_errors`."""
         self.check_open()
         with self.explain_errors(), lend_session(self._pool) as session:
             yield session
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
-        """Raises SparkEnded if Spark has ended, and ConfigError for a query that Spark can't analyse."""
+        """Replaces Spark's errors within the block: by SparkEnded if Spark has ended, by ConfigError for a bad query.
+
+        All other errors pass unchanged.
+        """
         try:
             yield
         except Exception as error:
@@ -77,7 +84,7 @@ class Connection:
             )
 
     def close_sessions(self) -> None:
-        """Ends the sessions of this connection; Spark continues to run for others in this process until that ends."""
+        """Ends this connection's sessions; Spark itself continues to run. Does nothing if they are closed already."""
         with self._lock:
             session, self._session = self._session, None
             was_closed, self._is_closed = self._is_closed, True

@@ -1,6 +1,6 @@
-"""A dbt project: its models and ingested tables, refreshed as dbt does, and its commands for ingestion and the service.
+"""Opens a dbt project from Python: its tables, refreshes as by `dbt run`, ingestion and the service.
 
-The runtime does not depend on dbt. The module that does is loaded by its name when a project is opened.
+The runtime does not depend on dbt: the module of the dbt adapter is imported by its name when a project is opened.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class DbtProject(Protocol):
 
     @property
     def profile(self) -> Profile:
-        """The catalog and the Spark of the project's target."""
+        """The catalog and the Spark of the project's dbt target."""
 
     def list_models(self, reader: CatalogReader) -> Sequence[Model]:
-        """Lists the compiled arctic models, and the ingested tables that exist, in the order of their names."""
+        """Returns the project's compiled arctic models and its ingested tables that exist, sorted by name."""
 
     def refresh_model(self, model: Model) -> Refreshed:
-        """Refreshes a model as `dbt run` does; raises ConfigError for an ingested table, which no run makes."""
+        """Refreshes a model as `dbt run` does; raises ConfigError for an ingested table, which has no query."""
 
     def run_ingestion(self, sources: Sequence[str], once: bool) -> None:
         """Ingests change data as `arctic ingest` does; the parameters are those of `Project.ingest`."""
@@ -56,11 +56,12 @@ def open_project(
     profiles_dir: str | os.PathLike[str] | None = None,
     spark: SparkSession | None = None,
 ) -> Project:
-    """Opens the dbt project in the folder `project_dir`, which has dbt_project.yml, with a target of its profile.
+    """Opens the dbt project in the folder `project_dir`, which has dbt_project.yml.
 
-    dbt looks for profiles.yml as usual, unless `profiles_dir` is given. `spark` is a session that the program has
-    already, as for `open_warehouse`. Models are compiled when a table is first asked for. Raises ConfigError if dbt is
-    not installed or can't use the project.
+    `target` is a target of the dbt profile, None the profile's default. dbt looks for profiles.yml in its usual places,
+    or in the folder `profiles_dir` if given. `spark` is a session that the program has already, as for
+    `open_warehouse`. Models are compiled when a table is first requested. Raises ConfigError if dbt is not installed or
+    can't use the project.
     """
     try:
         module = import_module(PROJECTS)
@@ -96,17 +97,17 @@ class Project:
 
     @property
     def profile(self) -> Profile:
-        """The catalog and the Spark of the project's target."""
+        """The catalog and the Spark of the project's dbt target."""
         return self._connection.profile
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session whose default catalog is the target's; starts Spark."""
+        """A Spark session whose default catalog is the dbt target's catalog; starts Spark."""
         return self._connection.get_session()
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The arctic models, and the ingested tables that exist, in the order of their names."""
+        """The project's arctic models and its ingested tables that exist, sorted by name."""
         return tuple(map(self._build_table, self._list_models()))
 
     def table(self, name: str) -> Table:
@@ -121,25 +122,28 @@ class Project:
         raise ConfigError(f"no arctic table is named {name!r}{nearest}.\n  found in the project: {', '.join(known)}")
 
     def ingest(self, *sources: str, once: bool = False) -> None:
-        """Ingests change data of these `sources` of the project, of all if none is named, as `arctic ingest` does.
+        """Ingests change data of the project's `sources`, or of all sources if none is named, as `arctic ingest` does.
 
-        With `once` it returns when all events that exist now are ingested, else when it is interrupted. Raises the
-        errors of ingestion, and ConfigError if the project uses a Spark session of the program.
+        With `once` it returns when all events that exist now are ingested; otherwise it runs until it is interrupted.
+        Raises the errors of ingestion, and ConfigError if the project was opened on a Spark session of the program.
         """
         self._check_own_spark("ingest")
         self._source.run_ingestion(sources, once)
 
     def serve(self, *, host: str | None = None, port: int | None = None, without: Sequence[str] = ()) -> None:
-        """Runs the service, which keeps the project fresh and serves its pages, until interrupted, as `arctic serve`.
+        """Runs the service until it is interrupted, as `arctic serve` does: it refreshes models and serves web pages.
 
-        `without` names the parts that it does not run: `ingest`, `upkeep`, `http`. Raises ConfigError if the project
-        uses a Spark session of the program.
+        `host` and `port` are the address of the pages, None for the configured one. `without` names parts that are left
+        out: `ingest`, `upkeep`, `http`. Raises ConfigError if the project was opened on a Spark session of the program.
         """
         self._check_own_spark("serve")
         self._source.run_service(host, port, without)
 
     def close(self) -> None:
-        """Ends the sessions of this project; its DataFrames can't be read any more, its tables stay."""
+        """Ends the project's Spark sessions, so its DataFrames can't be read any more.
+
+        Stored tables are not touched.
+        """
         self._connection.close_sessions()
 
     def __enter__(self) -> Self:
@@ -168,9 +172,9 @@ class Project:
             return self._source.refresh_model(model)
 
     def _check_own_spark(self, command: str) -> None:
-        """Raises ConfigError if this project uses a Spark session of the program.
+        """Raises ConfigError if the project was opened on a Spark session of the program, or is closed.
 
-        `command` starts Spark with JARs and settings of its own, which such a session may lack.
+        `command`, `ingest` or `serve`, needs a Spark with JARs and settings that the program's session may lack.
         """
         self._connection.check_open()
         if self._connection.is_joined:

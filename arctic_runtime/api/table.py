@@ -24,16 +24,19 @@ RefreshModel = Callable[[Model, bool], Refreshed]
 
 
 class Table:
-    """A keyed table, its query, and the operations on it; a program gets it from a warehouse or a project.
+    """A table that a program can refresh, read and maintain; `Warehouse` and `Project` create it.
 
-    Versions are numbers, as in `Outcome.version` and `history`, or names of savepoints. Operations return an `Answer`
-    with `data` for programs; for people, `print` shows its text.
+    A version is given by its number, as in `Outcome.version` and `history`, or by the name of a savepoint. Operations
+    return an `Answer`: its `data` is for programs, and `print` shows its text.
     """
 
     def __init__(
         self, connection: Connection, model: Model, models: Callable[[], Sequence[Model]], refresh: RefreshModel
     ) -> None:
-        """Makes the table of `model`; `models` returns all models of the program or project, as some may read it."""
+        """Takes the table's `model` and the two functions by which it depends on its program or project.
+
+        `models` returns all models of the program or project, any of which may read the table. `refresh` runs a model.
+        """
         self._connection = connection
         self._model = model
         self._models = models
@@ -46,15 +49,16 @@ class Table:
 
     @property
     def query(self) -> str:
-        """The query that computes the table's rows; empty if these come from ingestion."""
+        """The query that computes the table's rows; empty for an ingested table."""
         return self._model.sql
 
     def refresh(self, *, full_refresh: bool = False) -> Outcome:
-        """Updates the table to the present result of its query, and does the upkeep that is due.
+        """Brings the table up to date with its query and its upstreams, then does the upkeep that is due.
 
-        Creates the table if it does not exist. With `full_refresh` all rows are computed again. If upkeep fails, that
-        is a warning, since the rows are committed. Raises ConfigError, SourceError, DataError, PlanError and
-        CatalogError, and CommitConflict if other writers are faster at every attempt.
+        Creates the table if it does not exist. `full_refresh` computes the whole query, even if only changes would be
+        read otherwise. If the upkeep fails, that is only a RuntimeWarning, since the rows are committed. Raises
+        ConfigError, SourceError, DataError, PlanError and CatalogError, and CommitConflict if other writers are faster
+        at every attempt.
         """
         self._connection.check_open()
         refreshed = self._refresh(self._model, full_refresh)
@@ -63,14 +67,15 @@ class Table:
         return refreshed.outcome
 
     def read(self) -> DataFrame:
-        """Returns a DataFrame of the table's present rows."""
+        """Returns the table's current rows as a DataFrame."""
         return self._connection.get_session().table(quote_name(*self._model.table.parts))
 
     def changes(self, since: int | str | None = None, until: int | str | None = None) -> DataFrame:
-        """Returns the change rows after version `since` up to version `until`, in order.
+        """Returns the change rows after version `since`, up to and including version `until`, in commit order.
 
-        They have the table's columns, `_action`, and further columns about the change. None for `since` means the
-        oldest change row that is kept, for `until` the newest version. Raises ConfigError for an unknown version.
+        They have the table's columns, `_action`, and further columns about the change. If `since` is None, they begin
+        with the oldest change row that is kept; if `until` is None, they end with the newest. Raises ConfigError for an
+        unknown version.
         """
         from arctic_runtime.spark.maintenance.changes_between import frame_changes_between
 
@@ -84,13 +89,17 @@ class Table:
         return self._run("explain")
 
     def verify(self) -> Answer:
-        """Computes the query again and compares the table and its history with it; `differs` is the result."""
+        """Computes the query in full, compares the table with it, and checks the change rows; changes nothing.
+
+        `differs` of the answer is True if any check failed.
+        """
         return self._run("verify")
 
     def status(self, *, tree: bool = False, partition: str | None = None) -> Answer:
-        """Returns the table's versions, unmerged changes, files, and consumers with their lag.
+        """Returns the table's version, unmerged changes and files, and how far each model that reads it lags behind.
 
-        `tree` adds the hash nodes of a partition: of the largest one, or of `partition` if that is given.
+        `tree` adds the hash nodes of one partition with their bytes and files: those of `partition`, or if that is
+        None, of the largest partition.
         """
         return self._run("status", tree=tree, partition=partition)
 
@@ -99,7 +108,10 @@ class Table:
         return self._run("history")
 
     def lookup(self, *key: object) -> Mapping[str, Any] | None:
-        """Returns the row with this primary key, one value per key column; None if there is none. Needs no Spark."""
+        """Returns the row with a primary key, as values by column; None if there is none. Needs no Spark.
+
+        `key` has one value for each column of the primary key, in their order.
+        """
         row: Mapping[str, Any] | None = self._run("lookup", key=key).data["row"]
         return row
 
@@ -110,39 +122,41 @@ class Table:
         most: str | int | None = None,
         plan: bool = False,
     ) -> Answer:
-        """Joins small files and removes deleted rows from files; with `plan` only says what it would do.
+        """Merges small files and removes deleted rows from files; with `plan` it only returns its plan.
 
-        At most `most` bytes are rewritten, as a number or as text such as `50 GiB`; None is no limit.
+        `mode` says how much is rewritten: `auto`, `minor`, `major` or `full`. `most` limits the bytes of rewritten
+        files, as a number or a text such as `50 GiB`; None is no limit.
         """
         return self._run("compact", plan, mode=mode, most=most)
 
     def split(self, *, plan: bool = False) -> Answer:
-        """Splits hash nodes over their size limit and joins small ones; with `plan` only says what it would do."""
+        """Splits hash nodes that are too large and merges small ones; with `plan` it only returns its plan."""
         return self._run("split", plan)
 
     def expire(self, *, orphans: bool = False, older_than: str | None = None, plan: bool = False) -> Answer:
-        """Deletes old versions that nobody needs, or with `orphans` files that belong to no snapshot.
+        """Deletes old snapshots that no reader needs, or with `orphans` instead files that belong to no snapshot.
 
-        With `plan` it only says what it would do. Only tables of the same program or project count as readers.
-        `older_than` is the least age of orphaned files, such as `3d`.
+        With `plan` it only returns its plan. Only tables of the same program or project count as readers. `older_than`
+        is the least age of the orphaned files to delete, such as `3d`.
         """
         return self._run("expire", plan, orphans=orphans, older_than=older_than)
 
     def restore(self, version: int | str) -> Answer:
-        """Restores the rows of an earlier version, as a new change."""
+        """Sets the rows back to those of an earlier version, by a new commit that contains the differences."""
         return self._run("restore", version=version)
 
     def savepoint(self, name: str, version: int | str | None = None, *, drop: bool = False) -> Answer:
-        """Gives a version a name, which keeps it from expiry; with `drop` removes the name.
+        """Gives a version a name, which keeps it from expiry; with `drop` it removes the name instead.
 
-        None for `version` is the newest version.
+        If `version` is None, it is the newest version.
         """
         return self._run("savepoint", name=name, version=version, drop=drop)
 
     def overwrite(self, source: str, as_of: object, *, partition: Mapping[str, object] | None = None) -> Answer:
-        """Replaces all rows, or those of a partition, by the rows of the table or view `source`.
+        """Replaces all rows, or only those of `partition`, by the rows of the table or view `source`.
 
-        `as_of` is a value of `sequence_by`: later events still apply to the new rows.
+        `as_of`, a value of the column `sequence_by`, says up to which event `source` is complete: the table ignores
+        earlier events, and applies later ones to the new rows. `partition` has a value for each partition column.
         """
         return self._run("overwrite", source=source, as_of=as_of, partition=partition)
 
@@ -154,30 +168,33 @@ class Table:
         drop_savepoints: bool = False,
         confirmed: bool = False,
     ) -> Answer:
-        """Erases rows from this table, from all tables made of it, and from their history.
+        """Erases rows from this table, from all tables computed from it, and from their history.
 
-        Unless `confirmed`, it only says what it would do. `key` has keys of rows, each with one value for each column
-        of the primary key. `where` is an SQL predicate instead, for rows for which it is or was true. Savepoints that
-        have such rows prevent erasure, unless `drop_savepoints` drops them.
+        Unless `confirmed`, it only returns its plan. The rows are chosen by `key`, with the values of the primary key
+        columns of one or several rows in sequence, or by `where`, an SQL predicate that is or once was true for them. A
+        savepoint that contains such rows prevents this, unless `drop_savepoints` allows to drop it.
         """
         return self._run("forget", not confirmed, key=key, where=where, drop_savepoints=drop_savepoints)
 
     def reset(self, *, confirmed: bool = False) -> Answer:
-        """Drops the table and all relations that belong to it, so that its next refresh is its first.
+        """Drops the table and all relations that belong to it; the next refresh creates them again.
 
-        Unless `confirmed`, it only says what it would do.
+        Unless `confirmed`, it only returns its plan.
         """
         return self._run("reset", not confirmed)
 
     def resync(self) -> Answer:
-        """Requests that the process that ingests this table loads it again from its database."""
+        """Requests the process that ingests this table to load the table again from its source database."""
         return self._run("resync")
 
     def __repr__(self) -> str:
         return f"Table({self.name!r})"
 
     def _run(self, name: str, plan: bool = False, /, **arguments: Any) -> Answer:
-        """Runs an operation of the registry; the answer has its progress too. Arguments that are None have defaults."""
+        """Runs the operation `name`, or only plans it; the answer's lines begin with the operation's progress.
+
+        Arguments that are None get the operation's defaults.
+        """
         operation = get_operation(name)
         values = operation.read_values({key: value for key, value in arguments.items() if value is not None})
         progress: list[str] = []

@@ -1,4 +1,4 @@
-"""A warehouse: tables that a program defines, each by a query and a key."""
+"""A warehouse: a catalog with tables that a program defines, each by a query and a primary key."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 def open_warehouse(location: str | os.PathLike[str] | Profile, *, spark: SparkSession | None = None) -> Warehouse:
     """Opens a warehouse: a folder of this machine, which is created if needed, or the catalog of a `Profile`.
 
-    `spark` is a session that the program has already. None means the active session of this process; if there is none,
-    Spark starts with the first work that needs it. Raises ConfigError for a location that can't be used, CatalogError
-    for a folder that can't be read or written.
+    `spark` is a session that the program has already; the warehouse uses its Spark. None means the active session of
+    this process; if there is none, Spark starts when it is first needed. Raises ConfigError for a location that can't
+    be used, CatalogError for a folder that can't be read or written.
     """
     profile = location if isinstance(location, Profile) else Profile.for_embedded(os.fspath(location))
     return Warehouse(Connection(profile, spark))
 
 
 class Warehouse:
-    """The tables that a program has defined, over one catalog; made by `open_warehouse`, closed by `close` or `with`.
+    """The tables that a program defines in one catalog; created by `open_warehouse`, closed by `close` or `with`.
 
-    Methods may be called from any thread.
+    Definitions last as long as this object, stored tables stay. Methods may be called from any thread.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -54,20 +54,20 @@ class Warehouse:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session whose default catalog is this warehouse; starts Spark."""
+        """A Spark session whose default catalog is this warehouse; starts Spark."""
         return self._connection.get_session()
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that were defined, in the order of their names."""
+        """The defined tables, sorted by name, whether they exist already or not."""
         return tuple(self._build_table(model) for _, model in sorted(self._models.items()))
 
     def define_table(self, name: str, query: str, **config: Any) -> Table:
-        """Defines the table `name`, written as `schema.name`, by its query; `Table.refresh` creates it.
+        """Defines the table `name`, written as `schema.name`, by its query; nothing is stored before `Table.refresh`.
 
-        `config` has the same keys as the configuration of a dbt model, at least `primary_key`. The query refers to
-        tables as `schema.name` too. A later definition of the same name replaces this one. Raises ConfigError with
-        everything that is wrong.
+        `config` has the same keys as the configuration of a dbt model, at least `primary_key`. The query also names
+        tables as `schema.name`. A later definition of the same name replaces this one. Raises one ConfigError with all
+        errors in `config`.
         """
         self._connection.check_open()
         model = Model(self._parse_name(name), query.strip().rstrip(";"), read_configuration(config, name))
@@ -87,14 +87,17 @@ class Warehouse:
         return self._build_table(model)
 
     def name_changes(self, name: str) -> str:
-        """Name by which a query with `input="changes"` reads the new rows of the table `name`, as dbt's `changes(…)`.
+        """Returns the name by which a query with `input="changes"` reads a table's new rows, like dbt's `changes(…)`.
 
         It is quoted for SQL: `f"select * from {warehouse.name_changes('ods.events')}"`.
         """
         return quote_name(format_changes_view(self._parse_name(name)))
 
     def close(self) -> None:
-        """Ends the sessions of this warehouse; its DataFrames can't be read any more, its tables stay."""
+        """Ends the warehouse's Spark sessions, so its DataFrames can't be read any more.
+
+        Stored tables are not touched.
+        """
         self._connection.close_sessions()
 
     def __enter__(self) -> Self:
