@@ -1,1 +1,1 @@
-"""Operations on tables besides their refresh, in one registry, from which commands, macros and HTTP are generated."""
+"""Operations on tables besides refreshes, such as compaction, in one registry that commands, macros and HTTP use."""

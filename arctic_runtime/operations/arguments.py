@@ -1,6 +1,7 @@
-"""Readers of arguments, which are texts that people type, or values from YAML, Jinja or JSON.
+"""Functions that convert the arguments of operations, given as texts that people type or as YAML, Jinja or JSON values.
 
-Each reader takes the value and, for its errors, the argument's name. It raises ConfigError if it can't use the value.
+Each takes the argument's name, for error messages, and its value. It returns the value in the type that the operation
+needs, or raises ConfigError.
 """
 
 from __future__ import annotations
@@ -18,33 +19,33 @@ MODES: tuple[str, ...] = get_args(CompactionMode)
 
 
 def read_text(_: str, value: Any) -> str:
-    """Reads any value as text, such as a number or a date."""
+    """Converts any value, such as a number or a date, to text."""
     return str(value)
 
 
 def read_flag(label: str, value: Any) -> bool:
-    """Reads true or false."""
+    """Returns the value; raises ConfigError unless it is true or false."""
     if not isinstance(value, bool):
         raise ConfigError(f"`{label}` must be true or false; found {value!r}")
     return value
 
 
 def read_count(label: str, value: Any) -> int:
-    """Reads a whole number."""
+    """Returns the value; raises ConfigError unless it is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"`{label}` must be a whole number; found {value!r}")
     return int(value)
 
 
 def read_texts(label: str, value: Any) -> tuple[str, ...]:
-    """Reads a list of texts."""
+    """Converts a list to a tuple of texts; raises ConfigError for a single text or number."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ConfigError(f"`{label}` must be a list; found {value!r}")
     return tuple(str(item) for item in value)
 
 
 def read_mode(_: str, value: Any) -> CompactionMode:
-    """Reads a mode of compaction."""
+    """Returns the value; raises ConfigError unless it is a mode of compaction."""
     if value not in MODES:
         raise ConfigError(f"unknown compaction mode {value!r}; expected one of {', '.join(MODES)}")
     mode: CompactionMode = value
@@ -52,12 +53,12 @@ def read_mode(_: str, value: Any) -> CompactionMode:
 
 
 def read_source(_: str, value: Any) -> str | TableName:
-    """Reads a table or view: a name with or without schema and catalog, or a complete TableName, which dbt passes."""
+    """Returns a TableName, which dbt passes, unchanged, and any other value as text: a name with or without schema."""
     return value if isinstance(value, TableName) else str(value)
 
 
 def read_partition(label: str, value: Any) -> dict[str, str]:
-    """Reads the value of each partition column, from a mapping or from texts such as `region=eu`."""
+    """Converts a mapping of partition columns to values, or texts such as `region=eu`, to values by column."""
     if isinstance(value, Mapping):
         return {str(name): _partition_value(f"{label}.{name}", part_value) for name, part_value in value.items()}
     if isinstance(value, str) or not isinstance(value, Sequence):

@@ -1,4 +1,4 @@
-"""Operations that replace a table's rows, name a version of the table, or drop it."""
+"""Operations that replace a table's rows, create or drop a savepoint, drop the table, or load it again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _resync_table(context: OperationContext, model: Model, _: Values) -> Answer:
 
 
 def _list_readers(context: OperationContext, model: Model) -> list[TableName]:
-    """Lists the project's tables whose last run has read this one."""
+    """Lists the tables of those models whose last run has read this model's table."""
     return [
         other.table for other in context.models if str(model.table) in read_last_offsets(context.reader, other.table)
     ]

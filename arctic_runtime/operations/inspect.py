@@ -1,4 +1,4 @@
-"""Facts about tables that are read without Spark: their versions, unmerged changes, and the models that read them."""
+"""Reads facts about a table for people, without Spark: versions, unmerged changes, files, and models that read it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Ingestion:
-    """Progress of an ingested table; what is not known is an empty text or None.
+    """Progress of an ingested table; values that are not known are an empty text or None.
 
-    `table` is its name in the source. It has all events up to `position`; all tables of the source have theirs up to
-    `source_position`. `cut_version` is the version that has no events after `source_position`. `changed_at` is when the
-    newest change that it has was made at the source. The table shows the source at the time `as_of`, which was
-    `lag_seconds` ago. `dead_letters` counts those of all tables of the source.
+    `table` is its name in the source. Positions are places in the source's log of changes: the table has all events up
+    to `position`, and every table of the source has its events up to `source_position`. `cut_version` is the table's
+    version that ends at `source_position`. `changed_at` is the time at which the source made the newest change that the
+    table has. The table equals the source as it was at the time `as_of`, `lag_seconds` ago. `dead_letters` is the
+    number of dead letters of the whole source.
     """
 
     source: str
@@ -62,12 +63,12 @@ class Ingestion:
 
 @dataclass(frozen=True)
 class Status:
-    """Summary of a table's state; its numbers come from metadata in the catalog.
+    """Summary of a table's state, from metadata in the catalog; no rows are read.
 
     `rows` is how many rows readers see, including unmerged changes. With `changelog: input` it is how many the base
-    has, since such change rows do not say which rows are new. `savepoints` are versions by their names. `ingestion` is
-    None for tables that models make. A table without a key has no unmerged changes. `freshness` is None if it was not
-    computed, or there is no table.
+    table has, since such change rows do not say which rows are new. `nodes` is the number of buckets, `savepoints` has
+    the version of each by name. `ingestion` is None for tables that models compute. A table without a key has no
+    unmerged changes. `freshness` is None if it was not computed, or there is no table.
     """
 
     model: str
@@ -90,9 +91,10 @@ class Status:
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One version of a table, with the names of its savepoints.
+    """One version of a table: the run that committed it, and the names of its savepoints.
 
-    `columns` says how its columns differ from those of the version before; it is empty if these are not known.
+    `consumed` has the version of each upstream that the run read. `columns` says how the table's columns differ from
+    those of the version before; it is empty if those are not known.
     """
 
     version: str
@@ -108,9 +110,9 @@ class HistoryEntry:
 def read_status(
     reader: CatalogReader, model: Model, project: Sequence[Model], counts: UnmergedRows | None = None
 ) -> Status:
-    """Reads the state of a model's table; `project` are the models that may read the table.
+    """Reads the state of a model's table; `project` are all models, any of which may read the table.
 
-    `counts` keeps counts of unmerged rows between calls, for callers that ask often.
+    `counts` keeps numbers of unmerged rows between calls, so that callers who ask often read each commit only once.
     """
     state = observe_model(reader, model)
     if state.appended is not None:
@@ -135,9 +137,9 @@ def read_status(
 
 
 def _read_table_status(reader: CatalogReader, model: Model, log: ChangeTableState, project: Sequence[Model]) -> Status:
-    """Builds the status that tables with and without a key have: from commits, files and consumers.
+    """Builds the part of the status that is the same for tables with and without a key: commits, files and consumers.
 
-    `rows` is the number of rows in the newest snapshot of the model's base.
+    `rows` is the number of rows in the newest snapshot of the table, or of its base table if it has a key.
     """
     head = (run_commits(log) or log.commits)[-1]
     summary = _read_base_summary(reader, model)
@@ -184,9 +186,10 @@ def _read_ingestion(reader: CatalogReader, model: Model, log: ChangeTableState) 
 def observe_freshness(
     reader: CatalogReader, models: Sequence[Model], project: Sequence[Model], now: datetime.datetime
 ) -> dict[TableName, Freshness]:
-    """Computes how fresh each model's table is, over all tables from which its rows come, by the table's name.
+    """Computes how fresh each model's table is at the time `now`; returns it by table.
 
-    Models without a table are left out.
+    It takes into account all tables from which the table is computed; `project` are all models. Models whose table does
+    not exist are left out.
     """
     facts = observe_lineage(reader, [model.table for model in models], project)
     plan = FreshnessPlan(facts, now, reader.thresholds.ingest.confirmed_seconds)
@@ -196,9 +199,9 @@ def observe_freshness(
 def describe_status(
     status: Status, now: datetime.datetime | None = None, parse_position: ParsePosition = keep_opaque
 ) -> list[str]:
-    """Describes a status in lines for people; says how fresh the table is at `now`, unless that is None.
+    """Describes a status in lines for people, with the freshness at the time `now` unless that is None.
 
-    `parse_position` parses positions of the table's source.
+    `parse_position` makes positions of an ingested table's source readable.
     """
     if not status.built:
         return [f"{status.model}: not built yet"]
@@ -236,12 +239,12 @@ def _describe_ingestion(ingestion: Ingestion, parse_position: ParsePosition) -> 
 
 
 def describe_restored(model: Model, counts: Mapping[str, int]) -> str:
-    """Describes a restored table in a line for people; `counts` are the changed rows by action."""
+    """Describes a restore in a line for people; `counts` has the number of changed rows by action."""
     return f"{model.table}: restored +{counts['insert']} ~{counts['update']} -{counts['delete']}"
 
 
 def describe_overwritten(model: Model, counts: Mapping[str, int], as_of: str) -> str:
-    """Describes an overwritten table in a line for people; `counts` are the changed rows by action."""
+    """Describes an overwrite in a line for people; `counts` has the number of changed rows by action."""
     return f"{model.table}: as of {as_of} +{counts['insert']} ~{counts['update']} -{counts['delete']}"
 
 
@@ -251,7 +254,7 @@ def describe_savepoint(model: Model, savepoint: Savepoint) -> str:
 
 
 def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...]:
-    """Reads the versions that a table keeps, newest first, including those that only savepoints keep."""
+    """Reads the versions that a table still keeps, newest first, including those kept only by a savepoint."""
     state = observe_model(reader, model)
     named = observe_savepoints(reader, model)
     runs = {commit.version: commit for commit in run_commits(state.log)}
@@ -268,9 +271,10 @@ def read_history(reader: CatalogReader, model: Model) -> tuple[HistoryEntry, ...
 
 
 def _list_schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mapping[int, Column]]) -> list[SchemaChange]:
-    """Compares the columns of each commit with those of the one before.
+    """Compares the columns of each commit with those of the commit before; returns one difference per commit.
 
-    The difference is empty for the first commit, and if the columns of either are not known.
+    `columns` has the columns of each snapshot id by field id. The difference is empty for the first commit, and if the
+    columns of either commit are not known.
     """
     own = [_strip_change_columns(columns.get(commit.version.snapshot, {})) for commit in commits]
     changed = [compare_columns(old, new) if old and new else SchemaChange() for old, new in pairwise(own)]
@@ -278,12 +282,12 @@ def _list_schema_changes(commits: Sequence[Commit], columns: Mapping[int, Mappin
 
 
 def _strip_change_columns(columns: Mapping[int, Column]) -> Mapping[int, Column]:
-    """Returns the columns of a change table that its table has too, without those that only change rows have."""
+    """Returns a change table's columns without those that only change rows have, such as `_action`."""
     return {number: column for number, column in columns.items() if column.name not in CHANGE_COLUMNS}
 
 
 def describe_history(entry: HistoryEntry) -> list[str]:
-    """Describes a version in lines for people: its run, and how its columns changed if they did."""
+    """Describes a version in one line for people, and in a second line how its columns changed if they did."""
     names = f"  ({', '.join(entry.savepoints)})" if entry.savepoints else ""
     line = f"{entry.version:>20}  {entry.at}  {entry.mode:12} {entry.reason:18} {entry.rows:,} rows{names}"
     return [line] if entry.columns.is_empty else [line, f"{'':22}columns: {entry.columns.describe_change()}"]

@@ -1,4 +1,4 @@
-"""Operations that show tables: status, history, the next run, one row, and change rows between versions."""
+"""Operations that show a table: its status, its history, the plan of its next run, one row, or its change rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arctic_runtime.refresh_planner import Plan
 
 
 def describe_next_run(model: Model, plan: Plan) -> list[str]:
-    """Describes in lines for people what the next run of a model does, and why."""
+    """Describes the plan of a model's next run in lines for people: mode, reason, inputs, estimated costs and steps."""
     decision = plan.decision
     return [
         f"{model.table}",
@@ -35,7 +35,7 @@ def describe_next_run(model: Model, plan: Plan) -> list[str]:
 
 
 def _describe_merging(model: Model) -> Iterator[str]:
-    """Yields lines that describe how a key's events are combined to a row, if not only the newest event counts."""
+    """Yields lines on how a key's events are combined to a row; none if the newest event is the row."""
     config = model.config
     for sequence, columns in config.sequence_groups.items():
         yield f"flow ordered by {sequence}, of events where that is not null: {', '.join(columns)}"
@@ -52,7 +52,10 @@ def _describe_merging(model: Model) -> Iterator[str]:
 
 
 def _catch_up(model: Model) -> str:
-    """Describes the merge that follows a commit, without its extent, which depends on the rows of that commit."""
+    """Describes the step that brings the base table or the view up to date after the run's commit.
+
+    Its size can't be told yet, since it depends on the rows that the run commits.
+    """
     if model.config.merge == "on_write":
         return f"merge the new changes into {model.base}"
     return f"replace view {model.table}, and merge into {model.base} where enough has come together"

@@ -21,10 +21,10 @@ from arctic_runtime.plan.maintenance.landing import describe_landing
 
 
 def _compact_tables(context: OperationContext, models: Sequence[Model], values: Values, only_plan: bool) -> Answer:
-    """Compacts or plans one model, or several, beginning with that whose readers read most bytes in vain.
+    """Compacts models, or with `only_plan` only plans that, in order of the bytes that readers waste, most first.
 
-    With the value `all`, models that were not built yet are left out. The value `most` limits the bytes that are
-    rewritten in all. A commit race that is lost is part of the answer if there are several models.
+    `values` are the operation's arguments: with `all`, models without a table are left out, and `most` limits the bytes
+    of rewritten files of all models together. If there are several models, a CommitConflict becomes part of the answer.
     """
     left = math.inf if values["most"] is None else values["most"]
     if len(models) == 1 and not values["all"]:
@@ -46,7 +46,7 @@ def _compact_tables(context: OperationContext, models: Sequence[Model], values: 
 def _compact_one(
     context: OperationContext, model: Model, values: Values, only_plan: bool, most_bytes: float
 ) -> tuple[Answer, int]:
-    """Compacts or plans one model; returns the answer and how many bytes were rewritten."""
+    """Compacts or plans one model; returns the answer and the number of bytes that were rewritten."""
     from arctic_runtime.spark.maintenance.compaction import compact_table, plan_compaction
 
     table = context.open_table(model)

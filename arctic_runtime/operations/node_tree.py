@@ -1,4 +1,4 @@
-"""The hash tree of a partition, drawn for people: its depth, and the bytes and files of each node."""
+"""Draws the hash tree of a partition for people: its depth, and the bytes and files of each hash node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ ALL_ROWS = "all rows"
 
 @dataclass(frozen=True)
 class Drawn:
-    """A node of the tree; `bytes` and `files` include all nodes below it, `own_files` counts only its own files."""
+    """A hash node to draw, at `index` among the nodes of its `depth`.
+
+    `bytes` and `files` include all nodes below it, `own_files` is the number of files of the node itself.
+    """
 
     depth: int
     index: int
@@ -32,9 +35,9 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Tree:
-    """The nodes of one partition of a table, from the root down; `partition` is the text of the partition's values.
+    """The hash nodes of one partition, sorted from the root down; `partition` is the text of its partition values.
 
-    `partitions` is how many partitions the table has.
+    `partitions` is the number of the table's partitions.
     """
 
     model: str
@@ -51,10 +54,10 @@ class _Sum:
 
 
 def read_tree(reader: CatalogReader, model: Model, partition: str | None = None) -> Tree | None:
-    """Reads the nodes of a partition, of the largest one if `partition` is None; reads all manifests of the base.
+    """Reads the hash nodes of `partition`, or if it is None, of the largest partition, from the base table's manifests.
 
-    None if the table was not built yet, or has no file. Raises ConfigError if there is no such partition, or if the
-    base's files do not form a tree.
+    Returns None if there is no table yet, or it has no files. Raises ConfigError if there is no such partition, or if
+    the files do not form a tree.
     """
     if observe_model(reader, model).base is None:
         return None
@@ -76,7 +79,10 @@ def read_tree(reader: CatalogReader, model: Model, partition: str | None = None)
 
 
 def describe_tree(tree: Tree, thresholds: ReportThresholds) -> list[str]:
-    """Draws the tree in lines for people, the root first; nodes that are too deep count only in the nodes above."""
+    """Draws a hash tree in lines for people, the root first.
+
+    Deep nodes are left out if there would be too many lines; their bytes and files are included in the nodes above.
+    """
     deepest = _find_deepest(tree.nodes, thresholds.tree_lines)
     shown = {HashNode(node.depth, node.index): node for node in tree.nodes if node.depth <= deepest}
     depth = max(node.depth for node in tree.nodes)
@@ -104,7 +110,7 @@ def _get_position(item: tuple[HashNode, object]) -> HashNode:
 
 
 def _find_deepest(nodes: Sequence[Drawn], most_lines: int) -> int:
-    """The greatest depth down to which all nodes can be shown in `most_lines` lines."""
+    """The greatest depth for which all nodes down to it fit in `most_lines` lines, one line per node."""
     counts: dict[int, int] = {}
     for node in nodes:
         counts[node.depth] = counts.get(node.depth, 0) + 1

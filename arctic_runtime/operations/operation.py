@@ -1,4 +1,4 @@
-"""Definition of an operation on tables: its arguments, the function that performs it, and its answer."""
+"""Defines operations on tables: their arguments, the functions that perform or plan them, and their answers."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ TableChoice = Literal["one", "any", "named_or_all"]
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of an operation: data for JSON and lines for people.
+    """The result of an operation: `data` for JSON, and `lines` for people.
 
-    `differs` says that the result is not as it should be: a check failed, a row was not found, or work was not done.
+    `differs` is True if something is not as it should be: a check failed, a row was not found, or work was not done.
     """
 
     data: Any
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class OperationContext:
-    """What an operation works with: the catalog, the project's models, and `spark`, which starts Spark when called.
+    """The environment of an operation: the catalog, all models of the project, and a function that starts Spark.
 
     `progress` is called with lines for people while the operation runs.
     """
@@ -77,10 +77,11 @@ Perform = Callable[[OperationContext, Sequence[Model], Values], Answer]
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation; `default` is written as a user would write it, None if there is no default.
+    """An argument of an operation; `default` has the form in which a user would write it, None if there is no default.
 
-    On the command line it is positional, or the option `option`, which is made from the name if it is empty. At most
-    one argument of an `exclusive_group` can be given.
+    `read` converts a written value and raises ConfigError for an invalid one. On the command line the argument is
+    positional, or an option: `option` is its flag, derived from the name if empty. A user can give at most one of the
+    arguments with the same `exclusive_group`.
     """
 
     name: str
@@ -97,15 +98,15 @@ class Argument:
 
     @property
     def flag(self) -> str:
-        """The argument's name on the command line."""
+        """The argument's name on the command line: its flag, or its placeholder if it is positional."""
         if self.is_positional:
             return self.metavar
         return self.option or f"--{self.name.replace('_', '-')}"
 
     def read_value(self, value_given: Any, label: str) -> Any:
-        """Reads the value that a user gave, or the default if that is None; None if there is no default either.
+        """Converts the value that a user wrote, or if that is None, the default; None without a default.
 
-        Raises ConfigError for a value that can't be read, or None for a required argument; the error names it `label`.
+        Raises ConfigError for an invalid value, or if a required argument is None; the message calls it `label`.
         """
         if value_given is None and self.is_required:
             raise ConfigError(f"`{label}` has no value")
@@ -115,13 +116,13 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation that users can perform on tables, and what it needs.
+    """An operation that users can perform on tables, with its requirements.
 
-    `plan` answers what `perform` would do, and changes nothing; None if that can't be said. An operation that
-    `needs_confirmation` is only planned unless it is confirmed. `macro_arguments` are the arguments of its dbt macro,
-    in their order; None if it has no macro. `needs_query` says that the model's query must be compiled, `needs_queries`
-    that the queries of all models must be. `takes_landing` says that it can be performed on a landing table, and
-    `needs_key` that tables must have a primary key.
+    `plan` returns what `perform` would do, and changes nothing; None if the operation can't be planned. If it
+    `needs_confirmation`, it is only planned unless the user confirms it. `macro_arguments` are the arguments of its dbt
+    macro, in order; None if it has no macro. `needs_query` demands that the model's query is compiled, `needs_queries`
+    that those of all models are. `takes_landing` allows landing tables, and `needs_key` excludes tables without a
+    primary key.
     """
 
     name: str
@@ -141,9 +142,9 @@ class Operation:
     macro_arguments: tuple[str, ...] | None = None
 
     def get_argument(self, name: str, known: Sequence[str]) -> Argument:
-        """Returns the argument of this name; raises ConfigError if the name is not one of `known`.
+        """Returns the argument `name`.
 
-        These are the names that the caller accepts.
+        Raises ConfigError if it is not among `known`, the names that the caller accepts.
         """
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
@@ -153,10 +154,10 @@ class Operation:
     def read_values(
         self, arguments_given: Mapping[str, Any], known: Sequence[str] | None = None, flags: bool = False
     ) -> Values:
-        """Reads the values of all arguments from those that are given, as text or as values from JSON.
+        """Converts the arguments that a user gave, texts or JSON values, and adds defaults; returns values by name.
 
-        `known` are the names that can be given, None for all. With `flags`, errors name arguments as the command line
-        does. Raises ConfigError for an unknown argument, a missing one, a value that can't be read, or two arguments
+        `known` are the names that the user may give, None for all. With `flags`, errors call arguments by their flags
+        on the command line. Raises ConfigError for an unknown or missing argument, an invalid value, or two arguments
         that exclude each other.
         """
         names = [argument.name for argument in self.arguments] if known is None else known
@@ -173,10 +174,10 @@ class Operation:
     def run_operation(
         self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False
     ) -> Answer:
-        """Performs the operation on tables, or with `plan` only says what it would do.
+        """Performs the operation on the tables of `models`, or with `plan` returns only what it would do.
 
-        `values` are those that `read_values` returned. Raises ConfigError if the operation needs a key that a table
-        does not have, or can't be planned.
+        `values` are those that `read_values` returned. Raises ConfigError if the operation can't be planned, or if it
+        needs a primary key that a table does not have.
         """
         self.check_keys(models)
         if not plan:
@@ -186,7 +187,7 @@ class Operation:
         return self.plan(context, models, values)
 
     def check_keys(self, models: Sequence[Model]) -> None:
-        """Raises ConfigError if the operation needs a key that a table does not have."""
+        """Raises ConfigError if the operation needs a primary key and one of the tables has none."""
         for model in models:
             if self.needs_key and model.is_appended:
                 events = f"events of {model.ingested_from}" if model.ingested_from is not None else "events"
@@ -206,7 +207,10 @@ class Operation:
 
 
 def on_one(perform: Callable[[OperationContext, Model, Values], Answer]) -> Perform:
-    """Returns a function that calls `perform` with the only table of an operation that takes one."""
+    """Adapts `perform`, which takes one model, to the signature of operations, which take a list of models.
+
+    The list must have exactly one model.
+    """
 
     def perform_on_one(context: OperationContext, models: Sequence[Model], values: Values) -> Answer:
         (model,) = models

@@ -1,4 +1,4 @@
-"""Refreshes a model and then does the upkeep that is due; dbt, the service and the library all use it."""
+"""Performs the refresh of a model, and the upkeep that is due after it; dbt, the service and the library all use it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Readers = Callable[[TableName], Iterable[TableName]]
 
 @dataclass(frozen=True)
 class Refreshed:
-    """Result of a refresh.
+    """Result of a refresh and of the upkeep after it.
 
-    `failures` are messages by the part of the upkeep after it that failed: `compaction` or `expiry`.
+    `failures` has the error message of each part of the upkeep that failed, by its name, `compaction` or `expiry`.
     """
 
     outcome: Outcome
@@ -40,10 +40,10 @@ def perform_refresh(
     readers: Readers,
     with_upkeep: bool = True,
 ) -> Refreshed:
-    """Performs a refresh that was just planned, then the upkeep that is due; starts Spark only if there is work.
+    """Performs a planned refresh, then the upkeep that is due; calls `session` only if there is work for Spark.
 
-    If `with_upkeep` is False, the caller has to do the upkeep, as a service does within its budget. Raises as
-    `Refresh.run_refresh`.
+    `readers` returns the tables that may read a table, whose unread versions must not expire. Without `with_upkeep` the
+    caller does the upkeep, as the service does, which limits it. Raises the errors of `Refresh.run_refresh`.
     """
     unchanged = planner.report_unchanged(planned)
     if unchanged is not None:
@@ -69,9 +69,9 @@ def perform_refresh(
 
 
 def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
-    """Does each part of the upkeep; returns the messages of those that failed, by name.
+    """Runs each part of the upkeep; returns the error messages of the parts that failed, by name.
 
-    Raises no error, since the rows of the run are committed already.
+    It raises no error, since the rows of the run are committed already.
     """
     failures: dict[str, str] = {}
     for part, action in parts.items():
@@ -83,7 +83,7 @@ def _run_upkeep(parts: Mapping[str, Callable[[], None]]) -> dict[str, str]:
 
 
 def format_upkeep_warning(table: TableName, part: str, message: str) -> str:
-    """Builds the warning that a part of the upkeep after a run failed."""
+    """Formats the warning that the upkeep `part`, after a run of `table`, failed with the error `message`."""
     return (
         f"{table}: the rows of this run are committed, but the {part} after it failed.\n  found: {message}\n"
         "  what to do: nothing now, since a later run tries again; if it fails every time, fix the cause"

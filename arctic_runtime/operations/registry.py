@@ -32,7 +32,7 @@ OPERATIONS: tuple[Operation, ...] = (
 
 
 def get_operation(name: str) -> Operation:
-    """Returns the operation of this name; raises ConfigError if there is none."""
+    """Returns the operation named `name`; raises ConfigError if there is none."""
     for known in OPERATIONS:
         if known.name == name:
             return known

@@ -1,4 +1,4 @@
-"""Upkeep of tables, which nobody has to ask for: finds without Spark what is due, and does it."""
+"""Upkeep of tables without a request of a user: compaction and expiry that are due."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Maintained:
-    """A table that gets upkeep; `readers` are the tables of the models that may read it.
+    """A table that gets upkeep; versions that `readers` have not read yet must not expire.
 
-    For a landing table `models` are these models themselves.
+    `readers` are the tables of the models that may read it. For a landing table, `models` are these models.
     """
 
     model: Model
@@ -40,16 +40,16 @@ class Maintained:
 
 @dataclass(frozen=True)
 class Done:
-    """Result of one upkeep operation: lines for people, and how many bytes it rewrote."""
+    """Result of one upkeep operation: lines for people, and the number of bytes that it rewrote."""
 
     lines: tuple[str, ...]
     bytes: int = 0
 
 
 def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> list[DueUpkeep]:
-    """Finds the upkeep that a table needs, and records `now` as the time since which it is due.
+    """Lists the upkeep that a table needs, without Spark and without doing it; empty if the table does not exist yet.
 
-    Empty for a table that is not built yet.
+    `now`, in seconds, becomes the time since which each entry is due.
     """
     if table.model.is_landing:
         return _find_due_landing(table, reader, now)
@@ -72,9 +72,9 @@ def find_due_upkeep(table: Maintained, reader: CatalogReader, now: float) -> lis
 
 
 def perform_upkeep(table: Maintained, operation: UpkeepOperation, context: OperationContext, most_bytes: float) -> Done:
-    """Performs an upkeep operation on a table; a compaction begins no step that would rewrite over `most_bytes` in all.
+    """Performs the upkeep `operation` on a table; a compaction stops before a step that exceeds `most_bytes` in all.
 
-    Other writers take precedence: raises CommitConflict if they were faster at every attempt.
+    Raises CommitConflict if other writers were faster at every attempt.
     """
     match operation:
         case "compact":

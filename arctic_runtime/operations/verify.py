@@ -1,4 +1,4 @@
-"""The operation that recomputes tables and compares them with their queries and their histories."""
+"""The operation that compares tables with their recomputed queries, and checks their change rows."""
 
 from __future__ import annotations
 
