@@ -1,12 +1,12 @@
-"""Performs all effects on a catalog or on storage, in one function.
+"""Performs all effects on a catalog or on storage, in one function, `perform_effect`.
 
-An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in
-`EFFECTS`, and every one is performed by `perform_effect`. So waiting for locks is written only once. A test can kill
-the process, or lose an answer, before or after any effect by its name. Without such a failpoint this costs one
+An effect creates, changes or deletes a table, a view, a branch, a tag, a namespace or files. Each has a name in the
+registry `EFFECTS`. Since all pass through one function, waiting for locks is written only once, and a test can kill the
+process, or raise an error, before or after any effect by its name (a failpoint). Without failpoints this costs one
 comparison with None.
 
-This module depends on no engine: the modules of Spark and pyiceberg each define an `Engine`, with the meaning of their
-errors.
+This module depends on no engine: the modules for Spark and pyiceberg each define an `Engine`, which classifies the
+errors of that library.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ VARIABLE = "ARCTIC_FAILPOINTS"
 
 @dataclass(frozen=True)
 class Effect:
-    """An entry of the registry: what the effect does, and whether its action may be done twice.
+    """An entry of the registry: what the effect does, and whether its action may be performed twice.
 
-    A `repeatable` action has the same result if it is done twice, or fails the second time; it is tried again while the
-    catalog is locked. An action of the kind `once` writes rows to a branch of its own, or commits on top of one
-    particular snapshot. A locked catalog may have accepted its write, so the attempt is given up as a conflict.
+    A `repeatable` action has the same result if it is performed twice, or fails the second time; while the catalog is
+    locked, it is tried again. An action of the kind `once` writes rows to its own branch, or commits on top of a
+    certain snapshot. If it meets a locked catalog, the write may have been accepted nevertheless, so it is not tried
+    again, but treated as a commit conflict.
     """
 
     kind: Kind
@@ -142,10 +143,10 @@ EFFECTS: Mapping[str, Effect] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Failure:
-    """The meaning of an engine's error, and its message.
+    """The kind of failure that an engine's error means, and the error's message.
 
-    `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the
-    warehouse can't be written.
+    `locked`: the catalog's database was locked. `conflict`: another writer committed first. `unwritable`: the warehouse
+    can't be written.
     """
 
     kind: FailureKind
@@ -154,10 +155,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Engine:
-    """Rules for the errors of one engine.
+    """Classifies the errors of one library that performs effects, such as Spark or pyiceberg.
 
-    `errors` are the types of its errors, `failure_of` returns what an error means, and `unlock` is advice about a lock
-    that stays. An error for which `failure_of` returns None is passed on to the caller unchanged.
+    `errors` are the types of its errors. `failure_of` classifies an error; it returns None for an error that is passed
+    on to the caller unchanged. `unlock` is advice to the user if the catalog stays locked.
     """
 
     errors: tuple[type[Exception], ...] = ()
@@ -171,11 +172,11 @@ SILENT = Engine()
 
 
 def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine = SILENT) -> T:
-    """Performs the effect `name` by calling `action`, and returns its result; `what` describes it in errors.
+    """Performs the effect `name` by calling `action`, and returns its result; `what` describes it in error messages.
 
-    Raises KeyError for a name that is not in `EFFECTS`, CommitConflict if another writer was faster or if an
-    effect that is to be done once met a locked catalog, and CatalogError if the catalog stays locked or the
-    warehouse can't be written.
+    Raises KeyError for a name that is not in `EFFECTS`. Raises CommitConflict if another writer was faster, or if an
+    effect of the kind `once` met a locked catalog. Raises CatalogError if the catalog stays locked or the warehouse
+    can't be written.
     """
     kind = EFFECTS[name].kind
     guarded: Callable[[], T] = action if _failpoint is None else partial(_failpoint, name, action)
@@ -190,10 +191,11 @@ def perform_effect(name: str, action: Callable[[], T], what: str, engine: Engine
 
 
 def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
-    """Calls `action` until the catalog is not locked, and returns its result; for reads and repeatable effects.
+    """Calls `action`, again and again while the catalog is locked, and returns its result.
 
-    Iceberg does not wait for a locked SQLite database, so that is done here. Raises as `perform_effect` does; `what`
-    describes the action in errors.
+    It is for reads and repeatable effects, since Iceberg itself does not wait for a locked SQLite database. Raises
+    CatalogError if the catalog stays locked, and other errors as `perform_effect`; `what` describes the action in error
+    messages.
     """
     deadline = time.monotonic() + engine.thresholds.lock_wait_seconds
     while True:
@@ -215,9 +217,10 @@ def wait_for_lock(action: Callable[[], T], what: str, engine: Engine) -> T:
 
 
 def _perform_once(action: Callable[[], T], what: str, engine: Engine) -> T:
-    """Calls `action` once, since it must not be done twice; raises CommitConflict if the catalog is locked.
+    """Calls `action` once and returns its result; raises CommitConflict if the catalog is locked.
 
-    No other process uses the action's branch, so the caller can start a new attempt.
+    The action must not be repeated, since the failed call may have written. No other process uses its branch, so the
+    caller can start a new attempt.
     """
     try:
         return action()
@@ -249,9 +252,9 @@ def _explain_failure(failure: Failure, what: str) -> CommitConflict | CatalogErr
 
 
 def retry_on_conflict(action: Callable[[], T], attempts: int) -> T:
-    """Calls `action`, which begins with an observation, again after each CommitConflict.
+    """Returns the result of `action`; calls it again after a CommitConflict, at most `attempts` times in all.
 
-    It is called at most `attempts` times; raises the CommitConflict of the last one.
+    `action` has to observe the tables anew in each call. Raises the CommitConflict of the last call.
     """
     for _ in range(attempts - 1):
         with suppress(CommitConflict):
@@ -268,7 +271,7 @@ Watcher = Callable[[str], AbstractContextManager[Any]]
 
 @contextmanager
 def watch_effects(watcher: Watcher) -> Iterator[None]:
-    """Calls `watcher` for every effect and step in any thread of this process until the block ends."""
+    """Until the block ends, calls `watcher` for every effect and step that any thread of this process performs."""
     global _watcher
     before, _watcher = _watcher, watcher
     try:
@@ -278,7 +281,10 @@ def watch_effects(watcher: Watcher) -> Iterator[None]:
 
 
 def observe_effect(name: str) -> AbstractContextManager[Any]:
-    """Returns the watcher's context manager for an effect or a step; one that does nothing if there is no watcher."""
+    """Returns the context manager in which the effect or step `name` is performed, so that the current watcher sees it.
+
+    It is the one that the watcher returns; without a watcher, one that does nothing.
+    """
     return _UNWATCHED if _watcher is None else _watcher(name)
 
 
@@ -291,7 +297,7 @@ _watcher: Watcher | None = None
 
 @contextmanager
 def set_failpoint(hook: Failpoint) -> Iterator[None]:
-    """Calls `hook` instead of every effect's action in any thread of this process until the block ends."""
+    """Until the block ends, calls `hook` in place of the action of every effect in any thread of this process."""
     global _failpoint
     before, _failpoint = _failpoint, hook
     try:
@@ -301,11 +307,11 @@ def set_failpoint(hook: Failpoint) -> Iterator[None]:
 
 
 def parse_failpoints(text: str) -> Failpoint | None:
-    """Parses failpoints, written as `NAME=MODE` with commas: `commit.publish=kill,base.create=raise-after@2`.
+    """Parses failpoints, written as `NAME=MODE`, comma-separated: `commit.publish=kill,base.create=raise-after@2`.
 
-    MODE is one of `kill`, `kill-after`, `raise` and `raise-after`: the process kills itself, or an error is raised,
-    instead of the effect or after it. `@N` chooses the N-th time that the effect is performed; without it the failpoint
-    acts every time. None for an empty text; raises ConfigError for one that can't be parsed.
+    NAME is that of an effect. MODE is `kill` or `raise`, by which the process kills itself or an error is raised
+    instead of the effect; with `-after` this happens after it. `@N` restricts the failpoint to the N-th time that the
+    effect is performed. Returns None for an empty text; raises ConfigError for a text that can't be parsed.
     """
     points = [_parse_failpoint(part) for part in text.split(",") if part.strip()]
     return _Points(tuple(points)) if points else None
@@ -335,7 +341,10 @@ def _parse_failpoint(text: str) -> _Point:
 
 
 class _Points:
-    """A failpoint that counts how often each effect is performed, and kills or raises if one of its points says so."""
+    """A failpoint that kills the process or raises where one of `points` says so.
+
+    It counts how often effects are performed.
+    """
 
     def __init__(self, points: tuple[_Point, ...]) -> None:
         self._points = points

@@ -35,9 +35,9 @@ _LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "
 class ArcticError(Exception):
     """Base class of all errors that dbt-arctic raises on purpose.
 
-    `message` says what is wrong, and may have further lines, such as examples. `where` says in which setting, column or
-    file, `expected` and `actual` what was expected and found there, and `fix` what to do next; each is None if it is
-    not known. The text of the error has a line for each part that is known. Pickling keeps the parts.
+    `message` says what is wrong; further lines may have examples. `where` names the setting, column or file, `expected`
+    and `actual` are the expected and the actual value, and `fix` says what to do next; each of these is None if it is
+    not known. The error's text has a line for each part that is not None. Pickling keeps the parts.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class ArcticError(Exception):
 
     @property
     def details(self) -> dict[str, str]:
-        """The parts besides the message that are not None, by the names of their fields."""
+        """The parts besides the message that are not None, by field name: `where`, `expected`, `actual`, `fix`."""
         parts = {"where": self.where, "expected": self.expected, "actual": self.actual, "fix": self.fix}
         return {name: text for name, text in parts.items() if text is not None}
 
 
 class ConfigError(ArcticError):
-    """A profile or a model's configuration is unknown or contradictory."""
+    """A profile, a model's configuration or an argument can't be used; the user has to change it."""
 
 
 class SourceError(ArcticError):
-    """An upstream was dropped, recreated or rewritten, so its changes are unknown."""
+    """An upstream can't be read as needed: it was dropped, recreated or rewritten, so its changes are unknown."""
 
 
 class DataError(ArcticError):
@@ -80,19 +80,22 @@ class DataError(ArcticError):
 
 
 class PlanError(ArcticError):
-    """The model can't be maintained in the requested mode."""
+    """The model can't be refreshed in the way that its configuration demands, such as incrementally."""
 
 
 class CommitConflict(ArcticError):
-    """Another writer committed between observation and commit; the attempt left nothing behind."""
+    """Another writer committed after this attempt observed the table.
+
+    The attempt changed nothing and can be retried.
+    """
 
 
 class CommitUnknown(ArcticError):
-    """A commit was sent and its outcome is not known; its files must not be deleted before that is known."""
+    """It is not known whether a commit succeeded, so its files must not be deleted yet."""
 
 
 class SparkEnded(ArcticError):
-    """The Spark that did the work has ended; commits stay, and the next run does the rest."""
+    """Spark ended during the work; what was committed stays, and the next run does the rest."""
 
 
 class CatalogError(ArcticError):
@@ -100,4 +103,4 @@ class CatalogError(ArcticError):
 
 
 class CorruptState(ArcticError):
-    """Two tables, or a table and its metadata, contradict each other; to continue could lose rows."""
+    """Two tables, or a table and its metadata, contradict each other; continuing could lose rows."""

@@ -65,12 +65,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything that is needed to reach the catalog and to start or join a Spark.
+    """The settings by which a process reaches the catalog, and starts Spark or connects to it.
 
-    `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the
-    method `connect`, since the server may have the catalog configured already. `settings` are further
-    Spark settings and override every default. `thresholds` apply to all work with this profile; they are ignored
-    when profiles are compared. Raises ConfigError if the parts contradict each other.
+    `catalog_properties` are Iceberg's own (type, uri, warehouse, …). They may be empty only with the method `connect`,
+    since the server may have the catalog configured already. `settings` are further Spark settings and override every
+    default. `thresholds` apply to all work with this profile; they are ignored when profiles are compared. Raises
+    ConfigError if the settings contradict each other.
     """
 
     catalog: str = "lake"
@@ -100,10 +100,10 @@ class Profile:
         url: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> Profile:
-        """Builds a profile with Spark on this machine and a JDBC catalog on SQLite in `<warehouse>/catalog.db`.
+        """Builds a profile with Spark on this machine, and a catalog in the SQLite database `<warehouse>/catalog.db`.
 
-        Spark is started by this process; with the method `connect` and the url `local` it is a server that keeps
-        running. Raises ConfigError if the warehouse can't be used.
+        Spark is started by this process. Only with the method `connect` and the url `local` it is a server that keeps
+        running between runs. Raises ConfigError if the warehouse can't be used.
         """
         if method == "connect" and url != KEPT:
             raise _build_refusal(
@@ -136,37 +136,40 @@ class Profile:
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark's driver and executors are all in a JVM that this process starts."""
+        """Whether this process starts Spark, with driver and executors in one JVM."""
         return self.method == "session" and re.fullmatch(r"local(\[.*\])?", self.master) is not None
 
     @property
     def is_kept(self) -> bool:
-        """Whether Spark is a server on this machine that keeps running between runs."""
+        """Whether Spark is a server on this machine that keeps running between runs (url `local`)."""
         return self.method == "connect" and self.url == KEPT
 
     @property
     def started(self) -> Profile:
-        """The profile to start Spark itself with: for a kept server with the method `session`, else this one."""
+        """The profile by which Spark itself is started: for a kept server, the same with the method `session`.
+
+        For all other profiles it is this profile.
+        """
         return replace(self, method="session", url=None) if self.is_kept else self
 
     def with_jars(self, group: str) -> Profile:
-        """Returns this profile with one more group of further JARs for Spark, such as `kafka`."""
+        """Returns a copy of this profile that adds a group of JARs to Spark, such as `kafka`."""
         groups = [part for part in self.settings.get(JARS_SETTING, "").split(",") if part]
         chosen = ",".join(dict.fromkeys([*groups, group]))
         return replace(self, settings={**self.settings, JARS_SETTING: chosen})
 
     @property
     def catalog_kind(self) -> CatalogKind:
-        """The kind of the catalog, by which it is opened and read."""
+        """The kind of the catalog, such as JDBC or REST; it says how the catalog is opened."""
         return select_catalog_kind(self.catalog_properties)
 
     @property
     def sqlite_file(self) -> Path | None:
-        """Path of the catalog's SQLite database, whose directory must exist; None for any other catalog."""
+        """Path of the catalog's SQLite database file, None for any other catalog; its directory must exist."""
         return find_sqlite_file(self.catalog_properties)
 
     def build_spark_settings(self) -> dict[str, str]:
-        """Builds all settings of a Spark that is started for this profile; its own `settings` override the others."""
+        """Builds all settings of a Spark that is started for this profile: defaults, overridden by its `settings`."""
         settings = {
             **self.catalog_kind.build_spark_settings(self.catalog, self.catalog_properties),
             **_STORAGE_PARTITIONED_JOINS,
@@ -190,7 +193,7 @@ class Profile:
         return settings
 
     def build_session_settings(self) -> dict[str, str]:
-        """Builds the settings that can be set in a session while Spark runs, such as on a Spark Connect server."""
+        """Builds only the settings that can be set in a session of a running Spark, such as a Spark Connect server."""
         properties = self.catalog_properties
         catalog = self.catalog_kind.build_spark_settings(self.catalog, properties) if properties else {}
         return {
@@ -205,7 +208,7 @@ class Profile:
     def build_pyiceberg_properties(self) -> dict[str, str] | None:
         """Builds the properties for pyiceberg's `load_catalog(profile.catalog, **properties)`.
 
-        None if pyiceberg can't open this kind of catalog, so that only Spark can read it.
+        Returns None for a kind of catalog that pyiceberg can't open, and that only Spark can read.
         """
         build = self.catalog_kind.build_pyiceberg_properties
         return None if build is None else build(self.catalog_properties, self.thresholds.commits.lock_wait_seconds)
@@ -223,9 +226,9 @@ class Profile:
 
 
 def get_warehouse_folder(warehouse: Path | str) -> Path:
-    """Parses the folder of an embedded warehouse, which is written as a path or as a `file:` URI.
+    """Parses the location of an embedded warehouse, a path or a `file:` URI, to the path of its folder.
 
-    Raises ConfigError if it is not a folder of this machine, but a URI of a store or a path of another system.
+    Raises ConfigError if it is not a folder of this machine, such as the URI of an object store.
     """
     text = str(warehouse)
     named = _SCHEME.match(text)
@@ -245,7 +248,7 @@ def get_warehouse_folder(warehouse: Path | str) -> Path:
 
 
 def _advise_on_scheme(scheme: str) -> str:
-    """Returns advice for an embedded warehouse that is written as a URI with this scheme."""
+    """Returns advice for a user who wrote an embedded warehouse as a URI with this scheme, in place of a folder."""
     if len(scheme) == 1:
         return "write a path of this system; a folder whose name begins so is written with ./ in front"
     if scheme in ("http", "https"):
@@ -260,17 +263,17 @@ def _advise_on_scheme(scheme: str) -> str:
 
 
 def mask_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties with secrets replaced by `***`, so that they can be printed."""
+    """Returns a copy of the properties that can be printed: secret values, and secrets inside values, become `***`."""
     return {key: _MASK if _SECRET_KEY.search(key) else _mask_value(value) for key, value in properties.items()}
 
 
 def mask_text(text: str) -> str:
-    """Returns a text for people, such as an error, with everything that looks like a secret replaced by `***`."""
+    """Returns `text`, such as an error message, with everything that looks like a secret replaced by `***`."""
     return _mask_value(text)
 
 
 def select_fixed_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Selects the settings that can't be changed while Spark runs."""
+    """Returns those of the Spark settings that can't be changed while Spark runs."""
     return {
         key: value
         for key, value in settings.items()
@@ -289,9 +292,9 @@ def _build_refusal(what: str, where: str, expected: str, actual: str, advice: st
 
 
 def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:
-    """Returns settings as texts, as Spark reads them, since YAML parses `true` and `4` as other types.
+    """Converts the values of settings to texts as Spark reads them, such as `true` or `4`.
 
-    Raises ConfigError for a value that is no plain value; the error names `where`.
+    Raises ConfigError for a value that is a list or a mapping; the message says that it stands in `where`.
     """
     texts = {}
     for key, value in values.items():
@@ -391,7 +394,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
 
 
 def _check_directory(directory: Path) -> None:
-    """Raises ConfigError for a warehouse path with `?` or `#`, where SQLite's JDBC driver would cut its URL."""
+    """Raises ConfigError if a warehouse path contains `?` or `#`, at which SQLite's JDBC driver would cut it off."""
     if "?" in str(directory) or "#" in str(directory):
         raise _build_refusal(
             "The warehouse's path can't be used",
@@ -418,7 +421,10 @@ few minutes of ingestion, and garbage collection treats them as long-lived data.
 
 
 def _build_local_settings(master: str) -> dict[str, str]:
-    """Builds the default settings of an embedded Spark; its cache of compiled code is enough for a few dozen models."""
+    """Builds the default settings of a Spark in this process; `master` gives the number of cores.
+
+    Its cache of compiled code suffices for a few dozen models.
+    """
     partitions = max(8, 2 * _count_cores(master))
     return {
         "spark.driver.memory": "4g",

@@ -1,4 +1,4 @@
-"""Plans a run of a model before it changes anything; most runs find nothing new, and then Spark is not started."""
+"""Plans a run of a model from metadata, without Spark: most runs find nothing new and need not start it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ NO_ROWS: Mapping[str, int] = {"insert": 0, "update": 0, "delete": 0, "upsert": 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run: what it did, why, and with how many change rows.
+    """Outcome of a run: its mode, the reason for it, and the number of change rows by action.
 
-    `version` is the version of the table after the run, `consumed` that of each upstream that it read. `timings` are
-    seconds by step, and `estimates` the seconds that were estimated before for each way to compute the rows.
+    `because` explains the reason to people. `version` is the table's version after the run, and `consumed` the version
+    up to which each upstream was read, both as snapshot ids. `timings` has the seconds of each step. `estimates` has
+    the seconds that the planner estimated for each way to compute the rows.
     """
 
     mode: Mode
@@ -54,9 +55,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of the next run; `steps` are those that follow from the present state of the tables.
+    """The plan of the next run, which `explain` shows: the decision, and the steps on the tables as they are now.
 
-    `joins` says for each join of the query whether it would move rows between tasks in a full refresh.
+    `joins` says for each join of the query whether a full refresh would shuffle its rows.
     """
 
     decision: Decision
@@ -66,7 +67,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlannedRefresh:
-    """The state of a model's own relations and of its upstreams at one moment, and the decision made from it."""
+    """The observed state of a model's relations and of its upstreams, and the decision that was made from it."""
 
     state: TableState
     upstreams: Upstreams
@@ -76,7 +77,8 @@ class PlannedRefresh:
 class RefreshPlanner:
     """Observes a model and its upstreams, and decides what the next run of the model does. Needs no Spark.
 
-    `pins` are the versions of upstreams that all models of one invocation read.
+    `request` has the flags of the run. `pins` are versions of upstreams that all models of one invocation read, so that
+    their tables fit together; upstreams that are not in it are pinned at their newest version.
     """
 
     def __init__(
@@ -96,9 +98,10 @@ class RefreshPlanner:
         self.timings = Timings()
 
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
-        """Observes the model and its upstreams, and decides what the run does, for `request` or else the planner's own.
+        """Observes the model and its upstreams, and decides what the run does, without changing anything.
 
-        Raises ConfigError, SourceError, and CatalogError if the catalog does not answer.
+        `request` is used in place of the planner's own, if given. Raises ConfigError, SourceError, and CatalogError if
+        the catalog does not answer.
         """
         with self.timings.measure_step("observe"):
             state = self.observe_state()
@@ -106,9 +109,10 @@ class RefreshPlanner:
             return PlannedRefresh(state, upstreams, decision)
 
     def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
-        """Decides for the pinned versions of the upstreams, or the newest ones, and returns those with the decision.
+        """Returns the decision on a run, with the versions of the upstreams for which it was made.
 
-        The newest are read by a full refresh, and if a pinned version is older than the one that the last run read.
+        These are the pinned versions. They are the newest ones if the run is a full refresh, or if a pinned version is
+        older than the one that the last run has read.
         """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
@@ -125,7 +129,7 @@ class RefreshPlanner:
         return decide_refresh(self.model, state, upstreams, request, self.reader.thresholds)
 
     def _add_removals(self, state: TableState, upstreams: Upstreams) -> Upstreams:
-        """Adds to the upstreams of a model that reads events which of their rows were deleted since the last run."""
+        """Adds to each upstream which of its rows were deleted since the last run, if the model reads events."""
         offsets = get_offsets(find_last_run(state.log))
         if self.model.config.input != "changes":
             return upstreams
@@ -136,7 +140,10 @@ class RefreshPlanner:
         return replace(upstreams, states=states)
 
     def report_unchanged(self, planned: PlannedRefresh) -> Outcome | None:
-        """Returns the outcome if the run has nothing to do; None if it has, or if an earlier run left work undone."""
+        """Returns the outcome if there is nothing to do: no changes to read, no steps left undone by an earlier run.
+
+        Otherwise returns None.
+        """
         if planned.decision.mode != "unchanged" or plan_reconciliation(
             self.model, planned.state, self.reader.thresholds.merge
         ):
@@ -145,7 +152,7 @@ class RefreshPlanner:
         return self.build_outcome(planned.decision, NO_ROWS, planned.state)
 
     def explain_refresh(self) -> Plan:
-        """Returns the plan of the next run without running it; raises ConfigError for an ingested table."""
+        """Plans the next run for people; changes nothing, and raises ConfigError for an ingested table."""
         if self.model.ingested_from is not None:
             raise ConfigError(
                 f"{self.model.table} is ingested from {self.model.ingested_from}, and no run of a model makes it.",
@@ -186,7 +193,10 @@ class RefreshPlanner:
         return observe_model(self.reader, self.model)
 
     def observe_upstreams(self, pins: PinnedSnapshots | None = None) -> Upstreams:
-        """Observes every table that the query reads, also through views: the version in `pins`, else the newest."""
+        """Observes every table that the query reads, directly or through views.
+
+        A table's version is the one in `pins`, or the newest if it is not there; this version is then added to `pins`.
+        """
         known = pins or PinnedSnapshots()
         if self.model.config.input == "changes":
             names = list_changes_read(self.model.sql)
@@ -224,7 +234,7 @@ class RefreshPlanner:
         return Upstreams(states_by_name, Reads((), changing, parsed, texts.columns), views, self.settings)
 
     def build_outcome(self, decision: Decision, rows: Mapping[str, int], state: TableState) -> Outcome:
-        """Builds the outcome of a run from its decision, its changed rows by action, and the table's state after it."""
+        """Builds a run's outcome from its decision, its number of change rows by action, and the state after it."""
         head = state.log.head if state.log else None
         return Outcome(
             mode=decision.mode,
@@ -239,7 +249,7 @@ class RefreshPlanner:
 
 
 def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
-    """Whether an upstream's pinned version is older than the one in `offsets`, which the model's last run has read."""
+    """Whether an upstream's observed version is older than its version in `offsets`, which the last run has read."""
     return any(
         state is not None and name in offsets and state.version.sequence < offsets[name].sequence
         for name, state in upstreams.states.items()
@@ -247,9 +257,10 @@ def _is_behind(upstreams: Upstreams, offsets: Mapping[str, Version]) -> bool:
 
 
 def with_day_texts(upstreams: Upstreams, last: RunSummary | None) -> Upstreams:
-    """Marks the query as unstable if the last run recorded that texts in its upstreams depend on the current day.
+    """Marks the query as not repeatable if the last run recorded that its result depends on the current day.
 
-    Returns `upstreams` unchanged otherwise.
+    This is so if the query converts texts with a time but no date, which Spark completes by the current day. Otherwise
+    returns `upstreams` unchanged.
     """
     if last is None or last.day_texts is None or not upstreams.reads.day_columns:
         return upstreams

@@ -13,6 +13,6 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest_nearest(name: str, known: Iterable[str]) -> str:
-    """Returns ` (did you mean 'x'?)` with the most similar known name; an empty text if none is similar."""
+    """Returns ` (did you mean 'x'?)` with the known name x that is most similar to `name`, or "" if none is similar."""
     nearest = find_nearest(name, known)
     return "" if nearest is None else f" (did you mean '{nearest}'?)"

@@ -1,4 +1,4 @@
-"""Measures the times of the steps of one piece of work."""
+"""Measures how long the steps of a run or of a maintenance operation take."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from arctic_runtime.effects import observe_effect
 
 
 class Timings:
-    """Seconds that each step took, by its name; the sum if a step was done several times."""
+    """Seconds per step, by the step's name; a step that is performed several times counts with the sum."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
 
     @contextmanager
     def measure_step(self, step: str) -> Iterator[None]:
-        """Adds the time that the block takes to the seconds of `step`; watchers of effects see the step."""
+        """Adds the duration of the block to the seconds of `step`, and reports the step to the watcher of effects."""
         start = time.monotonic()
         try:
             with observe_effect(step):
