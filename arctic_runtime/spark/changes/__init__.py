@@ -1,1 +1,1 @@
-"""Change rows: the exact difference between images of a table's rows."""
+"""Change rows: computed by an exact comparison of a table's new and old rows."""

@@ -1,6 +1,8 @@
-"""Computes exact change rows from the new and the old images of rows.
+"""Computes change rows by comparing the new and the old row of each key.
 
-An image is the values of a row's columns: a0, a1, … after a change, b0, b1, … before it.
+The columns of a new row (its *after image*) are named a0, a1, …, those of the old row (its *before image*) b0, b1, …,
+by the positions of the table's columns. A *flaw* is a value of `FLAWS` that says why a new row must not be written,
+such as a duplicate key; it takes the place of the action in the change row.
 """
 
 from __future__ import annotations
@@ -45,34 +47,35 @@ _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "
 
 
 def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """Computes the change rows that turn `old` into `new`; flawed rows of `new` get an action of `FLAWS`.
+    """Computes the change rows that turn the rows `old` into the rows `new`; None for `old` means no rows.
 
-    The tables are joined on the key in full, so the cost depends on the size of both. `keyed` says that no two rows of
-    `new` can have the same key; duplicates are not searched then.
+    Both are joined on the key, so the cost depends on the size of both. Flawed rows of `new` get their flaw as action.
+    `keyed` promises that all keys of `new` differ, and saves the search for duplicates.
     """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _emit_change_rows(pairs, shape, flaw)
 
 
 def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """Joins the new and the old row of each key, for `emit_image_changes`, also if the row is unchanged.
+    """Joins the new and the old row of each key to one row of images, the input of `emit_image_changes`.
 
-    The arguments are those of `diff_states`.
+    Keys whose row is unchanged are included. The arguments are those of `diff_states`.
     """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _add_flaw(pairs, flaw)
 
 
 def emit_image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Computes change rows from pairs of images.
+    """Computes change rows from after and before images; rows whose images are equal give none.
 
-    The columns of `pairs` are: after images a0…, before images b0…, `has_after`, `has_before`, `ts`, `seq` and `flaw`.
+    The columns of `pairs` are a0…, b0…, `has_after` and `has_before` (whether the image exists), `ts`, `seq` and
+    `flaw`.
     """
     return _emit_change_rows(pairs, shape, quote_name(_FLAW))
 
 
 def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool) -> tuple[DataFrame, Sql]:
-    """Joins new and old rows on the key, and returns the pairs with the expression of the new row's flaw."""
+    """Joins new and old rows on the key; returns the joined images, and the SQL expression of the new row's flaw."""
     after = new.selectExpr(
         *build_images("a", shape, new.columns), _build_true(_HAS_AFTER), *_build_default_ts_and_seq(shape)
     )
@@ -99,13 +102,16 @@ def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed
 def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
     """Computes change rows from added rows (weight 1) and removed rows (weight -1), at most one of each per key.
 
-    `moved` has the query's columns under their names, and `weight`. The table is not read.
+    `moved` has the query's columns, and the weight in the column named `weight`. The table is not read.
     """
     return emit_image_changes(build_delta_images(moved, weight, shape), shape)
 
 
 def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """Builds the pairs of images from added and removed rows, as `diff_deltas` does, for `emit_image_changes`."""
+    """Pairs the added and the removed row of each key; returns the input of `emit_image_changes`.
+
+    The arguments are those of `diff_deltas`.
+    """
     rest = shape.rest_positions
     by = {
         "image": build_struct([(_name_image("a", i), f"a{i}") for i in rest] or [(Sql("0"), "nothing")]),
@@ -128,16 +134,17 @@ def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame
 
 
 def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Computes change rows from pairs of the new and the old row of each key, without a shuffle.
+    """Computes change rows from rows that contain both the new and the old row of a key; nothing is shuffled.
 
-    `pairs` has the query's columns under their names, each once more under its `name_before`, HAS_AFTER and HAS_BEFORE.
-    The columns of the key have values in both rows.
+    `pairs` has the query's columns for the new row, the same columns named by `name_before` for the old row, and the
+    flags HAS_AFTER and HAS_BEFORE, whether each exists. Key columns have values in both, even if one row does not
+    exist.
     """
     return emit_image_changes(build_pair_images(pairs, shape), shape)
 
 
 def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Builds the input of `emit_image_changes` from pairs of a new and an old row, given as in `diff_pairs`."""
+    """Renames the columns of `pairs`, which are those of `diff_pairs`, to the input of `emit_image_changes`."""
     images_found = pairs.selectExpr(
         *build_images("a", shape, shape.given),
         *build_images("b", shape, shape.given, name_before),
@@ -149,7 +156,7 @@ def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _add_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
-    """Adds the column `flaw`, which is null if there is no after image."""
+    """Adds the column `flaw` with the value of the expression `flaw`, or null if there is no new row."""
     return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
 
 
@@ -166,12 +173,12 @@ def diff_events(
     blend: Callable[[DataFrame], DataFrame] | None = None,
     required: Sequence[int] = (),
 ) -> DataFrame:
-    """Computes the change rows that the net event of each key causes, by comparison with its stored row.
+    """Computes the change rows by which the net event of each key (see `EventRules`) changes its stored row.
 
-    `net` are net events. `blend` computes new images from them and the stored rows; None if stored rows do not matter.
-    `stored` may lack rows of other keys. A new row whose key has no stored row is flawed if its events lack a column at
-    a `required` position. If events are ordered by a sequence, the delete of a missing row is kept as well, with a null
-    `_before`: an older event of that key may still arrive, and must be ignored.
+    `stored` needs only the rows of keys in `net`. `blend` computes the new rows from net events joined with stored
+    rows; if it is None, the net event is the new row. If no row of a key is stored, its events must have the columns at
+    the positions `required`, or the new row is flawed. In a table whose events are ordered, the delete of a missing row
+    is kept as a tombstone, with a null `_before`, so that an older event of the key that arrives later is ignored.
     """
     looked_up = _look_up(net, stored, shape)
     blended = blend(looked_up) if blend else looked_up
@@ -183,9 +190,10 @@ def diff_events(
 def refresh_changes(
     net: DataFrame, old: DataFrame | None, shape: Shape, mark: str | None = None, required: Sequence[int] = ()
 ) -> DataFrame:
-    """Computes the change rows that turn `old` into the rows that follow from all events together.
+    """Computes the change rows that turn all rows of the table, `old`, into those computed from all its events.
 
-    It works like `diff_events`, but rows of `old` without an event are deleted; these deletes get `mark` as `_seq`.
+    `net` has the net event of each key over all events. Rows of `old` without one are deleted, with `mark`, a text of
+    `marks`, as their `_seq`. None for `old` means no rows. Otherwise it works like `diff_events`.
     """
     if old is None:
         return diff_events(net, StoredRows(), shape, required=required)
@@ -202,7 +210,10 @@ def refresh_changes(
 
 
 def emit_input_changes(net: DataFrame, shape: Shape) -> DataFrame:
-    """Turns net events into change rows without a lookup of stored rows: `upsert` or `delete`, with no `_before`."""
+    """Converts net events to change rows without a lookup of stored rows; the action is `upsert` or `delete`.
+
+    `_before` is null, since the old row is not known.
+    """
     action = F.when(F.col(_FLAW).isNotNull(), F.col(_FLAW)).when(F.col("deleted"), DELETE).otherwise(UPSERT)
     rows = net.withColumn(ACTION, action)
     after = [F.col(f"a{i}").alias(column.name) for i, column in enumerate(shape.columns)]
@@ -233,14 +244,15 @@ def _look_up(events: DataFrame, stored: StoredRows, shape: Shape) -> DataFrame:
 
 
 def build_provided_flag(position: int) -> str:
-    """Name of the flag column of net events: whether any event of the key has the table's column at `position`."""
+    """Name of a flag column of net events: whether any event of the key has a value for the column at `position`."""
     return f"brought{position}"
 
 
 def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
-    """Builds the flaw of new rows: UNSENT_VALUE if they have no stored row and their events lack a `required` column.
+    """Builds the SQL expression of a new row's flaw; null if the row is sound.
 
-    Otherwise it is the violation of the contract, or null.
+    The flaw is UNSENT_VALUE if no row of the key is stored and its events lack a `required` column, else the violation
+    of the contract.
     """
     if not required:
         return _build_contract_flaw(shape)
@@ -257,11 +269,11 @@ def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
 def _emit_change_rows(
     joined: DataFrame, shape: Shape, flaw: Sql, keep_tombstones: Sql = _NO, has_all_keys: bool = False
 ) -> DataFrame:
-    """Computes change rows from `joined`, which has after images a0…, before images b0…, and flags if they exist.
+    """Computes change rows from `joined`, whose columns are those of `emit_image_changes`, without `flaw`.
 
-    `flaw` is the flaw of an after image, null if it is sound. `keep_tombstones` is the condition to keep deletes of
-    missing rows. `has_all_keys` says that after images have a key even if only a before image exists: keys are then
-    taken from them, and the order of rows is kept.
+    `flaw` is the SQL expression of a new row's flaw, null if the row is sound. Deletes of rows that do not exist are
+    kept if the condition `keep_tombstones` is true. `has_all_keys` promises that the key columns of a0… have values
+    even without a new row; using them preserves the rows' sort order by key.
     """
     flags = {"after": quote_name(_HAS_AFTER), "before": quote_name(_HAS_BEFORE)}
     action = fill_statement(
@@ -294,12 +306,15 @@ def _emit_change_rows(
 
 
 def _build_default_ts_and_seq(shape: Shape) -> tuple[Sql, Sql]:
-    """Builds the `ts` and `seq` of rows that come from no event; the commit replaces a null time by the run's time."""
+    """Builds the columns `ts` and `seq` of rows that come from a query of rows, not of events.
+
+    `ts` is null; the commit replaces it by the time of the run.
+    """
     return cast_as(NULL, "timestamp", _TS), cast_as(_build_default_sequence(shape), shape.sequence_type, _SEQ)
 
 
 def _build_default_sequence(shape: Shape) -> Sql:
-    """Builds the `seq` of rows that come from no event: null in a table whose events are ordered, otherwise 0."""
+    """Builds the `seq` of rows that come from no event: null if the table's events are ordered, else 0."""
     return NULL if shape.is_ordered else Sql("0")
 
 
@@ -308,18 +323,18 @@ def _build_true(own: str) -> Sql:
 
 
 def _name_image(prefix: str, place: int) -> Sql:
-    """Returns the quoted name of the image of the table's column at position `place`, such as a0."""
+    """Returns the quoted column name of `prefix` and the column's position, such as a0."""
     return quote_name(f"{prefix}{place}")
 
 
 def build_struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
-    """Builds a struct from pairs of a value and its field's name."""
+    """Builds a SQL struct from pairs of a value and a field name."""
     named = [alias_as(value, own) for value, own in fields]
     return fill_statement("struct({named})", named=join_parts(named))
 
 
 def _build_difference(shape: Shape) -> Sql:
-    """Builds the condition that the images differ in any column outside the key."""
+    """Builds the condition that after and before image differ in any column outside the key."""
     rest = shape.rest_positions
     return write_difference((_name_image("a", i), _name_image("b", i), shape.columns[i].type) for i in rest)
 
@@ -327,10 +342,11 @@ def _build_difference(shape: Shape) -> Sql:
 def build_images(
     prefix: str, shape: Shape, frame_columns: Sequence[str], named: Callable[[str], str] = str
 ) -> list[Sql]:
-    """Builds the image of a frame's rows: the table's columns under names of the `prefix`, cast to their types.
+    """Builds the table's columns from a frame's columns, cast to the table's types and named by `prefix` and position.
 
-    Columns that the frame lacks are null. `frame_columns` are the table's columns that the frame has; `named` maps each
-    to its name in the frame. In a key -0.0 becomes 0.0, since Spark treats both as the same key.
+    `frame_columns` are names of the frame's columns as the table has them; `named` maps them to the names in the frame.
+    Columns that are missing in the frame are null. In key columns -0.0 becomes 0.0, since Spark treats both as the same
+    key.
     """
     names = {own.lower(): quote_name(named(own)) for own in frame_columns}
     return [
@@ -358,7 +374,10 @@ def _keep_absent_columns(joined: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
-    """Builds the flaw of an after image, null if it is sound; `copies` is the number of after images with its key."""
+    """Builds the SQL expression of a new row's flaw: null key, duplicate key or broken contract, else null.
+
+    `copies` is the expression of the number of new rows with the same key.
+    """
     return fill_statement(
         "CASE WHEN {no_key} THEN {null_key} WHEN {copies} > 1 THEN {duplicate} ELSE {contract} END",
         no_key=_build_any_null(shape.key_positions),
@@ -370,22 +389,23 @@ def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
 
 
 def _count_rows_per_key(shape: Shape) -> Sql:
-    """Builds the number of after images with the same key as the row."""
+    """Builds the window expression that counts the new rows with the same key."""
     key = [_name_image("a", i) for i in shape.key_positions] or [Sql("0")]
     return fill_statement("count(1) OVER (PARTITION BY {key})", key=join_parts(key))
 
 
 def _build_contract_flaw(shape: Shape) -> Sql:
-    """Builds the contract violation of the after image; null if there is no after image."""
+    """Builds the SQL expression of the contract violation of a new row; null if there is no new row or no violation."""
     return fill_statement(
         "CASE WHEN {after} THEN {flaw} END", after=quote_name(_HAS_AFTER), flaw=find_contract_violation(shape)
     )
 
 
 def find_contract_violation(shape: Shape) -> Sql:
-    """Builds the flaw of after images that the contract forbids: a null or a broken check; null for sound ones.
+    """Builds the SQL expression of the flaw by which a new row a0… violates the contract; null if it does not.
 
-    As in SQL, a check whose result is null is not broken.
+    The flaws are a null in a column that must not have any, and a check that is false; as in SQL, a check whose result
+    is null counts as passed.
     """
     guarded = [i for i, column in enumerate(shape.columns) if is_named(column.name, shape.not_null)]
     places = {column.name: f"a{i}" for i, column in enumerate(shape.columns)}
@@ -410,12 +430,12 @@ def _build_any_null(places: Sequence[int]) -> Sql:
 
 
 def list_key_images(shape: Shape) -> list[Expression]:
-    """Returns the after images of the key's columns; one constant for a key without columns."""
+    """Returns the after images of the key's columns as columns to group by; one constant for a key without columns."""
     return list(map(F.expr, key_names(shape)))
 
 
 def key_names(shape: Shape) -> list[Sql]:
-    """Returns the names of the key's after images, to group by; one constant for a key without columns."""
+    """Returns the names of the key's after images, to group by in SQL; one constant for a key without columns."""
     return [_name_image("a", i) for i in shape.key_positions] or [Sql("true")]
 
 

@@ -20,7 +20,10 @@ _COPY = "__arctic_copy"
 
 
 def write_difference(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
-    """Builds the condition that the two values of any of `pairs` differ; each pair is followed by its type."""
+    """Builds the condition that the two values of any pair differ exactly.
+
+    Each of `pairs` consists of two values and their SQL type.
+    """
     differences = [
         fill_statement("NOT ({a} <=> {b})", a=a, b=b)
         for left, right, kind in pairs
@@ -30,13 +33,13 @@ def write_difference(pairs: Iterable[tuple[Sql, Sql, str]]) -> Sql:
 
 
 def identify_row(rows: DataFrame) -> Sql:
-    """Builds a struct that is equal for two rows only if they are exactly equal, for groups and distinct counts."""
+    """Builds a struct of all columns, for groups and distinct counts; it is equal only for exactly equal rows."""
     parts = [part for own, kind in _list_types(rows).items() for part in _list_identity_values(quote_name(own), kind)]
     return fill_statement("struct({parts})", parts=join_parts(parts or [Sql("0")]))
 
 
 def sum_multiplicities(rows: DataFrame, weight: str) -> DataFrame:
-    """Groups equal rows, with the sum of their column `weight`; rows with the sum 0 are left out."""
+    """Groups exactly equal rows into one row, with the sum of their column `weight`; drops rows whose sum is 0."""
     keys: list[Sql] = []
     values: list[Sql] = []
     for own, kind in _list_types(rows, weight).items():
@@ -52,9 +55,9 @@ def sum_multiplicities(rows: DataFrame, weight: str) -> DataFrame:
 
 
 def compare_bags(new: DataFrame, old: DataFrame, weight: str) -> DataFrame:
-    """Computes the difference of two bags of rows; its column `weight` is 1 for added rows and -1 for removed ones.
+    """Computes the difference of two multisets of rows: `weight` is 1 for surplus rows of `new`, -1 for those of `old`.
 
-    A row that occurs n times more or less often in `new` than in `old` is returned n times.
+    A row that occurs n times more often on one side is returned n times.
     """
     both = new.withColumn(weight, F.lit(1)).unionAll(old.withColumn(weight, F.lit(-1)))
     copies = fill_statement(
@@ -71,7 +74,10 @@ def _list_types(rows: DataFrame, *without: str) -> dict[str, str]:
 
 
 def _list_identity_values(value: Sql, kind: str) -> list[Sql]:
-    """Lists expressions that Spark compares instead of `value`: all are equal only if the values are exactly equal."""
+    """Builds expressions for Spark to compare in place of `value`, whose SQL type is `kind`.
+
+    Two values are exactly equal only if all their expressions are equal for Spark.
+    """
     known = read_type(kind)
     # Spark can't compare maps, but it can compare their sorted entries.
     compared = fill_statement("array_sort(map_entries({value}))", value=value) if isinstance(known, Map) else value
