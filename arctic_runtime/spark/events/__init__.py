@@ -1,1 +1,1 @@
-"""Change events: checks, their order, and the rules by which a model computes a row from the events of its key."""
+"""Change events: their checks and their order, and the rules that compute a row from all events of its key."""

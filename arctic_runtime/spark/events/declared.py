@@ -1,6 +1,7 @@
-"""Drops events of declared rows up to the declaration's place, a value in the order of events.
+"""Drops events that an overwrite has made obsolete.
 
-A declaration says what all rows of a table, or of one of its partitions, are as of this place.
+An overwrite *declares* all rows of a table, or of one of its partitions, as of a value of `sequence_by`, its place in
+the order of events. Events up to this place are already contained in the declared rows.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from arctic_runtime.spark.tables.rows.frames import combine_all, format_examples
 
 
 def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
-    """Drops the events of `declared` parts whose place in the order is not after the place of the declaration.
+    """Drops the events up to the place of a declaration, of rows in the part of the table that it declared.
 
-    Raises ConfigError if it is unknown whether an event is later than a declaration.
+    Raises ConfigError if it can't be decided whether an event is later, since an old declaration lacks a time zone.
     """
     if not declared.places or model.config.sequence_by is None:
         return events
@@ -56,7 +57,7 @@ def _is_until(model: Model, place: Expression) -> Expression:
 
 
 def is_in_part(part: Part, shape: Shape) -> Expression:
-    """Builds the condition that a row belongs to a declared `part`, by the values of its partition columns."""
+    """Builds the condition that a row is in `part`, a declared partition given as pairs of column and value."""
     values = [(find_column(shape.columns, own), value) for own, value in part]
     return combine_all(
         [to_column(own.name) == marks.read_exact(value, own.type) for own, value in values if own is not None]

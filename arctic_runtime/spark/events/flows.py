@@ -1,9 +1,9 @@
-"""Rows whose columns are set by several flows: a flow is a stream of events that sets some columns.
+"""Rows whose columns are set by several flows: a flow is a stream of events that sets some of the columns.
 
-Each flow has an order column of its own. The table stores, for each row and flow, the newest place in that order whose
-event was applied. An event is late if the row has a later place of the same flow, whatever other flows did.
-Earlier events are only read again if events may lack columns of their flow. A late event may then be the newest one
-with some column, so the row is computed from all events of its key.
+Each flow has its own order column, whose values are called places. The table stores for each row the latest place of
+each flow whose event was applied. An event is late if the stored place of its own flow is later; other flows do not
+matter. Events of earlier runs are read again only if events may lack columns of their flow: a late event may then be
+the newest one that has some column, so its row is computed from all events of its key.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from arctic_runtime.spark.tables.rows.frames import (
 
 @dataclass(frozen=True)
 class _Flow:
-    """Positions in the table of a flow's columns: `sequence`, which orders its events, and `columns`, which they set.
+    """The columns of one flow, as positions in the table: `sequence` orders its events, `columns` are set by them.
 
-    Columns with a merge function are not among them. `number` is the flow's place in the configuration.
+    `columns` does not include those with a merge function. `number` is the flow's index in the configuration.
     """
 
     number: int
@@ -61,10 +61,10 @@ class _Flow:
 
 @dataclass(frozen=True)
 class Flows:
-    """Rules by which the newest event of each flow sets the flow's columns.
+    """Rules by which the newest event of each flow sets the flow's columns (`sequence_groups` in the configuration).
 
-    Columns with a merge function are computed from all events.
-    `partial` are the positions of the columns that events may lack.
+    Columns with a merge function are computed from all events. `partial` are the positions of the columns that events
+    may lack.
     """
 
     model: Model
@@ -93,9 +93,9 @@ class Flows:
         return True
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query for one row per key, with the column values of the newest event of each flow.
+        """Builds the query for one row per key: for each flow, the column values of its newest event.
 
-        If that event is a delete, the columns of its flow are null.
+        If that event is a delete, the flow's columns are null.
         """
         del order
         flows, functions = self._flows(), MergeFunctions(self.model, self.shape, self.partial)
@@ -117,7 +117,7 @@ class Flows:
         return replace_columns(select_from(folded, [Sql("*"), *values]), {}, drop=[flow.newest for flow in flows])
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows: net events, with the stored values of each flow without a newer event."""
+        """Builds the query for new rows: net events, but stored values of flows whose stored place is later."""
         values = MergeFunctions(self.model, self.shape, self.partial).blend_columns(COMMUTATIVE)
         for flow in self._flows():
             a, b = quote_name(f"a{flow.sequence}"), quote_name(f"b{flow.sequence}")
@@ -138,9 +138,9 @@ class Flows:
         return flows
 
     def _fold_each(self, flow: _Flow) -> list[Sql]:
-        """Builds, for each column of `flow`, its value in the newest event that has it, and a flag if there is one.
+        """Builds for each column of `flow` its value in the newest event that has the column, and a flag if any has.
 
-        A delete counts as an event with all columns, whose values are null.
+        A delete counts as an event that has all columns, with null values.
         """
         place, folded = quote_name(f"a{flow.sequence}"), []
         for i in flow.columns:
@@ -158,9 +158,9 @@ class Flows:
 
 
 def _fold_newest(flow: _Flow) -> Sql:
-    """Builds the aggregate for the newest event of a flow, as a struct of its columns.
+    """Builds the aggregate for the columns of a flow's newest event, as a struct.
 
-    Only events with a place in the flow's order count, and retractions do not.
+    Events without a place in the flow's order are ignored, and so are those that take back a row.
     """
     place = quote_name(f"a{flow.sequence}")
     images = [
@@ -175,21 +175,21 @@ def _fold_newest(flow: _Flow) -> Sql:
 
 
 def _fold_place(flow: _Flow) -> Sql:
-    """Builds the aggregate for the latest place in a flow's order, among events that are no retractions."""
+    """Builds the aggregate for the latest place in a flow's order, without events that take back a row."""
     own = f"a{flow.sequence}"
     return alias_as(fill_statement("max(CASE WHEN deleted OR sign > 0 THEN {place} END)", place=quote_name(own)), own)
 
 
 def _is_not_brought(position: int) -> Sql:
-    """Builds the condition that a stored row keeps its value in a column, since no event of its key has the column."""
+    """Builds the condition that the stored value of a column stays: a row is stored, and no event has the column."""
     flag = quote_name(build_provided_flag(position))
     return fill_statement("has_before AND NOT reset AND NOT coalesce({flag}, false)", flag=flag)
 
 
 def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame:
-    """Returns the distinct keys of late events: the stored row has a later place in the order of the event's flow.
+    """Returns the distinct keys of late events, whose flow has a later place stored in the row than that of the event.
 
-    `old` are rows of the table; it may lack rows of keys without events.
+    `old` are rows of the table; only those with keys of `events` are needed.
     """
     key, places = model.config.primary_key, list(model.config.sequence_groups)
     written = [to_column(sequence).alias(f"__arctic_p{i}") for i, sequence in enumerate(places)]
@@ -199,12 +199,12 @@ def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame
 
 
 def lacks_flow(model: Model) -> Expression:
-    """Builds the condition for events that belong to no flow: the order column of every flow is null."""
+    """Builds the condition that an event belongs to no flow: all flows' order columns are null."""
     return combine_all([to_column(sequence).isNull() for sequence in model.config.sequence_groups])
 
 
 def raise_without_flow(model: Model, events: DataFrame, count: int) -> NoReturn:
-    """Raises DataError for `count` events that belong to no flow, with some of them as examples."""
+    """Raises DataError for events that belong to no flow, with up to three of them; `count` is their number."""
     rows = events.where(lacks_flow(model)).limit(3).collect()
     raise DataError(
         f"{model.table}: {count} events have a null in every column of `sequence_by` "

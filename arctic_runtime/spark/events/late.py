@@ -1,4 +1,7 @@
-"""Late events: events older than the newest event of the same key that an earlier run has read."""
+"""Late events: those before the newest event of the same key that an earlier run has read.
+
+The place of an event is its value of `sequence_by`.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +33,16 @@ _NEWEST = "__arctic_seen"
 
 
 def select_maybe_late_keys(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
-    """Returns the distinct keys of events that are older than `high_watermark`, the newest event of earlier runs."""
+    """Returns the distinct keys of events before `high_watermark`, the latest place that earlier runs read, as text."""
     is_late = _sequence(model) < marks.read_latest(high_watermark, shape.sequence_type)
     return events.where(is_late).select(*[to_column(part) for part in model.config.entity_key]).distinct()
 
 
 def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str, shape: Shape) -> DataFrame:
-    """Computes the newest stored place of each key in `keys`, from rows of `seen` after the place `oldest_late`.
+    """Computes for each of `keys` the latest place that was read before, from `seen`: keys with `_seq`, a place.
 
-    Keys without such rows are left out. Both conditions prune files: those with only older rows or only other keys are
-    not opened.
+    Places up to `oldest_late`, the first late event's, are ignored, and keys without others left out. Both conditions
+    allow Spark to skip files.
     """
     later = seen.where(F.col(SEQUENCE) > marks.read_latest(oldest_late, shape.sequence_type))
     rows = keys.select_rows(later, model.config.primary_key)
@@ -47,7 +50,7 @@ def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str
 
 
 def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """Drops events whose place is before the newest place of their key, as `find_newest_seen` returns it."""
+    """Drops the events before the newest place of their key in `newest`, the result of `find_newest_seen`."""
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key), "left")
     kept = matched.where(F.col(_NEWEST).isNull() | (_sequence(model) >= F.col(_NEWEST)))
@@ -55,7 +58,7 @@ def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
 
 
 def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """Returns the distinct keys with an event before the newest place of the key, as `find_newest_seen` returns it."""
+    """Returns the distinct keys with an event before the key's place in `newest`, the result of `find_newest_seen`."""
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key))
     is_late = _sequence(model) < F.col(_NEWEST)
@@ -63,15 +66,16 @@ def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFr
 
 
 def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Drops the events whose key is in `keys`."""
+    """Drops the events whose key is one of `keys`, which has the columns of the primary key."""
     key = model.config.primary_key
     return events.join(keys.select(*as_key(key)), match_key(events, key), "left_anti")
 
 
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
-    """Raises DataError if rows with late events can't be computed again from the events that can still be read.
+    """Raises DataError if rows with late events can't be recomputed, since events or rows from others would be lacking.
 
-    This is so if the table was restored, if rows were declared, or if an upstream no longer keeps all its rows.
+    This is so if the last run shows that the table was restored or its rows were declared by an overwrite, or if an
+    upstream no longer has all its rows.
     """
     declared = last.declared or Declared()
     trimmed = [source for source, state in upstreams.states.items() if state and state.has_lost_rows]

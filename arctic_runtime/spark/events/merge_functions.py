@@ -1,4 +1,4 @@
-"""Rows merged column by column: each value is computed from the events of a key and the stored row by a function."""
+"""Rows merged column by column: a function computes each value from the events of the key and the stored row."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _BLENDED: Mapping[str, LiteralString] = {
 
 @dataclass(frozen=True)
 class MergeFunctions:
-    """Rules by which each column outside the key is computed from the events of the key by a function.
+    """Rules by which a function, such as `sum` or `last`, computes each column outside the key from the key's events.
 
-    `partial` are the positions of the columns that events may lack. `required` are those of them that the events must
-    have if no row of their key is stored.
+    `partial` are the positions of the columns that events may lack. `required` are the positions of columns that events
+    must have if no row of their key is stored.
     """
 
     model: Model
@@ -85,7 +85,7 @@ class MergeFunctions:
         return []
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query for one row per key: each column's function over the events from the last delete on."""
+        """Builds the query for one row per key: each column's function, over the key's events since its last delete."""
         del order
         columns = [
             *[quote_name(f"a{i}") for i in self.shape.key_positions],
@@ -98,11 +98,14 @@ class MergeFunctions:
         return select_from(select_since_delete(events, self.shape), columns, by=key_names(self.shape))
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows: net events, merged with the stored row unless an event deleted it."""
+        """Builds the query for new rows: values of net events combined with stored rows that no event has deleted."""
         return replace_columns(joined, {f"a{i}": value for i, value in self.blend_columns().items()})
 
     def fold_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
-        """Builds the aggregate of each column whose function is among `functions`, by the column's position."""
+        """Builds the aggregates over a key's events, by column position.
+
+        Only for columns whose function is in `functions`.
+        """
         return {
             i: self._fill(_FOLDED[function], i, gives=_GIVES, has=partial_columns.has_column(i, self.partial))
             for i, function in self._functions().items()
@@ -110,13 +113,14 @@ class MergeFunctions:
         }
 
     def fold_flags(self) -> list[Sql]:
-        """Builds, for each column that events may lack, the flag whether any event of the key has it."""
+        """Builds for each column that events may lack the aggregate of whether any event of the key has it."""
         return partial_columns.fold_flags(self.partial, _GIVES)
 
     def blend_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
-        """Builds the new value of each column whose function is among `functions`, by the column's position.
+        """Builds the new values of columns whose function is in `functions`, by column position.
 
-        It is merged with the stored value, if there is a stored row that no event deleted.
+        The value of the events is combined with the stored one, or taken alone if no row is stored or an event deleted
+        it.
         """
         case = "CASE WHEN has_before AND NOT reset THEN {blended} ELSE {a} END"
         return {
@@ -145,12 +149,12 @@ class MergeFunctions:
 
 
 def fold_gives() -> Sql:
-    """Builds the aggregate over marked events: whether any of them has new values of the row."""
+    """Builds the aggregate `gives` over a key's events: whether any is an insert or update, so that it sets values."""
     return alias_as(fill_statement("bool_or({gives})", gives=_GIVES), _HAS_GIVEN)
 
 
 def select_since_delete(events: Sql, shape: Shape) -> Sql:
-    """Builds the query for the events of each key from its last delete on; all of them for a key without a delete."""
+    """Builds the query for each key's events from its last delete on, or for all of them if it has no delete."""
     last_delete = fill_statement(
         "max(CASE WHEN deleted THEN `order` END) OVER (PARTITION BY {key}) AS last_delete",
         key=join_parts(key_names(shape)),

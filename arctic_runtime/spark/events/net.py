@@ -21,21 +21,30 @@ _IS_DELETE = f"{OWN_PREFIX}is_delete"
 
 
 def net_events(rules: EventRules, events: DataFrame) -> DataFrame:
-    """Computes the net event of each key (see `EventRules`), with a `flaw` if the contract forbids its row."""
+    """Computes the net event of each key (see `EventRules`).
+
+    The column `flaw` says how the row violates the contract; it is null if it does not.
+    """
     known = events.withColumn(_IS_DELETE, is_delete(rules.model, events))
     columns = list_frame_columns(known)
     return query_rows(known, lambda source: fold_events(rules, mark_events(rules, source, columns), columns))
 
 
 def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that folds `marked` events to net events; `columns` are those of the events before marking."""
+    """Builds the query that folds marked events, from the query `marked`, to net events with `flaw`.
+
+    `columns` are those of the events before `mark_events`.
+    """
     folded = rules.fold(marked, list_order_parts(columns))
     flaw = fill_statement("CASE WHEN NOT deleted THEN {flaw} END AS flaw", flaw=find_contract_violation(rules.shape))
     return select_from(folded, [Sql("*"), flaw])
 
 
 def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that turns events with these `columns` into marked events, as `EventRules` describes them."""
+    """Builds the query that adds to events what `EventRules` needs to know about them (marked events).
+
+    `columns` are the columns of `events`.
+    """
     model, shape = rules.model, rules.shape
     flagged = partial_columns.add_flags(model, shape, rules.partial, events, columns)
     names = [column.name for column in columns]
@@ -58,12 +67,12 @@ def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sq
 
 
 def blend_rows(rules: EventRules, joined: DataFrame) -> DataFrame:
-    """Computes new rows from `joined`: net events, each beside the stored row of its key."""
+    """Computes new rows from net events; `joined` has in each row also the stored row of the key, if there is one."""
     return query_rows(joined, rules.blend) if rules.reads_stored_rows else joined
 
 
 def is_delete(model: Model, events: DataFrame) -> Expression:
-    """Builds the condition for events that delete their row, by `delete_when` or as part of a truncation."""
+    """Builds the condition that an event deletes its row: by `delete_when`, or as part of a truncation."""
     predicate = model.config.delete_when
     deletes = F.coalesce(F.expr(predicate), F.lit(False)) if predicate else F.lit(False)
     return truncate.is_spread(events) | deletes

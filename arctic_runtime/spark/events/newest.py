@@ -1,4 +1,4 @@
-"""Rows that equal the newest event of their key."""
+"""Rules for tables in which each row equals the newest event of its key."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from arctic_runtime.spark.events.order import EventOrder, find_orders
 
 
 def is_newest_event(config: ModelConfig) -> bool:
-    """Whether each row of the model equals the newest event of its key, so that other events have no effect."""
+    """Whether each row of the model equals the newest event of its key, so that older events do not matter."""
     is_whole = config.on_match == "replace" and not config.has_partial_events
     return is_whole and not config.merge_columns and not config.sequence_groups
 
 
 @dataclass(frozen=True)
 class NewestEvent:
-    """Rules by which the newest event of a key replaces its row."""
+    """Rules by which the newest event of a key replaces the key's row."""
 
     model: Model
     shape: Shape
@@ -43,11 +43,11 @@ class NewestEvent:
         return []
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query for the newest event of each key.
+        """Builds the query for the newest event of each key, by the fields `order`.
 
-        The parts of `order` are compared one by one, which is faster than a comparison of structs. `lag` is used
-        instead of `row_number`: for the latter Spark sorts the rows once more before the shuffle, to drop all but the
-        first of each key, and hardly any would be dropped here.
+        The fields are compared one by one, which is faster than a comparison of structs. `lag` is used instead of
+        `row_number`: for the latter Spark sorts the rows once more before the shuffle, to drop all but the first of
+        each key, and hardly any would be dropped here.
         """
         newer = fill_statement(
             "lag(true) OVER (PARTITION BY {key} ORDER BY {order}) AS newer",

@@ -1,4 +1,4 @@
-"""Events of a key applied one by one, in their order: for rows that no aggregate of their events can compute."""
+"""Applies the events of a key one by one, in their order, for rows that no aggregate over the events can compute."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ _NEXT: Mapping[str, LiteralString] = {
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Rules by which each event changes the row that the event before it left; with `keep: all` each such row is kept.
+    """Rules by which each event changes the row that the previous event left.
 
-    `partial` are the positions of the columns that events may lack.
+    With `keep: all` the table's history keeps each of these rows as a change. `partial` are the positions of the
+    columns that events may lack.
     """
 
     model: Model
@@ -76,7 +77,7 @@ class OneByOne:
 
     @property
     def extra_columns(self) -> list[Sql]:
-        """The columns of events that merge expressions use, under generated names; the table need not store them."""
+        """The columns of events that merge expressions use, under generated names; the table may lack these columns."""
         return [alias_as(quote_name(column), own) for column, own in self._expression_columns().items()]
 
     @property
@@ -84,9 +85,9 @@ class OneByOne:
         return True
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
-        """Builds the query for one row per key: its events as an ordered array, and the row that they make.
+        """Builds the query for one row per key: an array of its events in order, and the row after all of them.
 
-        That row is the result if no row of the key is stored; otherwise `blend` computes it from the array.
+        That row is the new row if none is stored for the key; otherwise `blend` applies the array to the stored row.
         """
         del order
         images = [f"a{i}" for i in range(len(self.shape.columns))]
@@ -106,9 +107,9 @@ class OneByOne:
         return select_from(folded, [_EVENTS, Sql("reset"), *(alias_as(value, own) for own, value in values.items())])
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query that applies the array of each net event to the stored row.
+        """Builds the query that applies each key's array of events to its stored row.
 
-        It has one row per key; with `keep: all` one per event (see `_blend_each`).
+        The result has one row per key, or with `keep: all` one per event.
         """
         exists = Sql("has_before AND NOT reset")
         if self.model.config.keep == "all":
@@ -117,11 +118,9 @@ class OneByOne:
         return replace_columns(applied, self._outcome(("state",), ("event",)), drop=("state", "event"))
 
     def _apply_all(self, rows: Sql, exists: Sql) -> Sql:
-        """Builds the query that applies each key's events in order.
+        """Builds the query that applies each key's array of events in order, and adds the results as columns.
 
-        It adds `state`, the row after the last one, and `event`, the last one.
-
-        `exists` is the condition that a row is there before the first event.
+        `state` is the row after the last event, `event` the last event. `exists` is the condition that a row is stored.
         """
         state = fill_statement(
             "aggregate({events}, {start}, ({old}, {new}) -> {next}) AS state",
@@ -134,7 +133,10 @@ class OneByOne:
         return select_from(rows, [Sql("*"), state, Sql("element_at(events, -1) AS event")])
 
     def _outcome(self, state: tuple[str, ...], event: tuple[str, ...]) -> dict[str, Sql]:
-        """Builds the columns of a net event by name, from the row in struct `state` and the event in struct `event`."""
+        """Builds the columns of a net event by name: values from the struct `state`, times from the struct `event`.
+
+        `state` is the row after the event; both parameters are the parts of a column name.
+        """
         return {
             **{f"a{i}": quote_name(*state, f"a{i}") for i in range(len(self.shape.columns))},
             "deleted": fill_statement("NOT {exists}", exists=quote_name(*state, _EXISTS)),
@@ -142,10 +144,10 @@ class OneByOne:
         }
 
     def _blend_each(self, joined: Sql, exists: Sql) -> Sql:
-        """Builds the query for one row per event, with the row before and after it.
+        """Builds the query for one row per event, with the table's row before and after the event.
 
-        Events of a key with the same place in the order count as one event. If the row was computed from all events
-        of its key (`reset`), they are one change of the stored row.
+        Events of a key with the same `sequence_by` value count as one event. A row that was computed from all events of
+        its key (`reset`) counts as one change of the stored row. `exists` is the condition that a row is stored.
         """
         parts = {"events": _EVENTS, "states": _STATES, "places": _PLACES}
         is_last = "k = size({events}) - 1 OR NOT (get({events}, k).seq <=> get({events}, k + 1).seq)"
@@ -178,7 +180,7 @@ class OneByOne:
         return replace_columns(changes, values, drop=("change", _STATES, _PLACES))
 
     def _list_states(self, exists: Sql) -> Sql:
-        """Builds an array of the row before each event, followed by the row after the last event."""
+        """Builds the array of a key's rows: the row before each event, and at the end the row after the last event."""
         types = [(_EXISTS, "boolean"), *((f"a{i}", column.type) for i, column in enumerate(self.shape.columns))]
         before = build_struct([(quote_name(_OLD, column), column) for column, _ in types])
         # Each event appends the row before it, so that the row after it is computed only once.
@@ -195,7 +197,7 @@ class OneByOne:
         )
 
     def _next_row(self) -> Iterator[tuple[Sql, str]]:
-        """Yields the fields of the row after an event, computed from the row before it, and their names."""
+        """Yields value and name of each field of the row after an event, computed from the row before it."""
         yield fill_statement("NOT {deleted}", deleted=quote_name(_NEW, "deleted")), _EXISTS
         for i, column in enumerate(self.shape.columns):
             yield _cast(self._next_value(i), column), f"a{i}"
@@ -234,7 +236,10 @@ class OneByOne:
 
 
 def _start_row(shape: Shape, exists: Sql) -> Iterator[tuple[Sql, str]]:
-    """Yields the fields of the row before the first event and their names; `exists` says whether there is a row."""
+    """Yields value and name of each field of the stored row, to which the first event is applied.
+
+    `exists` is the condition that it exists; if it is constantly false, all values are null.
+    """
     yield exists, _EXISTS
     for i, column in enumerate(shape.columns):
         value = Sql("NULL") if exists == "false" else quote_name(f"b{i}")

@@ -1,4 +1,4 @@
-"""The order of events: the columns that define it, and the check that no two events of a key are tied."""
+"""The order of a key's events: the columns that define it, and the check that it has no ties."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from arctic_runtime.sql.types import Struct, Type, read_type
 
 @dataclass(frozen=True)
 class EventOrder:
-    """An order of the events of a key by the column `sequence`.
+    """An order of a key's events by the column `sequence`.
 
-    With `columns` it is the order of a flow, and concerns only these columns; None for all columns.
+    For a flow, `columns` are the columns that this order concerns; None means all columns.
     """
 
     sequence: str
@@ -30,12 +30,15 @@ class EventOrder:
 
 
 def find_orders(model: Model) -> tuple[EventOrder, ...]:
-    """Returns the order by the column `sequence_by`; empty if the model has no such column."""
+    """Returns the order by the column `sequence_by`; no order if the model does not set it."""
     return (EventOrder(model.config.sequence_by),) if model.config.sequence_by is not None else ()
 
 
 def list_order_parts(columns: Sequence[Column]) -> list[Sql]:
-    """Lists the innermost fields of the column `order` of marked events; `columns` are those before marking."""
+    """Lists the innermost fields of the struct column `order` of marked events.
+
+    `columns` are those of the events before marking.
+    """
     position = next((event_column.type for event_column in columns if event_column.name == POSITION), None)
     parts = [] if position is None else list(_list_leaves(read_type(position)))
     return [quote_name("order", "sequence"), *(quote_name("order", POSITION, *leaf) for leaf in parts)]
@@ -51,9 +54,10 @@ def _list_leaves(position: Type) -> Iterator[tuple[str, ...]]:
 
 
 def check_order(model: Model, orders: Sequence[EventOrder], events: DataFrame) -> None:
-    """Raises DataError if two different events of a key have the same place in one of `orders`.
+    """Raises DataError if two different events of a key have the same value in the column of one of `orders`.
 
-    Events with a position have no ties. Raises ConfigError if nothing orders the events.
+    Events with the column POSITION are not checked, since positions are unique. Raises ConfigError if there is neither
+    this column nor an order.
     """
     if POSITION in events.columns:
         return

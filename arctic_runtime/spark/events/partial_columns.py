@@ -1,7 +1,7 @@
-"""Partial events: an event may have only some columns of its row, and the row keeps its values in the others.
+"""Partial events: an event may lack some columns, in which the row keeps its values.
 
-A null in a column that the event has is a value. Which columns an event has is listed in a column of the query, or a
-marker replaces each value that was not sent.
+A column with a null is not lacking: null is its new value. The columns that an event has are listed in the query's
+column `columns_to_update`, or a marker, `unavailable_value`, stands in the columns that it lacks.
 """
 
 from __future__ import annotations
@@ -40,17 +40,23 @@ _NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
 def has_flag(position: int) -> str:
-    """Name of the flag column of marked events: whether an event has the table's column at `position`."""
+    """Name of a flag column of marked events: whether the event has the table's column at `position`."""
     return f"{OWN_PREFIX}has{position}"
 
 
 def has_column(position: int, partial: Sequence[int]) -> Sql:
-    """Builds the condition that an event has the table's column at `position`; true if it is not among `partial`."""
+    """Builds the condition that an event has the table's column at `position`, or true if every event has it.
+
+    `partial` are the positions of the columns that events may lack.
+    """
     return quote_name(has_flag(position)) if position in partial else Sql("true")
 
 
 def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
-    """Builds, for each column at `partial` positions, the flag whether any event that meets `counts` has it."""
+    """Builds for each position in `partial` the aggregate of whether any event has the column.
+
+    Only events that meet the condition `counts` are considered.
+    """
     template = "bool_or({counts} AND {has})"
     return [
         alias_as(fill_statement(template, counts=counts, has=quote_name(has_flag(i))), build_provided_flag(i))
@@ -59,7 +65,7 @@ def fold_flags(partial: Sequence[int], counts: Sql) -> list[Sql]:
 
 
 def find_positions(model: Model, shape: Shape) -> list[int]:
-    """Positions in the table of the columns that an event may lack; empty if all events are whole rows."""
+    """Returns the positions of the table's columns that events may lack; none if all events are whole rows."""
     if not model.config.has_partial_events:
         return []
     given = {column.lower() for column in shape.given}
@@ -68,9 +74,9 @@ def find_positions(model: Model, shape: Shape) -> list[int]:
 
 
 def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that adds a flag to events for each `partial` column: whether the event has it.
+    """Builds the query that adds a flag column for each position in `partial`: whether the event has the column.
 
-    Values that an event lacks become null. `columns` are the columns of the events.
+    Values in columns that the event lacks become null. `columns` are those of `events`.
     """
     if not partial:
         return events
@@ -89,14 +95,17 @@ def add_flags(model: Model, shape: Shape, partial: Sequence[int], events: Sql, c
 
 
 def count_unknown(model: Model, events: DataFrame) -> list[Expression]:
-    """Builds the aggregate that counts events with unknown names in `columns_to_update`; empty without this option."""
+    """Builds the aggregate that counts events whose `columns_to_update` names unknown columns.
+
+    The list is empty if the model does not set that option.
+    """
     if model.config.columns_to_update is None:
         return []
     return [F.count_if(_names_others(model, events)).alias("unknown_columns")]
 
 
 def raise_unknown(model: Model, events: DataFrame, count: int) -> NoReturn:
-    """Raises DataError for `count` events with unknown names in `columns_to_update`, with some of them as examples."""
+    """Raises DataError, with examples, for `count` events whose `columns_to_update` names unknown columns."""
     own = model.config.columns_to_update
     assert own is not None
     key = [to_column(part) for part in model.config.primary_key]
@@ -125,7 +134,7 @@ def _names_others(model: Model, events: DataFrame) -> Expression:
 
 
 def _list_names(model: Model, columns: Sequence[Column]) -> Sql:
-    """Builds an array of the lower-case names of the columns that an event has; null if it has all."""
+    """Builds the array of the names, in lower case, of the columns that an event has; null if it has all columns."""
     own = model.config.columns_to_update
     if own is None:
         return Sql("CAST(NULL AS array<string>)")
@@ -165,7 +174,7 @@ def _has_source(model: Model, source: Column) -> Sql:
 
 
 def _match_marker(value: Sql, kind: str, marker: str) -> Iterator[Sql]:
-    """Yields conditions that `value` is the `marker`, one for each form that the marker has in a type."""
+    """Yields conditions that `value`, of the SQL type `kind`, is the `marker`, one for each form of it in that type."""
     match read_type(kind):
         case Primitive("string"):
             yield fill_statement(

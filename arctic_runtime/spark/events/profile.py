@@ -1,4 +1,4 @@
-"""Counts of the events of a window and of their flaws, computed in one pass."""
+"""Counts the events of a run and their flaws, in one pass over them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from arctic_runtime.spark.tables.rows.frames import combine_any, format_examples
 
 @dataclass(frozen=True)
 class Profile:
-    """Counts of the events of a window, and their oldest and newest places in the order.
+    """Counts of the events that a run reads, and their earliest and latest places, which are values of `sequence_by`.
 
-    Places are texts as `marks` writes them: `oldest` of all events, `oldest_late`, `high_watermark` (the newest of this
-    and of earlier runs) and `truncated`, the newest of the `truncations`. These are events that empty the table.
+    Places are texts as `marks` writes them, and None without such events: `oldest` of all events, `oldest_late` of the
+    late ones, `high_watermark` of all events read by this and earlier runs, and `truncated`, the latest of the
+    `truncations`, which are events that empty the table.
 
-    `late` is the number of events that may be late: those before the newest event of any earlier run. `retracted` is
-    the number of events that take back an earlier row of the source; `unknown_before` that of changes of the source
-    whose earlier row is unknown; `unknown_columns` that of events with unknown names in `columns_to_update`.
-    The last four are for tables with history, computed by `earlier_events`: `asking` is the number of events that need
-    events of earlier runs, the others are texts like the places.
+    `late` is the number of events before the newest event of any earlier run, so that they may be late for their key.
+    `retracted` is the number of events that take back an earlier row of the source, `unknown_before` that of changes of
+    the source whose earlier row is unknown, and `unknown_columns` that of events with unknown names in
+    `columns_to_update`. The last four are for tables with history, computed by `earlier_events`: `asking` is the number
+    of events that need events of earlier runs, the others are texts like the places.
     """
 
     events: int
@@ -51,7 +52,10 @@ class Profile:
 
 
 def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSummary | None) -> Profile:
-    """Counts events and their flaws in one Spark job; events before the high watermark of the `last` run are late."""
+    """Counts events and their flaws in one Spark job.
+
+    `last` is the summary of the last run, whose high watermark decides which events may be late; None if there is none.
+    """
     config, seq_type = model.config, shape.sequence_type
     high_watermark = last.high_watermark if last else None
     sequence = to_column(config.sequence_by).cast(seq_type) if config.sequence_by else F.lit(0)
@@ -73,7 +77,7 @@ def profile_events(model: Model, events: DataFrame, shape: Shape, last: RunSumma
 
 
 def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
-    """Raises DataError, with example rows, if events have no key or no place in the order."""
+    """Raises DataError, with example rows, if events lack a key or a place in the order, or name unknown columns."""
     if profile.null_keys:
         rows = events.where(_lacks_key(model, events)).limit(3).collect()
         raise DataError(
@@ -98,6 +102,6 @@ def check_profile(model: Model, events: DataFrame, profile: Profile) -> None:
 
 
 def _lacks_key(model: Model, events: DataFrame) -> Expression:
-    """Builds the condition for events with a null in the key, except for those that empty the table."""
+    """Builds the condition that an event has a null in the key and is not one that empties the table."""
     is_null = combine_any([to_column(part).isNull() for part in model.config.entity_key])
     return is_null & ~truncate.is_truncation(model, events)

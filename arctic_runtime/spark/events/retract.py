@@ -1,7 +1,7 @@
-"""Change rows of a table as pairs of events: one that adds the new row, and one that takes back the old row.
+"""Splits change rows of a source into events that add the new row and events that take back the old row.
 
-Functions over the rows of a source, such as a sum, need both. An update adds its new row and subtracts its old one; a
-delete subtracts its last row.
+Functions over the rows of a source, such as a sum, need both: an update adds its new row and subtracts its old one, and
+a delete subtracts its last row.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _SIGN, _THERE, _FIRST, _EXISTED, _NEW = "sign", "__arctic_there", "__arctic_firs
 
 
 def is_retracting(model: Model, source: SourceState) -> bool:
-    """Whether a model merges the rows of a source by functions, and reads change rows from it."""
+    """Whether a model reads change rows from a source and merges them by functions, which need the old rows as well."""
     return bool(model.config.merge_columns) and source.kind == "changes"
 
 
 def has_positions(sources: Iterable[SourceState | None]) -> bool:
-    """Whether the rows of all `sources` of a query have a position, and positions of the same form.
+    """Whether rows of all `sources` of a query have the column POSITION, in the same form, so that it can order events.
 
-    Tables of format version 2 keep no row lineage, so their rows have no position. None stands for a source without a
-    state, and is ignored.
+    Tables of format version 2 keep no row lineage, so their rows have no position. None in `sources` is ignored: it
+    stands for a source that does not exist.
     """
     states = [state for state in sources if state is not None]
     is_alone = len(states) <= 1 or not any(state.keeps_all for state in states)
@@ -67,9 +67,9 @@ def has_positions(sources: Iterable[SourceState | None]) -> bool:
 
 
 def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: Window, placed: bool) -> DataFrame:
-    """Prepares the `rows` of a source's window for a model's query; if `placed`, adds their position.
+    """Prepares `rows`, those of a source in its window, as input of the model's query; if `placed`, adds POSITION.
 
-    With `merge_columns` the position contains the sign of the row (see `sign_rows`).
+    With `merge_columns`, POSITION also contains the sign of the row (see `sign_rows`).
     """
     if not placed:
         return rows
@@ -82,11 +82,11 @@ def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: 
 
 
 def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    """Splits change rows of a source into the rows that they add (sign 1) and take back (sign -1).
+    """Splits change rows of a source into the rows that they add (sign 1) and the rows that they take back (sign -1).
 
-    The sign is a field of POSITION. It is 0 if the row before a change is unknown. If a changelog compaction removed
-    earlier change rows, the newest one of each key up to it counts as an insert. If only forgotten rows were removed,
-    the first one of each key counts as an insert.
+    The sign is a field of POSITION, and 0 if the row before the change is unknown. If earlier change rows were deleted,
+    the oldest ones left can't be taken as changes of a known row: after a changelog compaction, the newest change row
+    of each key up to it counts as an insert, and if only forgotten rows were deleted, the first one of each key does.
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
@@ -108,20 +108,17 @@ def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window:
 
 
 def _count_as_inserts(rows: DataFrame, which: Expression) -> DataFrame:
-    """Makes change rows inserts with a null `_before` where the condition `which` holds.
-
-    Other rows stay as they are.
-    """
+    """Turns the change rows that meet the condition `which` into inserts, with a null `_before`; keeps the others."""
     action = {ACTION: F.when(which, F.lit(INSERT)).otherwise(F.col(ACTION))}
     before = {BEFORE: F.when(~which, F.col(BEFORE))} if BEFORE in rows.columns else {}
     return rows.withColumns({**action, **before})
 
 
 def add_existence(spark: SparkSession, placed: DataFrame, source: SourceState, window: Window) -> DataFrame:
-    """Adds a flag to change rows without `_before`: whether a row of the key existed before the change.
+    """Adds a flag to change rows without `_before`: whether a row of their key existed before the change.
 
-    The delete of a row that did not exist looks like any other delete. The flag is computed from the previous change
-    row of the key, which is read from the change table if it is not in the window.
+    The flag is needed since the delete of a missing row looks like any other delete. It is computed from the previous
+    change row of the key, which is read from the change table if it is before the window.
     """
     assert source.key is not None
     rows = placed.withColumn(_NEW, F.lit(True))
@@ -172,9 +169,10 @@ def _list_images(spark: SparkSession, placed: DataFrame, source: SourceState, wi
 
 
 def _select_image(placed: DataFrame, source: SourceState, sign: Sql, is_there: Sql, of_before: bool = False) -> Sql:
-    """Builds a struct of a change row's columns after the change, or before it if `of_before`.
+    """Builds a struct of a change row's columns after the change, or with `of_before` as they were before it.
 
-    POSITION gets the `sign`, and a further field says whether the image exists (`is_there`).
+    POSITION gets the `sign`, and a further field has the value of the condition `is_there`, whether there is such a
+    row.
     """
     assert source.key is not None
     kinds = {field.name: type_of(field.dataType) for field in placed.schema.fields if field.name != _EXISTED}
@@ -192,9 +190,9 @@ def _cast_before(field: str, kind: str) -> Sql:
 
 
 def read_sign(columns: Iterable[Column]) -> Sql:
-    """Builds the expression of the sign of events with these `columns`: 1 if they add a row, -1 if they take it back.
+    """Builds the expression of an event's sign: 1 if it adds a row, -1 if it takes it back, 0 if it is unknown.
 
-    Events whose position has no sign always add a row.
+    It is always 1 if POSITION, in the events' `columns`, has no sign.
     """
     position = next((column.type for column in columns if column.name == POSITION), None)
     match None if position is None else read_type(position):
@@ -204,7 +202,7 @@ def read_sign(columns: Iterable[Column]) -> Sql:
 
 
 def count_retractions(events: DataFrame) -> list[Expression]:
-    """Builds the aggregates that count events with sign -1, which take a row back, and 0, with an unknown old row."""
+    """Builds the aggregates `retracted`, the number of events with sign -1, and `unknown_before`, with sign 0."""
     sign = _sign(events)
     return [F.count_if(sign < 0).alias("retracted"), F.count_if(sign == 0).alias("unknown_before")]
 
@@ -216,9 +214,10 @@ def _sign(events: DataFrame) -> Expression:
 def check_retractions(
     model: Model, events: DataFrame, retracted: int, unknown_before: int, is_delete: Expression
 ) -> None:
-    """Raises DataError if a merge function can't take back values that the source updated or deleted.
+    """Raises DataError if a merge function, such as `max`, can't take back values that the source changed or deleted.
 
-    `retracted` is the number of events that take a row back, `unknown_before` that of events whose old row is unknown.
+    `retracted` is the number of events that take back a row, `unknown_before` that of events whose old row is unknown.
+    `is_delete` is the condition that an event deletes its row.
     """
     if unknown_before:
         _raise_unknown_before(model, events)

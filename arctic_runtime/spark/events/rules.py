@@ -18,14 +18,14 @@ from arctic_runtime.spark.events.order import EventOrder
 
 
 class EventRules(Protocol):
-    """Rules by which the events of a key are folded and merged with its stored row; they write queries in SQL.
+    """Rules that compute a table's rows from events, as SQL queries: fold the events of a key, then add the stored row.
 
-    The input is *marked* events. Their columns are: a0, a1, …, those of the table; `deleted`, whether the event deletes
-    its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take a row back; `order`, the place
+    `fold` takes *marked* events. Their columns are: a0, a1, …, those of the table; `deleted`, whether the event deletes
+    its row; `ts`, its time; `seq`, its value of `_seq`; `sign`, -1 for events that take back a row; `order`, the place
     among all events; has0, has1, …, whether the event has a column that events may lack; and `extra_columns`.
 
-    `fold` turns them into *net* events, one per key. Their columns are: a0, a1, …; `deleted`; `reset`, whether an event
-    deleted the row, so that no stored value is kept; `ts`; `seq`; and columns that only `blend` reads.
+    `fold` returns *net* events, one per key. Their columns are: a0, a1, …; `deleted`; `reset`, whether an event deleted
+    the row, so that no stored value is kept; `ts`; `seq`; and columns that only `blend` reads.
     """
 
     @property
@@ -41,7 +41,7 @@ class EventRules(Protocol):
 
     @property
     def required(self) -> Sequence[int]:
-        """Positions of the columns that the events of a key have to contain if no row of this key is stored yet."""
+        """Positions of the columns that the events of a key must have if no row of this key is stored yet."""
         ...
 
     @property
@@ -49,30 +49,30 @@ class EventRules(Protocol):
 
     @property
     def orders(self) -> tuple[EventOrder, ...]:
-        """The orders in which events of a key are compared."""
+        """The orders of a key's events in which there must be no ties."""
         ...
 
     @property
     def extra_columns(self) -> list[Sql]:
-        """Further columns of marked events, which only rules of this kind read."""
+        """Further columns of marked events that only this kind of rules reads."""
         ...
 
     def fold(self, events: Sql, order: list[Sql]) -> Sql:
         """Builds the query that folds marked `events` to net events.
 
-        `order` are the innermost fields of the column `order` of the events.
+        `order` lists the innermost fields of the events' struct column `order`.
         """
         ...
 
     @property
     def reads_stored_rows(self) -> bool:
-        """Whether new rows are computed from stored rows as well as from events."""
+        """Whether a new row depends on the stored row as well as on the events, so that `blend` is needed."""
         ...
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows from `joined`: net events, each beside the stored row of its key.
+        """Builds the query for new rows from `joined`: net events, each with the stored row of its key.
 
-        The stored row is b0, b1, …; `has_before` says whether there is one.
+        The columns of the stored row are b0, b1, …; `has_before` says whether there is one.
         """
         ...
 
@@ -82,7 +82,7 @@ _KINDS = (Flows, OneByOne, NewestEvent, MergeFunctions)
 
 
 def choose_rules(model: Model, shape: Shape) -> EventRules:
-    """Returns the rules by which a model folds its events, of the first kind that applies to its configuration."""
+    """Returns the rules by which a model computes rows from events: the first kind that its configuration allows."""
     kind: Callable[[Model, Shape, Sequence[int]], EventRules]
     kind = next(kind for kind in _KINDS if kind.applies_to(model.config))
     return kind(model, shape, partial_columns.find_positions(model, shape))

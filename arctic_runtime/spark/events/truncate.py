@@ -1,4 +1,7 @@
-"""Truncations: events that empty the table. Each deletes every row of the table, at its place in the order."""
+"""Truncations: events that empty the table, by a delete of every row at their place in the order of events.
+
+The place is the event's value of `sequence_by`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ _IS_SPREAD = "__arctic_truncates"
 
 
 def is_truncation(model: Model, events: DataFrame) -> Expression:
-    """Builds the condition for events that empty the table; false if they were already replaced by deletes of rows."""
+    """Builds the condition that an event empties the table.
+
+    False once `spread_truncations` has replaced such events.
+    """
     predicate = model.config.truncate_when
     if predicate is None or _IS_SPREAD in events.columns:
         return F.lit(False)
@@ -36,14 +42,14 @@ def count_truncations(model: Model, events: DataFrame, sequence: Expression, seq
 
 
 def is_spread(events: DataFrame) -> Expression:
-    """Builds the condition for deletes of single rows that `spread_truncations` made from a truncation."""
+    """Builds the condition that an event is one of the deletes that `spread_truncations` made from a truncation."""
     return F.col(_IS_SPREAD) if _IS_SPREAD in events.columns else F.lit(False)
 
 
 def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Replaces each event that empties the table by deletes of all `keys`, at the same place in the order.
+    """Replaces each truncation by one delete per key of `keys`, with the same place and other columns.
 
-    `keys` has the columns of the primary key, and may contain a key more than once.
+    `keys` has the columns of the primary key; duplicates do not matter.
     """
     if model.config.truncate_when is None:
         return events
@@ -59,7 +65,7 @@ def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> Data
 
 
 def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
-    """Replaces each truncation by deletes of all keys in `events`, which are all events of the table."""
+    """Replaces each truncation by deletes of all keys of `events`; these must be all events that the table ever had."""
     if model.config.truncate_when is None:
         return events
     key = [to_column(part) for part in model.config.primary_key]
@@ -67,7 +73,7 @@ def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
 
 
 def drop_truncated(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
-    """Drops events before `truncated`, the place of the newest event that emptied the table in an earlier run."""
+    """Drops events before `truncated`, the place of the newest truncation of earlier runs; None if there was none."""
     if truncated is None or model.config.sequence_by is None:
         return events
     is_older = to_column(model.config.sequence_by) < marks.read_latest(truncated, sequence_type)
