@@ -40,7 +40,7 @@ VARIABLE = "ARCTIC_FAILPOINTS"
 
 @dataclass(frozen=True)
 class Effect:
-    """An entry of the registry: what the effect does, and whether its action may be performed twice.
+    """An entry of the registry: a description of the effect, and whether its action may be performed twice.
 
     A `repeatable` action has the same result if it is performed twice, or fails the second time; while the catalog is
     locked, it is tried again. An action of the kind `once` writes rows to its own branch, or commits on top of a

@@ -35,8 +35,8 @@ _LABELS = {"where": "where", "expected": "expected", "actual": "found", "fix": "
 class ArcticError(Exception):
     """Base class of all errors that dbt-arctic raises on purpose.
 
-    `message` says what is wrong; further lines may have examples. `where` names the setting, column or file, `expected`
-    and `actual` are the expected and the actual value, and `fix` says what to do next; each of these is None if it is
+    `message` names the fault; further lines may have examples. `where` names the setting, column or file, `expected`
+    and `actual` are the expected and the actual value, and `fix` is advice to the user; each of these is None if it is
     not known. The error's text has a line for each part that is not None. Pickling keeps the parts.
     """
 
@@ -95,7 +95,7 @@ class CommitUnknown(ArcticError):
 
 
 class SparkEnded(ArcticError):
-    """Spark ended during the work; what was committed stays, and the next run does the rest."""
+    """Spark ended during the work; commits stay, and the next run does the rest."""
 
 
 class CatalogError(ArcticError):

@@ -294,7 +294,7 @@ def _build_refusal(what: str, where: str, expected: str, actual: str, advice: st
 def _read_settings(values: Mapping[str, Setting], where: str) -> dict[str, str]:
     """Converts the values of settings to texts as Spark reads them, such as `true` or `4`.
 
-    Raises ConfigError for a value that is a list or a mapping; the message says that it stands in `where`.
+    Raises ConfigError for a value that is a list or a mapping; the message names `where` as its place.
     """
     texts = {}
     for key, value in values.items():

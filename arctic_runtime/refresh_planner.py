@@ -98,7 +98,7 @@ class RefreshPlanner:
         self.timings = Timings()
 
     def plan_refresh(self, request: Request | None = None) -> PlannedRefresh:
-        """Observes the model and its upstreams, and decides what the run does, without changing anything.
+        """Observes the model and its upstreams, and decides on the next run, without changing anything.
 
         `request` is used in place of the planner's own, if given. Raises ConfigError, SourceError, and CatalogError if
         the catalog does not answer.

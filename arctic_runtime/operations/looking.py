@@ -54,7 +54,7 @@ def _describe_merging(model: Model) -> Iterator[str]:
 def _catch_up(model: Model) -> str:
     """Describes the step that brings the base table or the view up to date after the run's commit.
 
-    Its size can't be told yet, since it depends on the rows that the run commits.
+    Its size is not known yet, since it depends on the rows that the run commits.
     """
     if model.config.merge == "on_write":
         return f"merge the new changes into {model.base}"

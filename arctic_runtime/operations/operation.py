@@ -118,7 +118,7 @@ class Argument:
 class Operation:
     """An operation that users can perform on tables, with its requirements.
 
-    `plan` returns what `perform` would do, and changes nothing; None if the operation can't be planned. If it
+    `plan` describes the effects of `perform`, and changes nothing; None if the operation can't be planned. If it
     `needs_confirmation`, it is only planned unless the user confirms it. `macro_arguments` are the arguments of its dbt
     macro, in order; None if it has no macro. `needs_query` demands that the model's query is compiled, `needs_queries`
     that those of all models are. `takes_landing` allows landing tables, and `needs_key` excludes tables without a
@@ -174,7 +174,7 @@ class Operation:
     def run_operation(
         self, context: OperationContext, models: Sequence[Model], values: Values, plan: bool = False
     ) -> Answer:
-        """Performs the operation on the tables of `models`, or with `plan` returns only what it would do.
+        """Performs the operation on the tables of `models`, or with `plan` only returns its plan.
 
         `values` are those that `read_values` returned. Raises ConfigError if the operation can't be planned, or if it
         needs a primary key that a table does not have.
