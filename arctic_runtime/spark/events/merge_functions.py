@@ -102,10 +102,7 @@ class MergeFunctions:
         return replace_columns(joined, {f"a{i}": value for i, value in self.blend_columns().items()})
 
     def fold_columns(self, functions: Sequence[str] = FUNCTIONS) -> dict[int, Sql]:
-        """Builds the aggregates over a key's events, by column position.
-
-        Only for columns whose function is in `functions`.
-        """
+        """Builds the aggregate over a key's events for each column whose function is in `functions`, by position."""
         return {
             i: self._fill(_FOLDED[function], i, gives=_GIVES, has=partial_columns.has_column(i, self.partial))
             for i, function in self._functions().items()

@@ -41,7 +41,7 @@ def fold_events(rules: EventRules, marked: Sql, columns: Sequence[Column]) -> Sq
 
 
 def mark_events(rules: EventRules, events: Sql, columns: Sequence[Column]) -> Sql:
-    """Builds the query that adds to events what `EventRules` needs to know about them (marked events).
+    """Builds the query that adds to events the columns of marked events, which `EventRules` describes.
 
     `columns` are the columns of `events`.
     """

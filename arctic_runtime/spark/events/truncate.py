@@ -21,7 +21,7 @@ _IS_SPREAD = "__arctic_truncates"
 def is_truncation(model: Model, events: DataFrame) -> Expression:
     """Builds the condition that an event empties the table.
 
-    False once `spread_truncations` has replaced such events.
+    It is always false after `spread_truncations`, which replaces such events.
     """
     predicate = model.config.truncate_when
     if predicate is None or _IS_SPREAD in events.columns:
@@ -30,9 +30,10 @@ def is_truncation(model: Model, events: DataFrame) -> Expression:
 
 
 def count_truncations(model: Model, events: DataFrame, sequence: Expression, sequence_type: str) -> list[Expression]:
-    """Builds the aggregates of the number of events that empty the table, and of the newest place among them.
+    """Builds the aggregates `truncations`, the number of events that empty the table, and `truncated`, the latest one.
 
-    Empty if the model has no `truncate_when`.
+    `sequence` is the events' place, of the SQL type `sequence_type`; `truncated` is such a place as text. The list is
+    empty if the model has no `truncate_when`.
     """
     if model.config.truncate_when is None:
         return []
