@@ -1,1 +1,1 @@
-"""All that Spark does to tables: sessions, steps and commits, refreshes, maintenance."""
+"""All modules that use Spark: the engine, tables, refreshes, history, maintenance and forgetting."""

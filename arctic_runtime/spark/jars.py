@@ -19,7 +19,11 @@ from arctic_runtime.thresholds import EngineThresholds
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prepare everything for starts without network, and as fast as they get; does nothing twice."""
+    """Downloads and prepares everything that Spark needs, so that later starts are fast and need no network.
+
+    `--install-java` in `arguments` installs a Java if none is suitable; all other arguments are groups of further JARs.
+    Existing files are kept. Returns the exit code of the process; 2 after an error, which is printed.
+    """
     try:
         if "--install-java" in arguments:
             _ensure_java()

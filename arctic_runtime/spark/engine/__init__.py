@@ -1,1 +1,1 @@
-"""The Spark engine: its JVM and JARs, sessions, the background server, SQL statements and settings."""
+"""Starts Spark and provides sessions: the JVM and its JARs, the background server, SQL statements and settings."""

@@ -1,4 +1,4 @@
-"""The class-data archive with which an embedded Spark starts faster."""
+"""Creates the class-data archive, a file of loaded Java classes by which an embedded Spark starts faster."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _REHEARSAL = (
 
 
 def record_archive() -> Path:
-    """Creates the class-data archive that lets an embedded Spark start faster, if there is none yet; returns its path.
+    """Creates the class-data archive for embedded Sparks, if there is none yet; returns its path.
 
-    A Spark of its own runs typical statements on a temporary warehouse, and its JVM, a process of its own, records the
-    loaded classes. If that fails, there is no archive, and starts are only slower.
+    It starts a Spark that runs typical statements on a temporary warehouse, and whose JVM records the classes that it
+    has loaded. If that fails, there is no archive, and starts are only slower.
     """
     java, classes = jars.find_java(), list_class_path({})
     archive = jars.get_archive_path(java, classes)

@@ -1,4 +1,4 @@
-"""Connections to a Spark Connect server, and sessions on it."""
+"""Connects to a Spark Connect server, and creates and ends sessions on it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _CONNECT_PORT = 15002
 def join_server(profile: Profile) -> SparkSession:
     """Connects to the Spark Connect server of a profile, and returns a session on it.
 
-    If the profile asks for a kept server, it is started if needed. Raises ConfigError if no server answers, or if it
-    lacks Iceberg's extensions.
+    A server that the profile asks to keep on this machine is started if needed. Raises ConfigError if no server
+    answers, or if the server lacks Iceberg's extensions.
     """
     thresholds = profile.thresholds.engine
     server_kept = server.ensure_server(profile) if profile.is_kept else None
@@ -50,7 +50,7 @@ def join_server(profile: Profile) -> SparkSession:
 
 
 def check_reachable(url: str, thresholds: EngineThresholds) -> None:
-    """Raises ConfigError if nothing listens at the address of `url`; pyspark itself would retry for ten minutes."""
+    """Raises ConfigError if nothing listens at the address of `url`, at once; pyspark would retry for ten minutes."""
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _CONNECT_PORT)
@@ -66,9 +66,9 @@ def check_reachable(url: str, thresholds: EngineThresholds) -> None:
 
 
 def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThresholds) -> SparkSession:
-    """Creates a session on a server, and sends its SQL settings in one request.
+    """Creates a session on the server at `url`, and sets those of `settings` that can be set in a session.
 
-    The session gives up soon after the server has died, as `thresholds` say; pyspark by itself would retry for ten
+    If the server dies, calls of the session fail after the time in `thresholds`; pyspark by itself would retry for ten
     minutes.
     """
     from pyspark.sql import SparkSession
@@ -84,10 +84,7 @@ def connect_session(url: str, settings: Mapping[str, str], thresholds: EngineThr
 
 
 def release_sessions() -> None:
-    """Ends this process's sessions on a server; does nothing if the server is not reachable.
-
-    Errors are ignored, and an unreachable server does not delay the end of a run.
-    """
+    """Ends this process's sessions on a server; raises no error, and skips a server that is not reachable."""
     with suppress(Exception):
         if PROCESS.lent and PROCESS.thresholds is not None:
             check_reachable(PROCESS.server, PROCESS.thresholds)

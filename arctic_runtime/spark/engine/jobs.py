@@ -1,4 +1,4 @@
-"""Names of jobs in Spark's web UI, and their cancellation."""
+"""Describes Spark jobs for Spark's web UI, and cancels them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def describe_jobs(session: SparkSession, text: str) -> None:
-    """Sets the description of all jobs that this thread starts from now on.
+    """Sets the description of all Spark jobs that this thread starts from now on.
 
-    With Spark Connect it does nothing, since the server describes its jobs by itself.
+    Does nothing with Spark Connect, where the server describes its jobs itself.
     """
     if not type(session).__module__.startswith("pyspark.sql.connect"):
         session.sparkContext.setJobDescription(text)
@@ -21,9 +21,9 @@ def describe_jobs(session: SparkSession, text: str) -> None:
 
 @contextmanager
 def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], None]]:
-    """Yields a function that cancels the jobs which this thread starts within the `with` block.
+    """Yields a function that cancels the Spark jobs that this thread starts within the block.
 
-    It may be called from any thread. `tag` must not be used for other work.
+    The function may be called from any thread. `tag` marks the jobs, and must not be used for other work.
     """
     session.addTag(tag)
     try:
@@ -33,4 +33,4 @@ def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], N
 
 
 def _ignore_result(_: object) -> None:
-    """Ignores which operations ended, since the jobs themselves report it."""
+    """Drops the ids of cancelled operations that Spark returns."""

@@ -1,4 +1,4 @@
-"""Own sessions on the Spark of a session that a program already has, as in notebooks."""
+"""Creates sessions of our own on the Spark of a session that the program already has, as in notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_session() -> SparkSession | None:
-    """Returns the active Spark session of this process; None if there is none, or Spark was started by a profile."""
+    """Returns the active Spark session of this process; None if there is none, or if it was started for a profile."""
     if PROCESS.root is not None or "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -27,8 +27,8 @@ def find_session() -> SparkSession | None:
 def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
     """Creates a new session on the Spark of `session`, with the catalog and the SQL settings of a profile.
 
-    `session` is not changed. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the warehouse can't be
-    used.
+    `session` is not changed. Raises ConfigError if its Spark lacks Iceberg, CatalogError if the profile's warehouse
+    can't be used.
     """
     extensions = session.conf.get("spark.sql.extensions", "") or ""
     if ICEBERG_EXTENSIONS not in extensions:
@@ -51,12 +51,15 @@ def fork_session(session: SparkSession, profile: Profile) -> SparkSession:
 
 
 def release_fork(fork: SparkSession) -> None:
-    """Ends a session of `fork_session` on a server, which would keep it for an hour; does nothing without a server."""
+    """Ends a session of `fork_session` if it is on a Spark Connect server, which would keep it for an hour.
+
+    Does nothing for other sessions.
+    """
     if is_remote(fork):
         with suppress(Exception):  # The server may have ended, and the session with it.
             cast(Any, fork).client.release_session()
 
 
 def is_remote(session: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect."""
+    """Whether a session is on a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect.")

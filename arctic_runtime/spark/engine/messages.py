@@ -1,4 +1,4 @@
-"""Readable messages of Spark's errors, without Java's stack traces and without query plans."""
+"""Extracts readable messages from Spark's errors, without Java's stack traces and without query plans."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CLOCK_ADVICE = (
 
 
 def get_message(error: BaseException) -> str:
-    """Returns the message of an error of Spark or Iceberg, with the innermost cause if its message differs.
+    """Returns the message of an error of Spark or Iceberg; adds the innermost cause if its message is not included.
 
-    If Iceberg only says that times are out of order, an explanation and advice are added.
+    If Iceberg says only that commit times are out of order, adds an explanation and advice.
     """
     message = _extract_message(error)
     return f"{message}{_CLOCK_ADVICE}" if _CLOCK.search(message) else message
 
 
 def to_query_error(error: BaseException) -> ConfigError | None:
-    """The error of a query that Spark can't analyse, in words; None for another error."""
+    """Converts the error of a query that Spark can't analyse to a readable ConfigError; None for any other error."""
     from pyspark.errors import AnalysisException
 
     if not isinstance(error, AnalysisException):
@@ -39,7 +39,7 @@ def to_query_error(error: BaseException) -> ConfigError | None:
 
 
 def get_error_details(error: BaseException) -> dict[str, str]:
-    """Returns the details of an ArcticError by the names of its fields; empty for other errors."""
+    """Returns the details of an ArcticError by field name, as `ArcticError.details`; empty for other errors."""
     return error.details if isinstance(error, ArcticError) else {}
 
 

@@ -1,4 +1,4 @@
-"""Spark actions that run in parallel."""
+"""Runs Spark actions in parallel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arctic_runtime.thresholds import EngineThresholds
 
 
 class Parallel:
-    """Runs actions of a session in background threads; the end of the `with` block waits for all of them."""
+    """Runs Spark actions in background threads of one session, which inherit its settings; used as a `with` block."""
 
     def __init__(self, spark: SparkSession, thresholds: EngineThresholds) -> None:
         self._spark = spark
@@ -24,7 +24,7 @@ class Parallel:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Waits for all actions; raises the error of one that failed, unless the block itself raised an error."""
+        """Waits for all actions; raises the error of the first that failed, unless the block itself raised an error."""
         self._pool.shutdown()
         if error is None:
             self.wait_for_all()
@@ -34,6 +34,6 @@ class Parallel:
         self._begun.append(self._pool.submit(inheritable_thread_target(self._spark)(action)))
 
     def wait_for_all(self) -> None:
-        """Waits for all submitted actions; raises the error of the first one that failed."""
+        """Waits for all actions submitted so far; raises the error of the first that failed."""
         while self._begun:
             self._begun.pop(0).result()

@@ -30,9 +30,10 @@ _PLUGIN = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 def main(directory: Path, wanted: Mapping[str, object]) -> int:
-    """Runs the server until its address file is removed or Java ends; does nothing if another server runs.
+    """Runs a Spark Connect server until its address file is deleted or Java ends; does nothing if one runs already.
 
-    Returns the exit code of the process.
+    `directory` has the server's lock and address file, `wanted` the fields of its profile. Returns the exit code of the
+    process.
     """
     profile = Profile(**wanted)  # type: ignore[arg-type]
     thresholds = profile.thresholds.engine
@@ -55,7 +56,7 @@ def main(directory: Path, wanted: Mapping[str, object]) -> int:
 
 
 def _find_free_port() -> int:
-    """Returns a free port at random; if another process takes it meanwhile, the start of Spark fails with an error."""
+    """Returns a random free port; if another process takes it before Spark does, Spark fails to start."""
     while True:
         port = random.SystemRandom().randrange(*_PORTS)
         with socket.socket() as asked, suppress(OSError):

@@ -1,8 +1,8 @@
-"""A Spark Connect server that keeps running between runs: one per user and catalog, on the loopback interface only.
+"""A Spark Connect server on this machine that keeps running between runs: one per user and catalog, for local clients.
 
-The server is a process that holds a lock as long as it lives, and that ends when the file with its address is deleted.
-An address is valid only while the lock is held. A server is stopped by deleting its file: no process is killed by its
-id, which another process may have by then. Java ends with the server process, however that ends.
+The server is a process that holds a file lock as long as it lives, and that ends when the file with its address is
+deleted. The address is valid only while the lock is held. A server is stopped by deletion of the file: no process is
+killed by its id, which another process may have by then. Java ends with the server process, however that ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _OF_CLIENTS = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: its process, port and token, and the settings that it was started with, with secrets masked."""
+    """A running server: its process id, port and token, and its fixed Spark settings, with secrets masked.
+
+    `since` is its start time, and `fingerprint` the `hash_profile` of its profile.
+    """
 
     pid: int
     port: int
@@ -50,7 +53,7 @@ class Server:
         return f"sc://localhost:{self.port}/;token={self.token}"
 
     def to_public_dict(self) -> dict[str, object]:
-        """Returns the fields of the server that may be shown to anybody; the token is left out."""
+        """Returns the fields that may be shown to anybody, such as port and log; not the token."""
         return {"pid": self.pid, "port": self.port, "since": self.since, "log": self.log}
 
     def __repr__(self) -> str:
@@ -58,20 +61,20 @@ class Server:
 
 
 def get_directory(profile: Profile) -> Path:
-    """Returns the directory with the lock and the address of the server for a profile's catalog and this user."""
+    """Returns the directory with the lock and the address file of this user's server for the profile's catalog."""
     place = [profile.catalog, *(profile.catalog_properties.get(key, "") for key in ("type", "uri", "warehouse"))]
     key = hashlib.sha256("\0".join(place).encode()).hexdigest()[:16]
     return jars.get_cache_directory() / "servers" / f"{os.getuid()}-{key}"
 
 
 def find_server(profile: Profile) -> Server | None:
-    """Returns the running server of a profile's catalog; None if there is none, or if it is not ready yet."""
+    """Returns the running server for the profile's catalog; None if there is none, or if it is not ready yet."""
     directory = get_directory(profile)
     return _read_server(directory / _ADDRESS) if _is_held(directory, profile.thresholds.engine) else None
 
 
 def ensure_server(profile: Profile) -> Server:
-    """Returns the server of a profile's catalog, and starts one if none runs.
+    """Returns the server for the profile's catalog; starts one if none runs.
 
     Raises ConfigError if it can't be started, or if it runs with other settings than the profile's.
     """
@@ -82,7 +85,7 @@ def ensure_server(profile: Profile) -> Server:
 
 
 def stop_server(profile: Profile) -> Server | None:
-    """Ends the server of a profile's catalog, waits until it has ended, and returns it; None if there was none.
+    """Ends the server for the profile's catalog, waits until it has ended, and returns it; None if there was none.
 
     Raises ConfigError if it does not end in time.
     """
@@ -105,9 +108,10 @@ def stop_server(profile: Profile) -> Server | None:
 
 
 def hash_profile(profile: Profile) -> str:
-    """Computes a hash that is equal for profiles that the same running server can serve.
+    """Computes a hash that is equal for all profiles that one running server can serve.
 
-    It is made from the fixed settings, including secrets, and from the versions of PySpark and the JARs.
+    It is computed from the settings that can't be changed while Spark runs, including secrets, and from the versions of
+    PySpark and the JARs.
     """
     from importlib.metadata import version
 
@@ -117,7 +121,7 @@ def hash_profile(profile: Profile) -> str:
 
 
 def publish_server(directory: Path, server: Server) -> None:
-    """Writes the address file of a server that is ready; only this user can read it, since it has the token."""
+    """Writes the address file of a server that is ready; only this user can read it, since it contains the token."""
     made = directory / f"{_ADDRESS}.{server.pid}"
     made.unlink(missing_ok=True)
     with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
@@ -126,16 +130,15 @@ def publish_server(directory: Path, server: Server) -> None:
 
 
 def is_wanted(directory: Path, server: Server) -> bool:
-    """Whether the address that clients find is still this server's."""
+    """Whether the address file still is this server's; it is deleted to stop the server."""
     return _read_server(directory / _ADDRESS) == server
 
 
 def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None:
-    """Takes the lock of a catalog's only server, to be held until this process ends; None if another process has it.
+    """Takes the lock that only one server of a catalog can hold, until this process ends; None if another has it.
 
-    It is tried several times, since clients take the lock for a moment to check whether a server lives. If a server is
-    ready, it is not tried again: the lock would only become free when that server is stopped. The address file of a
-    server that was killed is removed.
+    It tries for some seconds, since clients also take the lock for a moment, to check whether a server lives. It stops
+    trying if a server is ready, since that keeps its lock. Deletes the address file of a server that was killed.
     """
     lock = FileLock(directory / _LOCK)
 
@@ -152,7 +155,7 @@ def take_place(directory: Path, thresholds: EngineThresholds) -> FileLock | None
 
 
 def _is_held(directory: Path, thresholds: EngineThresholds) -> bool:
-    """Whether a living process holds the server's lock."""
+    """Whether a living process, the server, holds the lock in `directory`."""
     file, seconds = directory / _LOCK, thresholds.server_probe_seconds
     if not file.exists():
         return False
@@ -173,10 +176,10 @@ def _read_server(address: Path) -> Server | None:
 
 
 def _start_server(profile: Profile) -> Server:
-    """Starts the server process, and waits until this server, or one started by another process, is ready.
+    """Starts a server process, and waits until it, or a server that another process has started, is ready.
 
-    A server process that finds the lock taken ends without an error. If the lock's holder has ended as well, a new
-    process is started. Raises ConfigError if no server is ready in time, or if the process fails.
+    A server process that finds the lock taken ends without an error; if the process with the lock has ended as well, a
+    new one is started. Raises ConfigError if no server is ready in time, or if the process fails.
     """
     directory, thresholds = get_directory(profile), profile.thresholds.engine
     _make_directory(directory)
@@ -194,9 +197,9 @@ def _start_server(profile: Profile) -> Server:
 
 
 def _spawn_process(profile: Profile, directory: Path) -> subprocess.Popen[bytes]:
-    """Starts the server process, which outlives this one.
+    """Starts the server process, which outlives this process.
 
-    It reads the profile from its standard input, which nobody else can read.
+    The profile is passed to its standard input, which no other user can read.
     """
     started = profile.started
     wanted = {

@@ -1,4 +1,4 @@
-"""Starts Spark or joins a running one, and creates a separate session for each user of it."""
+"""Starts Spark or connects to a running one, and creates a separate session for each user of it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class SparkEnvironment:
-    """Creates sessions of the Spark that a profile describes; Spark is started for the first session.
+    """Creates sessions of the Spark that a profile describes; the first session starts Spark.
 
-    A process has only one Spark. Environments share it if their profiles differ only in SQL settings, such as catalogs;
-    others get a ConfigError until `stop_spark` is called. Methods may be called from any thread.
-    With a `joined` session nothing is started or stopped: all sessions use the Spark of that session.
+    A process can have only one Spark. Environments share it if their profiles differ only in SQL settings, such as
+    catalogs; others raise ConfigError until `stop_spark` is called. If `joined` is given, nothing is started or
+    stopped: all sessions use the Spark of that session. Methods may be called from any thread.
     """
 
     def __init__(self, profile: Profile, joined: SparkSession | None = None) -> None:
@@ -41,7 +41,7 @@ class SparkEnvironment:
 
     @property
     def is_started(self) -> bool:
-        """Whether `new_session` needs to start or connect nothing."""
+        """Whether Spark runs with the profile's settings already, so that `new_session` is fast."""
         if self._joined is not None:
             return True
         return PROCESS.root is not None and select_fixed_settings(PROCESS.settings) == select_fixed_settings(
@@ -49,10 +49,10 @@ class SparkEnvironment:
         )
 
     def new_session(self) -> SparkSession:
-        """Creates a session with its own settings, temporary views and current namespace.
+        """Creates a session with its own settings, temporary views and current namespace; starts Spark if needed.
 
-        Raises ConfigError if Java or the JARs are missing, or no server answers, CatalogError if the warehouse
-        can't be used.
+        Raises ConfigError if Java or the JARs are missing, if no server answers, or if Spark runs for another profile,
+        and CatalogError if the warehouse can't be used.
         """
         if self._joined is not None:
             return fork_session(self._joined, self.profile)
@@ -65,7 +65,7 @@ class SparkEnvironment:
         return _configure_session(root.newSession(), PROCESS.settings, _list_wanted_settings(self.profile))
 
     def discard_session(self, session: SparkSession) -> None:
-        """Ends a session that nobody will use again, if it is on a server, which would keep it for an hour."""
+        """Ends a session that is on a server, which would keep it for an hour; does nothing for other sessions."""
         if self._joined is not None:
             release_fork(session)
         elif self.profile.method == "connect":
@@ -74,7 +74,10 @@ class SparkEnvironment:
                 session.stop()
 
     def list_versions(self) -> dict[str, str]:
-        """Returns the versions of `spark`, `iceberg`, `java` and `python` that are in use, by these names."""
+        """Returns the versions in use of `spark`, `iceberg`, `java` and `python`, by these names.
+
+        It creates a session, so it starts Spark if needed.
+        """
         from pyspark.sql import functions as F
 
         session = self.new_session()
@@ -93,7 +96,7 @@ class SparkEnvironment:
     def stop_spark(self) -> None:
         """Stops the Spark of this process for all its users; the next `new_session` starts it again.
 
-        The JVM keeps running, with the memory and the Java options that it was started with. On a server only the
+        The JVM continues to run, with the memory and the Java options that it was started with. On a server, only the
         sessions of this process are ended. Does nothing for a joined session.
         """
         with PROCESS.lock:
@@ -116,7 +119,7 @@ class SparkEnvironment:
 
 
 def start_spark(profile: Profile, more: Mapping[str, str]) -> Spark:
-    """Starts a Spark in this process, without the profile's catalog; sessions of clients bring the catalog's settings.
+    """Starts Spark in this process for a server; its clients' sessions add the settings of the catalog.
 
     The process must not have a Spark yet. `more` are settings besides those of the profile.
     """
@@ -155,7 +158,10 @@ def _start_root(profile: Profile, wanted: Mapping[str, str] | None = None) -> Sp
 
 
 def _configure_session(session: SparkSession, has: Mapping[str, str], wanted: Mapping[str, str]) -> SparkSession:
-    """Changes the SQL settings of a session from `has` to `wanted`: sets those that differ, unsets those not wanted."""
+    """Changes the SQL settings of a session from `has` to `wanted`: sets those that differ, unsets those only in `has`.
+
+    Returns the session.
+    """
     for key in sorted({*has, *wanted}):
         if key.startswith("spark.sql.") and has.get(key) != wanted.get(key):
             if key in wanted:

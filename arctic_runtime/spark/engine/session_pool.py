@@ -1,4 +1,4 @@
-"""Spark sessions of this process: one Spark per profile, one session per connection or refresh in use."""
+"""Pools of Spark sessions of this process: a pool for each profile, from which each task takes a session of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SessionPool:
-    """Lends isolated sessions of one Spark, which is started by the first loan.
+    """Sessions of one Spark, each of which is lent to one borrower at a time; the first one starts Spark.
 
     A session that was idle for long is not lent again, since a server may have dropped it.
     """
@@ -40,23 +40,23 @@ class SessionPool:
         return self.environment.new_session()
 
     def give_back(self, session: SparkSession) -> None:
-        """Takes back a session to lend it again; it must have no temporary views and no settings of its borrower."""
+        """Makes a session available again; it must have no temporary views and no changed settings left."""
         with self._lock:
             self._idle.append((session, time.monotonic()))
 
     def discard_idle(self) -> None:
-        """Ends all sessions that are not lent."""
+        """Ends all sessions that are not lent to a borrower."""
         with self._lock:
             while self._idle:
                 self.discard_session(self._idle.pop()[0])
 
     def discard_session(self, session: SparkSession) -> None:
-        """Ends a session instead of lending it again, such as one that still has state of its borrower."""
+        """Ends a session that should not be lent again, such as one after an error."""
         self.environment.discard_session(session)
 
 
 class LentSession:
-    """A session of a pool for one thread, which is taken from the pool at its first use."""
+    """A session of a pool for one thread: calling it returns the session, which the first call takes from the pool."""
 
     def __init__(self, pool: SessionPool) -> None:
         self._pool = pool
@@ -68,7 +68,10 @@ class LentSession:
         return self._session
 
     def end_loan(self, failed: bool) -> None:
-        """Gives the session back without its temporary views; ends it if the work or this cleanup has `failed`."""
+        """Drops the session's temporary views and gives it back to the pool; does nothing if no session was taken.
+
+        If the work or this cleanup has `failed`, ends the session instead.
+        """
         session, self._session = self._session, None
         if session is None:
             return
@@ -86,7 +89,7 @@ class LentSession:
 
 @contextmanager
 def lend_session(pool: SessionPool) -> Iterator[LentSession]:
-    """Lends a session of the pool for the duration of the `with` block; after an error the session is not reused."""
+    """Lends a session of the pool until the block ends; if the block raises an error, the session is not used again."""
     session = LentSession(pool)
     try:
         yield session
@@ -107,7 +110,7 @@ _pools_lock = threading.Lock()
 
 
 def get_pool(profile: Profile) -> SessionPool:
-    """Returns the process-wide pool of a profile; creates it if needed, without starting Spark."""
+    """Returns this process's pool for a profile; creates it if needed, without starting Spark."""
     with _pools_lock:
         for pool in _pools:
             if pool.environment.profile == profile:
@@ -117,7 +120,7 @@ def get_pool(profile: Profile) -> SessionPool:
 
 
 def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
-    """Creates a pool on the Spark of `session`, and makes it the process-wide pool of a profile until `leave_pool`."""
+    """Creates a pool on the Spark of `session`; until `leave_pool`, it is this process's pool for the profile."""
     pool = SessionPool(profile, session)
     with _pools_lock:
         _pools.insert(0, pool)
@@ -125,7 +128,7 @@ def join_pool(profile: Profile, session: SparkSession) -> SessionPool:
 
 
 def leave_pool(pool: SessionPool) -> None:
-    """Removes a pool of `join_pool` and ends its idle sessions; its Spark keeps running."""
+    """Removes a pool of `join_pool` and ends its idle sessions; their Spark continues to run."""
     with _pools_lock:
         if pool in _pools:
             _pools.remove(pool)
@@ -133,7 +136,7 @@ def leave_pool(pool: SessionPool) -> None:
 
 
 def stop_all() -> None:
-    """Stops every Spark of this process."""
+    """Stops the Spark of this process and removes all its pools."""
     with _pools_lock:
         for pool in _pools:
             pool.environment.stop_spark()

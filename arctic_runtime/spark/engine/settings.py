@@ -1,4 +1,4 @@
-"""Temporary settings of a Spark session."""
+"""Changes settings of a Spark session temporarily."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 @contextmanager
 def override_settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Changes settings of a session within the `with` block, and restores them at its end.
+    """Sets the settings `wanted` of a session until the block ends, then restores the earlier values.
 
-    Each thread has a session of its own, so other threads are not affected.
+    Other threads are not affected, since each has a session of its own.
     """
     before = {key: spark.conf.get(key, None) for key in wanted}
     for key, value in wanted.items():

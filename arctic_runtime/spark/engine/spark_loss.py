@@ -1,4 +1,4 @@
-"""Detects and explains the loss of Spark: Java has ended, or a server does not answer any more."""
+"""Detects and explains that Spark has ended: Java has ended, or a server does not answer any more."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MEMORY = ": somebody did, or the machine had no memory left"
 
 @dataclass(frozen=True)
 class End:
-    """The end of Spark: where it ran, how it ended, and its log."""
+    """A Spark that has ended: where it ran, how it ended, both as texts for people, and its log file."""
 
     where: str
     how: str
@@ -34,9 +34,9 @@ class End:
 
 
 def find_spark_end(patience_seconds: float = 0.0) -> End | None:
-    """Returns how Java, or the server, of this process has ended; None if it still runs or was never started.
+    """Checks whether this process's Spark has ended, and returns how; None if it runs or was never started.
 
-    `patience_seconds` is how long to wait for the end of Java.
+    `patience_seconds` is how long to wait for Java to end.
     """
     if PROCESS.thresholds is None:
         return None
@@ -57,9 +57,9 @@ def find_spark_end(patience_seconds: float = 0.0) -> End | None:
 
 
 def to_spark_ended(error: BaseException) -> SparkEnded | None:
-    """Returns the error to raise instead of `error` if the end of Spark caused it; None if Spark still runs.
+    """Returns the error to raise instead of `error` if Spark has ended and caused it; None for any other error.
 
-    It is stored in `PROCESS.ended`, so that `watch_spark` reports it as well.
+    It is also stored in `PROCESS.ended`, so that `watch_spark` reports it.
     """
     limits, causes = PROCESS.thresholds, list(_walk_causes(error))
     end = None
@@ -75,7 +75,7 @@ def to_spark_ended(error: BaseException) -> SparkEnded | None:
 
 @contextmanager
 def watch_spark(thresholds: EngineThresholds, on_end: Callable[[SparkEnded], None]) -> Iterator[None]:
-    """Calls `on_end` once, in a thread of its own, if Spark ends within the `with` block, whether it is in use or not.
+    """Calls `on_end` once, from a thread of its own, if Spark ends before the block does, even if nobody uses Spark.
 
     Two checks in a row must fail, since a server may miss one. An end that was noticed before the block is ignored.
     """

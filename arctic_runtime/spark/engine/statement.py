@@ -1,7 +1,7 @@
-"""SQL statements for which the DataFrame API has no calls, built from quoted parts.
+"""Builds SQL statements from quoted parts, where the DataFrame API has no calls.
 
-A template is a constant of the code. Only values of type `Sql` are filled in, as made by the functions below, so that
-no name and no value is interpreted as SQL.
+A template is a constant in the code. Only values of type `Sql`, from the functions of this module, are filled in, so
+that no name and no value from outside is interpreted as SQL.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from arctic_runtime.sql.types import quote_field, read_type, type_text
 
 
 class Sql(str):
-    """Text that is safe inside a statement; made by the functions of this module only."""
+    """Text that is safe within a SQL statement; only the functions of this module create it."""
 
     __slots__ = ()
 
 
 def quote_name(*parts: str) -> Sql:
-    """Quotes a name of one or more levels; raises ConfigError for a name with `${`, which Spark would substitute."""
+    """Quotes a name, given as its levels, such as catalog, schema and table.
+
+    Raises ConfigError for a name with `${`, which Spark would substitute.
+    """
     for part in parts:
         if "${" in part:
             raise ConfigError(
@@ -34,7 +37,7 @@ def quote_name(*parts: str) -> Sql:
 
 
 def type_name(kind: str) -> Sql:
-    """Formats a type for a statement, with quoted field names; raises ValueError if `kind` is not a type."""
+    """Formats a SQL type with quoted field names; raises ValueError if `kind` is not a type."""
     return Sql(type_text(read_type(kind), quote_name))
 
 
@@ -61,22 +64,22 @@ _ESCAPES = {
 
 
 def write_expression(tree: exp.Expr) -> Sql:
-    """Formats an expression that was built by sqlglot, with quoted names; it must have no literals from outside."""
+    """Formats a sqlglot expression with quoted names; it must not contain literals from outside."""
     return Sql(write_sql(tree))
 
 
 def trust_query(sql: str) -> Sql:
-    """Marks SQL of the user as safe: the query of a model or of a view, or a check of a contract."""
+    """Marks SQL text that users may write as safe: the query of a model or a view, or a check of a contract."""
     return Sql(sql)
 
 
 def write_properties(values: Iterable[tuple[str, str]]) -> Sql:
-    """Formats properties as comma-separated pairs `'key' = 'value'`."""
+    """Formats table properties as comma-separated pairs `'key' = 'value'`."""
     return Sql(", ".join(f"{quote_text(key)} = {quote_text(value)}" for key, value in values))
 
 
 def alias_as(value: Sql, alias: str) -> Sql:
-    """Builds `value AS alias`."""
+    """Builds `value AS alias`, with the alias quoted."""
     return fill_statement("{value} AS {alias}", value=value, alias=quote_name(alias))
 
 
@@ -85,7 +88,10 @@ def join_parts(parts: Iterable[Sql], by: LiteralString = ", ") -> Sql:
 
 
 def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
-    """Fills a constant template with parts by name; raises TypeError for a part that is not an `Sql`."""
+    """Fills `parts` by name into the placeholders `{name}` of a template, which must be a constant.
+
+    Raises TypeError for a part that is not an `Sql`.
+    """
     for key, part in parts.items():
         if not isinstance(part, Sql):
             raise TypeError(f"{key} is {type(part).__name__}, and only parts of a statement can be filled in")
@@ -93,9 +99,9 @@ def fill_statement(template: LiteralString, **parts: Sql) -> Sql:
 
 
 def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, by: Sequence[Sql] = ()) -> Sql:
-    """Builds a SELECT in parentheses from `source`, a relation's name or another such query.
+    """Builds a SELECT of `columns` in parentheses from `source`, the name of a relation or another such SELECT.
 
-    It has the condition `where` if given, and is grouped by the columns `by` if there are any.
+    `where` is its condition, None for all rows. `by` are the columns of GROUP BY, without any it is left out.
     """
     query = fill_statement("SELECT {columns} FROM {source}", columns=join_parts(columns), source=source)
     query = query if where is None else fill_statement("{query} WHERE {where}", query=query, where=where)
@@ -104,9 +110,9 @@ def select_from(source: Sql, columns: Iterable[Sql], where: Sql | None = None, b
 
 
 def replace_columns(source: Sql, values: Mapping[str, Sql], drop: Iterable[str] = ()) -> Sql:
-    """Builds a query that replaces or adds columns of a relation by `values`, and drops the columns `drop`.
+    """Builds a query over `source` that replaces or adds the columns `values`, and drops the columns `drop`.
 
-    All values are computed from the relation's original columns.
+    All values are computed from the original columns. Without changes, returns `source`.
     """
     changed = join_parts(quote_name(column) for column in (*values, *drop))
     if not changed:

@@ -1,1 +1,1 @@
-"""The Java side of Spark: its JARs, its JVM, and Java's errors."""
+"""The Java side of Spark: its JARs, its JVM, and errors from Java."""

@@ -1,8 +1,8 @@
-"""The files that Spark needs: an installed Java, three JARs by exact coordinates, and a class-data archive.
+"""Provides the files that Spark needs: an installed Java, JARs with fixed versions, and a class-data archive.
 
-`python -m arctic_runtime.spark.jars` prepares all of it once; later starts find it in the cache directory
-(`DBT_ARCTIC_HOME`, else the user's own) and need no network. Groups of further JARs, such as `kafka`, are prepared
-if they are arguments of the command.
+`python -m arctic_runtime.spark.jars` prepares all of it once; after that, starts find it in the cache directory
+(`DBT_ARCTIC_HOME`, or else the user's own) and need no network. Arguments of the command name groups of further JARs to
+prepare, such as `kafka`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _JAVA_NEEDED = " or ".join(map(str, JAVA_VERSIONS))
 
 @dataclass(frozen=True)
 class Jar:
-    """A JAR by its Maven coordinates, with the SHA-256 and the size of its file."""
+    """A JAR by its Maven coordinates, with the SHA-256 and the size in bytes of its file."""
 
     group: str
     artifact: str
@@ -80,7 +80,7 @@ class Jar:
 
 @dataclass(frozen=True)
 class JarCheck:
-    """Result of a check of one JAR: the `expected` and the `actual` SHA-256; `actual` is None without a file."""
+    """Result of a check of one JAR: expected and actual SHA-256 of its file; `actual` is None without a file."""
 
     coordinates: str
     path: Path
@@ -94,7 +94,7 @@ class JarCheck:
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that can run Spark."""
+    """An installed Java: its executable, and its version, which is empty if it can't be read."""
 
     executable: Path
     version: str
@@ -173,7 +173,7 @@ _IN_SPARK = (
 
 
 def get_cache_directory() -> Path:
-    """Returns the cache directory, which may be deleted at any time and is then created again."""
+    """Returns the path of the cache directory; its contents may be deleted at any time, and are then created again."""
     chosen = os.environ.get("DBT_ARCTIC_HOME")
     if chosen:
         return Path(os.path.abspath(Path(chosen).expanduser()))
@@ -183,9 +183,9 @@ def get_cache_directory() -> Path:
 
 
 def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
-    """Returns the files of the JARs `wanted`, by default `JARS`; resolves all if one is missing or incomplete.
+    """Returns the paths of the JARs `wanted`, by default `JARS`; downloads all if one is missing or incomplete.
 
-    Raises ConfigError if they can't be resolved, or if a file has not the recorded SHA-256.
+    Raises ConfigError if they can't be downloaded, or if a file does not have the recorded SHA-256.
     """
     wanted = JARS if wanted is None else wanted
     paths = tuple(_get_jar_path(jar) for jar in wanted)
@@ -195,9 +195,9 @@ def resolve_jar_paths(wanted: Sequence[Jar] | None = None) -> tuple[Path, ...]:
 
 
 def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
-    """Returns the files of the JAR groups that are named in `settings`.
+    """Returns the paths of the JARs whose groups are named in `settings`; downloads missing ones.
 
-    Raises ConfigError for unknown groups, and if JARs can't be resolved.
+    Raises ConfigError for an unknown group, and if JARs can't be downloaded.
     """
     names = [name for part in settings.get(JARS_SETTING, "").split(",") if (name := part.strip())]
     unknown = [name for name in names if name not in GROUPS]
@@ -207,17 +207,17 @@ def group_paths(settings: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def verify_jars() -> tuple[JarCheck, ...]:
-    """Compares the SHA-256 of each JAR in `JARS` with the recorded one; resolves and repairs nothing."""
+    """Compares the SHA-256 of each JAR in `JARS` with the recorded one; downloads nothing and raises no error."""
     return tuple(
         JarCheck(jar.coordinates, _get_jar_path(jar), jar.sha256, _hash_file(_get_jar_path(jar))) for jar in JARS
     )
 
 
 def find_java() -> Java:
-    """Returns the Java that runs Spark: the first one with a supported version, or else the first that works.
+    """Returns the Java that runs Spark: the first with a supported version, or else the first that works.
 
-    It is searched in JAVA_HOME, the PATH and the usual system folders. Raises ConfigError, with the command that
-    installs a Java, if there is none.
+    Searches JAVA_HOME, the PATH and the usual system folders. Raises ConfigError, with the command that installs a
+    Java, if there is none.
     """
     fitting: list[Java] = []
     others: list[Java] = []
@@ -270,16 +270,16 @@ def install_java() -> None:
 
 
 def get_archive_path(java: Java, class_path: Sequence[str]) -> Path:
-    """Returns the path of the class-data archive for exactly this Java and these JARs; the file need not exist."""
+    """Returns the path of the class-data archive for this Java, class path and JARs; the file need not exist."""
     parts = [java.version, str(java.executable), *class_path, *(jar.sha256 for jar in JARS)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return get_cache_directory() / "archives" / f"{key}.jsa"
 
 
 def find_archive(java: Java, class_path: Sequence[str]) -> Path | None:
-    """Returns the class-data archive for a Java and its class path, or None if there is none.
+    """Returns the class-data archive for a Java and a class path, or None if there is none.
 
-    It is marked as recently used, so that pruning deletes others first.
+    Marks it as recently used, so that `prune_files` deletes others first.
     """
     archive = get_archive_path(java, class_path)
     with contextlib.suppress(OSError):
@@ -288,7 +288,10 @@ def find_archive(java: Java, class_path: Sequence[str]) -> Path | None:
 
 
 def prune_files(directory: Path, pattern: str, keep: int) -> None:
-    """Deletes the least recently used files of a cache until `keep` are left; other processes may do so as well."""
+    """Deletes the least recently used files of `directory` that match `pattern`, until `keep` files are left.
+
+    Several processes may do this at the same time.
+    """
     files = [(path.stat().st_mtime, path) for path in directory.glob(pattern) if path.exists()]
     for _, path in sorted(files)[:-keep]:
         path.unlink(missing_ok=True)
@@ -317,9 +320,9 @@ def _hash_file(path: Path) -> str | None:
 
 
 def _resolve_jars(wanted: Sequence[Jar]) -> None:
-    """Resolves JARs by Spark into a temporary directory, checks their SHA-256, and moves them into the cache.
+    """Lets Spark download JARs to a temporary directory, checks their SHA-256, and moves them to the cache.
 
-    Moves are atomic and the contents are known, so several processes may do this at the same time. Raises ConfigError
+    Moves are atomic and the contents are fixed, so several processes may do this at the same time. Raises ConfigError
     if a JAR is missing or differs.
     """
     target = get_cache_directory() / "jars"
@@ -340,7 +343,7 @@ def _resolve_jars(wanted: Sequence[Jar]) -> None:
 
 
 def run_resolution(scratch: Path, wanted: Sequence[Jar]) -> str:
-    """Starts and stops a Spark that downloads the JARs `wanted`; returns the last lines of its output."""
+    """Starts a Spark that downloads the JARs `wanted` to `scratch`, then stops it; returns its last lines of output."""
     java = find_java()
     settings = {
         "spark.jars.packages": ",".join(jar.coordinates for jar in wanted),
@@ -377,7 +380,7 @@ def _build_resolve_error(wanted: Sequence[Jar], reason: str) -> ConfigError:
 
 
 def _build_no_java_error(others: Sequence[Java]) -> ConfigError:
-    """Builds the error for a machine without a Java that works; `others` are the unsuitable ones."""
+    """Builds the error for a machine without a Java that can run Spark; `others` are the unsuitable ones."""
     home = os.environ.get("JAVA_HOME")
     versions_found = ", ".join(f"{java.version or 'no version'} at {java.executable}" for java in others) or "none"
     return ConfigError(
@@ -398,7 +401,7 @@ def _parse_major_version(version: str) -> int:
 
 
 def _read_java_version(executable: Path) -> str:
-    """Reads the version of a Java from its `release` file, which needs no JVM, or else runs `java -version`."""
+    """Reads the version of a Java from its file `release`, which is faster, or else runs `java -version`."""
     release = executable.parent.parent / "release"
     try:
         stated = re.search(r'^JAVA_VERSION="([^"]+)"', release.read_text(), re.MULTILINE)

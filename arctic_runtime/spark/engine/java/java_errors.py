@@ -1,4 +1,4 @@
-"""Classifies errors from Java: a locked catalog, a commit conflict, a warehouse that can't be written.
+"""Classifies errors that come from Java: a locked catalog, a commit conflict, a warehouse that can't be written.
 
 An error is classified by the classes of its Java exceptions and the first line of their messages, never by its whole
 text: that may quote rows, and a value may contain `already exists`, too.
@@ -34,7 +34,7 @@ _TOO_LARGE_TO_BROADCAST = (
 
 @dataclass(frozen=True)
 class JavaException:
-    """The class of a Java exception, with its package if it is known, and the first line of its message."""
+    """A Java exception: `name` is its class, with the package if known, `message` the first line of its message."""
 
     name: str
     message: str
@@ -46,9 +46,9 @@ class JavaException:
 
 @dataclass(frozen=True)
 class _Rule:
-    """A rule that gives a kind of failure to exceptions of `classes` whose message has one of `signs`.
+    """A rule that classifies exceptions as failures of a `kind`, by their class and message.
 
-    Without signs it applies to all exceptions of these classes.
+    It applies if the class matches `classes` and the message contains one of `signs`; no signs means any message.
     """
 
     kind: FailureKind
@@ -96,7 +96,7 @@ _CONFLICTS_OF_SPARK = ("TABLE_OR_VIEW_ALREADY_EXISTS", "VIEW_ALREADY_EXISTS", "S
 
 
 def classify_failure(error: Exception) -> Failure | None:
-    """Returns the failure that an error of Spark or Iceberg means for a commit; None for an error of no known kind."""
+    """Classifies an error of Spark or Iceberg by its meaning for a commit; None if it is of no known kind."""
     if isinstance(error, PySparkException) and (condition := error.getCondition()) is not None:
         is_conflict = condition in _CONFLICTS_OF_SPARK
         return Failure("conflict", _get_first_line(str(error))) if is_conflict else None
@@ -117,7 +117,7 @@ def was_too_large_to_broadcast(error: Exception) -> bool:
 
 
 def is_view_refusal(error: Exception) -> bool:
-    """Whether an error means that the catalog does not support views."""
+    """Whether an error says that the catalog does not support views."""
     if isinstance(error, PySparkException) and error.getCondition() in _NO_VIEWS_IN_SPARK:
         return True
     is_named = (
@@ -129,7 +129,7 @@ def is_view_refusal(error: Exception) -> bool:
 
 
 def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:
-    """Yields a Java exception and its causes, outermost first, as far as they are known in Python."""
+    """Yields the Java exception behind an error of Spark, then its causes, as far as Python knows them."""
     if isinstance(error, Py4JJavaError):
         yield from _walk_thrown(error.java_exception)
         return
@@ -143,7 +143,7 @@ def walk_java_exceptions(error: Exception) -> Iterator[JavaException]:
 
 @runtime_checkable
 class _Traced(Protocol):
-    """An error of Spark Connect, which contains the server's stack trace."""
+    """An error of Spark Connect, which has the server's stack trace."""
 
     def getStackTrace(self) -> str | None: ...  # noqa: N802 - PySpark's name
 

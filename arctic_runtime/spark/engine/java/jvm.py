@@ -1,7 +1,7 @@
-"""Starts the JVM of Spark.
+"""Starts the JVM of a Spark in this process.
 
-An embedded Spark is started without Spark's shell scripts. So there is one JVM instead of two, none of its output is on
-the terminal, no setting is on a command line that others can read, and pyspark is imported while the JVM starts.
+An embedded Spark is started without Spark's shell scripts. So there is one JVM instead of two, its output is not on the
+terminal, no setting is on a command line that other users can read, and pyspark is imported while the JVM starts.
 """
 
 from __future__ import annotations
@@ -90,7 +90,10 @@ _LASTING_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2", "MALLOC_TRIM_THRESHOLD_": "1310
 
 
 def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
-    """Starts the JVM of an embedded Spark, imports pyspark meanwhile, and returns the gateway to the JVM."""
+    """Starts the JVM of an embedded Spark, and returns py4j's gateway to it; imports pyspark meanwhile.
+
+    Raises ConfigError if the JVM does not start.
+    """
     with tempfile.TemporaryDirectory(prefix="dbt-arctic-") as scratch, _open_log(thresholds) as log:
         connection = Path(scratch) / "connection"
         jvm = spawn_jvm(settings, connection, log, thresholds)
@@ -108,7 +111,10 @@ def launch_jvm(settings: Mapping[str, str], thresholds: EngineThresholds) -> Jav
 
 
 def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> JavaGateway:
-    """Starts the driver by Spark's own scripts, which support all cluster masters; returns the gateway to its JVM."""
+    """Starts the driver by Spark's own scripts, which support all cluster masters.
+
+    Returns py4j's gateway to its JVM.
+    """
     from pyspark.java_gateway import launch_gateway
 
     os.environ["JAVA_HOME"] = str(jars.find_java().executable.parent.parent)
@@ -128,7 +134,10 @@ def submit_driver(settings: Mapping[str, str], thresholds: EngineThresholds) -> 
 
 
 def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Writes the driver's Java options to files, one per setting; returns a reference `@FILE` for each setting."""
+    """Writes the driver's Java options to files in `scratch`, one per setting.
+
+    Returns the setting's new value, `@FILE`, for each of these settings.
+    """
     java_options = {key: settings[key] for key in _JAVA_OPTIONS if settings.get(key)}
     files = {
         key: write_private(scratch / key, format_arguments(shlex.split(options)))
@@ -138,15 +147,18 @@ def _write_option_files(settings: Mapping[str, str], scratch: Path) -> dict[str,
 
 
 def _write_properties_file(settings: Mapping[str, str], scratch: Path) -> list[str]:
-    """Writes settings to a file; returns the arguments by which `SparkSubmit` reads it after `spark-defaults.conf`."""
+    """Writes settings to a file in `scratch`, and returns the arguments by which `SparkSubmit` reads it.
+
+    They override `spark-defaults.conf`.
+    """
     file = write_private(scratch / "spark.properties", format_properties(settings))
     return ["--load-spark-defaults", "--properties-file", str(file)]
 
 
 def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresholds | None = None) -> list[str]:
-    """Returns the options for the garbage collector with the best throughput; empty if the settings choose one.
+    """Returns Java options that choose the garbage collector with the best throughput; none if the settings choose one.
 
-    `lasting` are the thresholds of a Spark that runs for days, whose heap is kept small; None for another Spark.
+    `lasting` has the thresholds of a Spark that runs for days, whose heap is kept small; None for any other Spark.
     """
     chosen = re.search(
         r"-XX:\+Use(?:Serial|Parallel|G1|Z|Shenandoah|Epsilon)GC\b",
@@ -158,7 +170,10 @@ def choose_collector_options(settings: Mapping[str, str], lasting: EngineThresho
 
 
 def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThresholds) -> list[str]:
-    """Returns options that limit the young generation; without them Java fills a third of the heap with garbage."""
+    """Returns Java options that keep the heap small, and the young generation a fixed share of it.
+
+    Without them Java fills a third of the heap with garbage before it collects any.
+    """
     size = re.fullmatch(r"(\d+)([kmgt]?)b?", settings.get("spark.driver.memory", "1g").strip().lower())
     if size is None:
         return list(_SMALL_HEAP)
@@ -169,7 +184,10 @@ def _choose_heap_options(settings: Mapping[str, str], thresholds: EngineThreshol
 def spawn_jvm(
     settings: Mapping[str, str], connection: Path, log: IO[bytes], thresholds: EngineThresholds
 ) -> subprocess.Popen[bytes]:
-    """Starts the JVM; it ends with this process, however that ends, because its standard input is closed then."""
+    """Starts the JVM process with its output in `log`; it writes its address to the file `connection` when it listens.
+
+    It ends when this process ends, in whatever way, because its standard input is closed then.
+    """
     java = jars.find_java()
     classes = list_class_path(settings)
     archive = jars.find_archive(java, classes)
@@ -203,9 +221,9 @@ def spawn_jvm(
 def _wait_for_connection(
     jvm: subprocess.Popen[bytes], file: Path, log: Path, thresholds: EngineThresholds
 ) -> tuple[int, str]:
-    """Waits for the file that the JVM writes when it listens; returns the port and the secret.
+    """Waits until the JVM has written its address to `file`; returns the port and the secret.
 
-    Raises ConfigError if Java ends or does not answer in time.
+    Raises ConfigError, with the end of `log`, if Java ends or does not answer in time.
     """
     deadline = time.monotonic() + thresholds.jvm_start_seconds
     while not file.exists():
@@ -239,10 +257,10 @@ def list_class_path(settings: Mapping[str, str]) -> list[str]:
 
 
 def build_jar_settings(profile: Profile) -> dict[str, str]:
-    """Builds the setting for the JARs: the class path of an embedded Spark, which starts faster, or else `spark.jars`.
+    """Builds the setting by which Spark gets its JARs: for an embedded Spark the class path, else `spark.jars`.
 
-    With an embedded Spark, groups of further JARs are not among them: `spawn_jvm` puts them last on the class path, so
-    that the class-data archive is valid with and without them.
+    An embedded Spark starts faster this way. For it, groups of further JARs are not included: `spawn_jvm` puts them
+    last on the class path, so that the class-data archive is valid with and without them.
     """
     paths = [
         str(path)
@@ -253,7 +271,7 @@ def build_jar_settings(profile: Profile) -> dict[str, str]:
 
 
 def _select_early_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Selects the settings that Spark reads before it has a context; the others are set on the context."""
+    """Selects the settings that Spark reads before it has a context; all others can be set on the context."""
     return {key: value for key, value in settings.items() if key.startswith(_BEFORE_CONTEXT)}
 
 
@@ -265,7 +283,7 @@ def find_spark_home() -> Path:
 
 
 def _open_log(thresholds: EngineThresholds) -> IO[bytes]:
-    """Opens a new log file for the output of Spark and Hadoop, which would be mixed with dbt's; deletes old logs."""
+    """Opens a new log file for the output of Spark and Hadoop, to keep it apart from dbt's; deletes the oldest logs."""
     directory = jars.get_cache_directory() / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     jars.prune_files(directory, "spark-*.log", keep=thresholds.kept_logs)

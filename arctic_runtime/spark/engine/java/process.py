@@ -1,4 +1,4 @@
-"""The state of the only Spark that this process may have."""
+"""The state of Spark in this process, which can have only one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ METHOD = "method"
 
 @dataclass
 class SparkProcess:
-    """The state of the only Spark that this process may have, and of the JVM that outlives its Spark context.
+    """The state of Spark in this process, which can have only one, and of the JVM, which outlives its Spark context.
 
-    `thresholds` are those of the profile for which Spark was started or connected; None before that. `ended` is the
-    error by which the end of Spark was noticed; None before that. `is_lasting` is whether Spark, once started, runs for
-    days. `lent` are this process's sessions on a server.
+    `settings` and `root`, the first session, are those of the running Spark. `server` is the url of a Spark Connect
+    server, `lent` are this process's sessions on it. `thresholds` are those of the profile for which Spark was started
+    or connected. `ended` is the error by which the end of Spark was noticed. `is_lasting` says that Spark, once
+    started, runs for days. Values are None or empty before that.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -47,7 +48,7 @@ PROCESS = SparkProcess()
 
 @dataclass(frozen=True)
 class Spark:
-    """A running Spark of this process, with its root session, the Java process, and the log file of Java's output."""
+    """A running Spark of this process: its root session, the Java process, and the log file of Java's output."""
 
     session: SparkSession
     java: subprocess.Popen[bytes]
@@ -57,7 +58,7 @@ class Spark:
         return self.java.poll() is None
 
     def end_java(self, thresholds: EngineThresholds) -> None:
-        """Ends Java and waits until it has ended; kills it if it does not end in time."""
+        """Ends the Java process and waits until it has ended; kills it if that takes too long."""
         if self.java.stdin is not None:
             self.java.stdin.close()
         try:
