@@ -1,1 +1,1 @@
-"""Forgets rows: deletes them from a table, from all tables derived from it, and from every file of these tables."""
+"""Forgets rows: deletes them from a table and all tables computed from it, and from every file of these tables."""

@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 class DownstreamTables:
-    """The table `root` and all tables that are computed from it, each after the tables that it reads.
+    """The table `root` and all tables that are computed from it; each comes after the tables that it reads.
 
-    `keyed` are the tables that may hold rows to forget, the root first. `appended` are those without a key: they have
-    nothing to forget, but are refreshed as well. `below` are the tables of both lists except the root.
+    `keyed` are the tables that may have rows to forget, the root first. `appended` are those without a primary key:
+    none of their rows can be forgotten, but they are refreshed as well. `below` are both without the root.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class DownstreamTables:
 
     @property
     def origins(self) -> list[str]:
-        """Names of the tables that the root reads."""
+        """Names of the tables from which the root's query reads."""
         return sorted(map(str, self._reads[self.root.table]))
 
     def open_session(self, table: TableName) -> TableSession:
@@ -66,19 +66,19 @@ class DownstreamTables:
         return RefreshPlanner(model, self.reader).observe_upstreams()
 
     def open_refresh(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> Refresh:
-        """Returns a run of `model` that ignores the `skipped` rows of its upstreams."""
+        """Returns a run of `model` that does not read the `skipped` rows of its upstreams; None skips nothing."""
         return Refresh.from_model(model, self.reader, self.spark, narrowed=list_skips(skipped or {}))
 
     def reads_rows_of(self, model: Model, table: TableName) -> bool:
         return table in self._reads[model.table]
 
     def is_computed_again(self, model: Model) -> bool:
-        """Whether a model's rows are recomputed from the remaining events; otherwise a refresh applies the deletes."""
+        """Whether a model's rows to forget are recomputed from the remaining events, not deleted by a refresh."""
         is_of_events = model.config.input == "changes" and model in self.keyed
         return is_of_events and not can_follow_deletion(self.open_refresh(model))
 
     def list_notes(self) -> Iterator[str]:
-        """Yields notes about tables that may hold rows to forget, but are not searched."""
+        """Yields notes for the user about tables that may have rows to forget, but in which nothing is searched."""
         for origin in self.origins:
             yield f"{origin}, which {self.root.table} reads, is not looked at: forget the rows there as well"
         involved = {model.table for model in self.keyed}
@@ -107,12 +107,12 @@ class DownstreamTables:
 
 
 def _list_lookup_tables(model: Model) -> frozenset[TableName]:
-    """The tables that a query of change events reads in their current state, besides its `changes(…)`."""
+    """Returns the tables whose current rows a query of change events reads, besides the tables of its `changes(…)`."""
     catalog, schema = model.table.catalog, model.table.schema
     events = {TableName(catalog, schema, format_changes_view(source)) for source in list_changes_read(model.sql)}
     return frozenset(find_reads(model.sql, catalog, schema).tables) - events - {model.table}
 
 
 def select_sources_of_events(model: Model, tables: Mapping[TableName, T]) -> dict[TableName, T]:
-    """The entries of `tables` for tables whose changes `model` reads."""
+    """Returns the entries of `tables` for those whose change rows the query of `model` reads."""
     return {table: tables[table] for table in list_changes_read(model.sql) if table in tables}

@@ -1,4 +1,4 @@
-"""Recomputes rows of a table of change events from the events that remain after some are forgotten."""
+"""Recomputes rows of a table of change events without the events that come from forgotten rows of its upstreams."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _PLACE = "__arctic_place"
 
 @dataclass(frozen=True)
 class ForgottenRows:
-    """Forgotten change rows of an upstream: those with one of `keys`, from commits before `since`.
+    """The forgotten change rows of one upstream: those under `keys` in commits before the sequence number `since`.
 
-    If `since` is None, they are from all commits. `restated`: the commit `since` has the rows that still exist under
-    these keys, and nothing else.
+    None for `since` means all commits. If `restated`, the commit `since` exists, and contains nothing but the rows that
+    remain under these keys, published once more.
     """
 
     keys: DataFrame
@@ -51,13 +51,19 @@ class ForgottenRows:
     restated: bool = False
 
     def skip_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
-        """The rows that a refresh reads as usual: those of other keys, and those committed after the forgetting."""
+        """Returns the part of `rows`, change rows of the upstream, that an ordinary refresh should read.
+
+        These are the rows of other keys and those of commits after the forgetting.
+        """
         return self._exclude_rows(
             source, rows, self.since + 1 if self.since is not None and self.restated else self.since
         )
 
     def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
-        """The rows that remain: those of `skip_rows` and, as inserts, the restated rows that exist under the keys."""
+        """Returns the part of `rows`, change rows of the upstream, from which the table can be recomputed.
+
+        These are the rows of `skip_rows` and the restated rows, turned into inserts.
+        """
         left = self._exclude_rows(source, rows, self.since)
         if self.since is None or not self.restated:
             return left
@@ -77,18 +83,18 @@ class ForgottenRows:
 
 
 def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
-    """By upstream, the filter by which a refresh ignores forgotten rows.
+    """Returns by upstream the filter with which a refresh does not read forgotten rows.
 
-    Rows that were computed from these are computed again from the others, by `recompute_rows`.
+    The refresh leaves the rows that were computed from them unchanged; `recompute_rows` recomputes those.
     """
     return {source: rows.skip_rows for source, rows in forgotten.items()}
 
 
 def can_follow_deletion(refresh: Refresh) -> bool:
-    """Whether a refresh applies the deletes of upstream rows to a model, so that its rows are not recomputed.
+    """Whether a refresh can apply deletes of upstream rows to a model, so that its rows need not be recomputed.
 
-    True if all its columns are sums, which can subtract a deleted row, and recomputing is impossible: rows were
-    declared or restored, or not all events can be read.
+    This is so only if recomputing is impossible, since rows were declared or restored or not all events can be read,
+    and all columns are sums, which can subtract a deleted row.
     """
     model = refresh.model
     changes, _ = require_built(refresh.table.observe_state(), model.table)
@@ -104,10 +110,11 @@ def can_follow_deletion(refresh: Refresh) -> bool:
 
 
 def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
-    """Raises DataError if the rows under some keys can't be computed again without `forgotten` rows of upstreams.
+    """Raises DataError if the rows under `keys` can't be recomputed without the `forgotten` rows of upstreams.
 
-    They can't be if rows were declared or restored. A row that follows from forgotten and from other events can't be
-    if upstreams have lost events that it needs, or if the table is bitemporal.
+    `forgotten` has the forgotten keys by upstream. No row can be recomputed if rows were declared or restored. A row
+    made of both forgotten and other events can't be if the table is bitemporal, or if upstreams no longer have all
+    events that it needs.
     """
     session, model = refresh.table, refresh.model
     state = session.reconcile_until_done(session.observe_state(), fold=True)
@@ -137,7 +144,7 @@ def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[Tab
 
 
 def recompute_rows(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, ForgottenRows]) -> None:
-    """Replaces the rows under `keys` by those that follow from the events that are not `forgotten`."""
+    """Publishes the changes that turn the rows under `keys` into those computed from all events not `forgotten`."""
     attempts = refresh.table.reader.thresholds.commits.attempts
     retry_on_conflict(partial(_recompute_once, refresh, keys, forgotten), attempts)
 
@@ -158,7 +165,7 @@ def _recompute_once(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableN
 
 
 def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> DataFrame:
-    """Computes the change rows that turn `old` rows into those that follow from the events in `query`."""
+    """Computes the change rows that turn the rows `old` into those computed from `query`, the query's events."""
     rules = choose_rules(model, shape)
     check_order(model, rules.orders, query)
     net = net_events(rules, query)
@@ -169,7 +176,10 @@ def _diff_rows(model: Model, query: DataFrame, old: DataFrame, shape: Shape) -> 
 def _diff_versions(
     session: TableSession, changes: ChangeTableState, query: DataFrame, old: DataFrame, shape: Shape
 ) -> DataFrame:
-    """Computes the change rows that turn `old` versions into those that follow from the events in `query`."""
+    """Computes the change rows that turn the versions `old` of a table with history into those computed from `query`.
+
+    `query` has events, as the query returns them.
+    """
     versions = fold_to_versions(query, shape, session.model)
     if session.model.config.valid_time:
         time = find_record_time(session.now, find_last_load(changes))
@@ -185,21 +195,21 @@ def _require_last_run(changes: ChangeTableState) -> RunSummary:
 
 
 def _explain_other_origin(last: RunSummary) -> str:
-    """Says how rows got into the table other than by events: `restored` or `declared`; empty if they did not."""
+    """Returns `restored` or `declared` if the table has rows that do not come from events, else an empty text."""
     if last.restored is not None:
         return "restored"
     return "declared" if last.declared and last.declared.places else ""
 
 
 def _list_lossy_upstreams(upstreams: Upstreams) -> Sequence[str]:
-    """The upstreams that no longer have all their change rows."""
+    """Lists the upstreams of which some change rows were deleted."""
     return [upstream for upstream, state in upstreams.states.items() if state and state.has_lost_rows]
 
 
 def _query_remaining_rows(
     refresh: Refresh, last: RunSummary, forgotten: Mapping[TableName, ForgottenRows]
 ) -> DataFrame:
-    """Runs the query over all upstream rows that were read so far, without the `forgotten` ones."""
+    """Runs the query over all change rows of the upstreams that the `last` run has read, except `forgotten` ones."""
     upstreams, read = refresh.planner.observe_upstreams(), get_offsets(last)
     windows = {source: Window(source, None, version) for source, version in read.items()}
     narrowed = {source: rows.leave_rows for source, rows in forgotten.items()}

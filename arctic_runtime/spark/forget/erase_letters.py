@@ -1,4 +1,4 @@
-"""Deletes dead letters of forgotten rows: events that could not be applied, but hold values of these rows."""
+"""Deletes dead letters, which are events that could not be applied, if they contain keys of forgotten rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Letters:
-    """Number of dropped dead letters, and descriptions of what may be left."""
+    """Number of deleted dead letters, and descriptions for people of data that may be left."""
 
     dropped: int = 0
     left: tuple[str, ...] = ()
 
 
 def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
-    """Number of dead letters of a table that have one of `keys` in their payload."""
+    """Counts the table's dead letters that contain one of `keys` in their payload; 0 if `keys` is None."""
     table = _find_dead_letter_table(session)
     return (
         0
@@ -43,7 +43,10 @@ def count_dead_letters(session: TableSession, keys: DataFrame | None) -> int:
 
 
 def drop_dead_letters(session: TableSession, keys: DataFrame | None) -> Letters:
-    """Drops the dead letters of a table that have one of `keys`, and expires all earlier snapshots of dead letters."""
+    """Deletes the table's dead letters that contain one of `keys`, and expires older snapshots of all dead letters.
+
+    Does nothing if `keys` is None.
+    """
     return retry_on_conflict(partial(_drop_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
@@ -80,7 +83,7 @@ def _find_dead_letter_table(session: TableSession) -> TableName | None:
 
 
 def _read_dead_letters(session: TableSession, table: TableName) -> DataFrame:
-    """Reads all dead letters, each with its row id (`__arctic_row`), which is stable as long as the table exists."""
+    """Reads the rows of a dead letter table, with the row id of each in the column `__arctic_row`."""
     snapshots = observe_snapshots(session.reader, table)
     assert snapshots is not None
     return read_table(session.spark(), table, snapshots.lineage[-1].id).select(
@@ -93,7 +96,10 @@ def _select_own(session: TableSession, rows: DataFrame) -> DataFrame:
 
 
 def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> DataFrame:
-    """The dead letters whose JSON payload has a field with the right value for each column of one of `keys`."""
+    """Selects the table's dead letters that contain one of `keys` in the fields of their JSON payload.
+
+    Each key column must occur in it as a field with this name and the key's value.
+    """
     payload = F.col("payload").cast("string")
     values = [F.col(name_key_column(place)).cast("string") for place in range(len(session.model.config.entity_key))]
     parts = [
@@ -104,7 +110,7 @@ def _select_by_keys(session: TableSession, rows: DataFrame, keys: DataFrame) -> 
 
 
 def _build_field_condition(payload: Expression, part: str, value: Expression) -> Expression:
-    """Condition that the JSON text `payload` has a field named `part` with `value`, as a text or a number."""
+    """Builds the condition that the JSON text `payload` has a field `part` with `value`, as a text or a number."""
     quoted = F.concat(F.lit("\\Q"), value, F.lit("\\E"))
     plain = F.lit('(?i)"' + _escape_pattern(part) + '"\\s*:\\s*"?')
     return F.rlike(payload, F.concat(plain, quoted, F.lit('["\\s,}\\]]')))
@@ -115,7 +121,7 @@ def _escape_pattern(part: str) -> str:
 
 
 def _count_unreadable(session: TableSession, table: TableName) -> int:
-    """Number of dead letters of the table that are not JSON."""
+    """Counts the table's dead letters whose payload is not JSON, so that they can't be searched."""
     payload = F.col("payload").cast("string")
     is_json: Sequence[Expression] = [F.startswith(F.ltrim(payload), F.lit(sign)) for sign in ("{", "[")]
     return (

@@ -1,4 +1,4 @@
-"""Forgets rows of one table: deletes them and their history, and rewrites the files that hold them."""
+"""Forgets rows of one table: deletes them and their change rows, and rewrites the files that contain them."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Restated:
-    """A table whose change rows under `keys` are to be purged, if they are from before the commit `since`.
+    """The change rows of a table that can be purged: those under `keys` in commits before the sequence number `since`.
 
-    If `has_rows`, the commit `since` has the remaining rows under the keys, and nothing else; otherwise there are none.
-    `until` is the newest commit with rows up to then: who has read it has read all change rows that are purged.
+    If `has_rows`, the commit `since` contains nothing but the rows that remain under the keys, published once more
+    (restated); otherwise no row remains. `until` is the newest commit that contains rows to purge: a reader that has
+    read it has read all of them.
     """
 
     keys: Keys
@@ -74,7 +75,10 @@ class Restated:
 
 
 def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFrame) -> tuple[Keys, int]:
-    """Prepares `keys`, named as by `as_key`, for lookups in a table; returns them and their number."""
+    """Prepares `keys`, named as by `as_key`, for lookups in a table; runs a Spark job to count them.
+
+    Returns the prepared keys and their number.
+    """
     count, key = keys.count(), session.model.config.entity_key
     if not key:
         return Keys(keys, True, EVERYWHERE), count
@@ -83,9 +87,9 @@ def collect_lookup_keys(session: TableSession, state: TableState, keys: DataFram
 
 
 def erase_rows(session: TableSession, keys: DataFrame, where: Expression | None = None) -> int:
-    """Deletes the rows under `keys`, or those of them that meet the condition `where`, as changes that readers see.
+    """Deletes the rows under `keys`, if they meet the condition `where`, by a commit of change rows.
 
-    Returns the sequence number of the change table as of which these rows do not exist.
+    Without `where` it deletes all of them. Returns the sequence number of the commit from which on they do not exist.
     """
     return retry_on_conflict(partial(_erase_once, session, keys, where), session.reader.thresholds.commits.attempts)
 
@@ -103,19 +107,22 @@ def _erase_once(session: TableSession, keys: DataFrame, where: Expression | None
 
 
 def _find_next_commit(now: ChangeTableState, before: ChangeTableState) -> Commit:
-    """The commit in `now` that directly follows the newest commit of the earlier state `before`."""
+    """Returns the commit in `now` that directly follows the newest commit of `before`, an earlier state."""
     return next(commit for commit in now.commits if commit.parent == before.commits[-1].version.snapshot)
 
 
 def read_rows_now(session: TableSession, state: TableState, keys: Keys) -> DataFrame:
-    """Reads the current rows of a table under `keys`."""
+    """Reads the table's current rows whose key is in `keys`."""
     rows = read_current_rows(session.spark(), session.model, state, session.reader.thresholds.pruning, keys)
     assert rows is not None
     return rows
 
 
 def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[Shape], DataFrame]) -> None:
-    """Publishes change rows in a commit that otherwise repeats the summary of the newest run, such as its offsets."""
+    """Publishes the change rows that `rows` computes, in a commit that repeats the summary of the newest run.
+
+    So the offsets, which are part of the summary, stay the same.
+    """
     changes, _ = require_built(state, session.model.table)
     last, table = find_last_run(changes), session.model.table.changes
     assert changes.head is not None
@@ -128,9 +135,10 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
 
 
 def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
-    """Removes all rows of `count` keys from a table's files, also those of the past, except restated and later ones.
+    """Removes rows of forgotten keys from all files of a table, including those of old snapshots.
 
-    All readers of the table must have read the restated rows before. Raises CommitConflict if other writers always win.
+    Only the restated rows and later ones remain. All readers of the table must have read the restated rows before.
+    `count` is the number of keys, for the result. Raises CommitConflict if other writers are faster at every attempt.
     """
     attempts = session.reader.thresholds.commits.attempts
     return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
@@ -159,7 +167,7 @@ def _purge_once(session: TableSession, restated: Restated, count: int) -> TableF
 
 
 def _run_side_by_side(session: TableSession, actions: Sequence[Callable[[], T]]) -> list[T]:
-    """Runs `actions` in parallel; returns their results in order."""
+    """Runs `actions` in parallel; returns their results in the order of the actions."""
     results: dict[int, T] = {}
     with Parallel(session.spark(), session.reader.thresholds.engine) as background:
         for place, action in enumerate(actions):
@@ -177,7 +185,10 @@ def _drop_entries(session: TableSession, table: TableName) -> None:
 
 
 def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
-    """The newest version up to which `base` is merged; it includes commits without rows that directly follow."""
+    """Returns the newest version whose rows the base table contains, which may be newer than the recorded one.
+
+    Commits without rows after the recorded version do not matter, so the base table contains them as well.
+    """
     assert base.merged is not None
     pending = changes.list_commits_after(base.merged)
     known = [
@@ -189,7 +200,10 @@ def _find_merged_version(changes: ChangeTableState, base: BaseState) -> Version:
 
 
 def restate_rows(session: TableSession, keys: DataFrame) -> Restated:
-    """Publishes the current rows under `keys` once more, as updates that change nothing; none if none exist."""
+    """Publishes the current rows under `keys` once more, as updates without a change, so that older ones can be purged.
+
+    Publishes nothing if there are none.
+    """
     return retry_on_conflict(partial(_restate_once, session, keys), session.reader.thresholds.commits.attempts)
 
 
@@ -212,7 +226,7 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
 
 
 def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """The restatement of `keys` without rows as of the sequence number `until` of the change table."""
+    """Returns the restatement of keys under which no rows remain since the sequence number `until`."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]
@@ -234,7 +248,10 @@ def _build_restating_changes(session: TableSession, state: TableState, keys: Key
 
 
 def _drop_branches(session: TableSession, state: TableState) -> None:
-    """Drops the branches of all attempts: those of dead attempts hold rows, and running attempts start again."""
+    """Drops the branches of all attempts on the table, since the files of abandoned ones may contain forgotten rows.
+
+    Running attempts start again.
+    """
     changes, base = require_built(state, session.model.table)
     for table, part in ((session.model.table.changes, changes), (session.model.base, base)):
         names = tuple(branch for branch in part.branches if branch.startswith(BRANCH_PREFIX))
@@ -248,7 +265,7 @@ def _list_tables(session: TableSession, state: TableState) -> tuple[TableName, .
 
 
 def _expire_snapshots(session: TableSession, state: TableState, table: TableName) -> int:
-    """Expires all snapshots of a table that are not needed, and drops tags that the view does not use.
+    """Expires all snapshots of `table` that are not needed, and drops tags for snapshots that the view no longer reads.
 
     Returns the number of expired snapshots.
     """
@@ -267,7 +284,10 @@ def _expire_snapshots(session: TableSession, state: TableState, table: TableName
 
 
 def _plan_ages(session: TableSession, state: TableState, table: TableName, gone: Sequence[int]) -> list[Step]:
-    """Plans to store the commit times of snapshots that expire, so that the age of change rows stays known."""
+    """Plans a step that stores the commit times of the snapshots `gone`, to keep the age of their change rows.
+
+    Returns no step unless `table` is the change table.
+    """
     if state.changes is None or table != session.model.table.changes:
         return []
     ages = select_ages_to_keep(session.model, state, gone, session.reader.thresholds.changelog)
@@ -275,14 +295,14 @@ def _plan_ages(session: TableSession, state: TableState, table: TableName, gone:
 
 
 def _drop_old_state(session: TableSession, state: TableState) -> None:
-    """Drops the stored aggregate state if no run uses it any more."""
+    """Drops the table of the aggregate state if the newest run has stored no state in it."""
     totals = session.model.table.totals
     if state.aggregate_state is None and observe_snapshots(session.reader, totals) is not None:
         drop_with_files(session.spark(), totals)
 
 
 def drop_savepoints(session: TableSession, names: tuple[str, ...]) -> None:
-    """Drops savepoints of a table."""
+    """Drops the savepoints with these names."""
     known = observe_savepoints(session.reader, session.model)
     tags: list[SetTag] = [tag for savepoint in names for tag in plan_savepoint_drop(session.model, savepoint, known)]
     for tag in tags:

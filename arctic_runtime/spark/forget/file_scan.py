@@ -1,4 +1,4 @@
-"""Searches all data files for rows of some keys, regardless of snapshots and deletion vectors."""
+"""Searches the data files of a table for rows of given keys, also in files of old snapshots and in deleted rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 @dataclass(frozen=True)
 class Scanned:
-    """Result of a scan: number of data files read, of stray files removed, and descriptions of what is `left`."""
+    """Result of a scan: the number of data files that were read, and of files that were removed.
+
+    `left` describes for people the rows that should no longer exist.
+    """
 
     files: int
     removed: int
@@ -32,12 +35,11 @@ class Scanned:
 
 
 def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scanned:
-    """Searches the files of a table's change table and base for rows under `keys`.
+    """Searches all files of a table's change table and base table for rows under `keys`, reading only the key columns.
 
-    Removes old files of no snapshot that have any.
-
-    Only the key columns are read. Rows under `keys` that are deleted or only in old snapshots are reported in `left`,
-    and so are change rows from before the forgetting. Live rows are allowed.
+    Files with such rows that belong to no snapshot are removed if they are old enough. Described as left are: such rows
+    that are deleted or only in old snapshots, and change rows from before the forgetting. Current rows under the keys
+    are allowed. `keys_found` are the same keys, prepared for lookups.
     """
     model, state = session.model, session.observe_state()
     changes, base = require_built(state, model.table)
@@ -61,7 +63,7 @@ def scan_files(session: TableSession, keys: DataFrame, keys_found: Keys) -> Scan
 
 @dataclass(frozen=True)
 class _Part:
-    """A table at a snapshot; its rows under forgotten keys must not be older than the sequence number `since`."""
+    """A table to scan at a snapshot; rows under the forgotten keys from commits before `since` must not exist."""
 
     table: TableName
     snapshot: int
@@ -93,7 +95,7 @@ def _scan_part(session: TableSession, state: TableState, part: _Part, keys: obje
 
 
 def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tuple[int, int]:
-    """Number of live rows of a table under the keys, and number of those that are older than allowed."""
+    """Counts the rows under the keys in the current snapshot, and those of them from commits before `part.since`."""
     rows = keys_found.select_rows(
         read_table(session.spark(), part.table, part.snapshot), session.model.config.entity_key
     )
@@ -102,9 +104,9 @@ def _count_live_rows(session: TableSession, part: _Part, keys_found: Keys) -> tu
 
 
 def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]) -> list[str]:
-    """Removes stray files that are older than the newest commit, since their writers can no longer commit them.
+    """Removes those of the `stray` files, which belong to no snapshot, that are older than the newest commit.
 
-    Returns the paths of removed files.
+    Their writers can no longer commit them. Returns the paths of the removed files.
     """
     snapshot = files.table.snapshot_by_id(part.snapshot)
     assert snapshot is not None
@@ -112,11 +114,9 @@ def _remove_stray_files(part: _Part, files: DiskFiles, stray: Iterable[DiskFile]
 
 
 def _remove_stray_state(session: TableSession, table: TableName, changes: ChangeTableState) -> int:
-    """Removes files of aggregate state that belong to no snapshot and are older than the newest commit.
+    """Removes the files of aggregate state that belong to no snapshot and are older than the newest commit.
 
-    Returns their number.
-
-    They can't be searched for keys, so all are removed.
+    Returns their number. All of them are removed, since they can't be searched for keys.
     """
     files = DiskFiles(session.reader, table, ())
     stray = [file for file in files.on_disk() if not file.is_referenced]
@@ -124,7 +124,7 @@ def _remove_stray_state(session: TableSession, table: TableName, changes: Change
 
 
 def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> list[str]:
-    """Removes the stray files that were written before `at_ms`, in milliseconds, and returns their paths."""
+    """Removes the `stray` files that were written before `at_ms`, in epoch milliseconds; returns their paths."""
     old = [file.path for file in stray if file.at_ms < at_ms]
     for path in old:
         perform_effect("forget.remove_files", partial(files.remove_file, path), f"remove {path}")
@@ -134,7 +134,10 @@ def _remove_older(files: DiskFiles, stray: Iterable[DiskFile], at_ms: int) -> li
 def _list_remaining_snapshots(
     session: TableSession, state: TableState, table: TableName, is_without: Callable[[int], bool] = lambda _: False
 ) -> tuple[str, ...]:
-    """Describes snapshots from before the forgetting that still exist, except those for which `is_without` is true."""
+    """Describes the snapshots from before the forgetting that still exist.
+
+    `is_without` returns for a snapshot id whether the snapshot has no forgotten rows and can be left out.
+    """
     snapshots = observe_snapshots(session.reader, table)
     if snapshots is None:
         return ()
@@ -150,7 +153,10 @@ def _list_remaining_snapshots(
 
 
 def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
-    """Counts what a table would forget: keys, files that hold their rows, bytes and snapshots; lists savepoints."""
+    """Counts the data of a table that would be forgotten: keys, files with their rows, bytes and snapshots.
+
+    Also lists the savepoints that contain such rows.
+    """
     arrow = keys.toArrow()
     sizes: list[int] = []
     snapshots = 0
@@ -168,7 +174,7 @@ def plan_table(session: TableSession, keys: DataFrame) -> TableToForget:
 
 
 def list_holding_savepoints(session: TableSession, keys: DataFrame) -> tuple[str, ...]:
-    """The names of savepoints whose files hold rows under `keys`, including deleted rows."""
+    """Returns the names of savepoints whose files contain rows under `keys`, including rows marked as deleted."""
     model, arrow = session.model, keys.toArrow()
     names = []
     for savepoint in observe_savepoints(session.reader, model):

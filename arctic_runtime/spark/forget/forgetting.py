@@ -1,7 +1,7 @@
-"""Forgets rows: deletes them from a table, from all tables derived from it, and from the history of these tables.
+"""Forgets rows: deletes them from a table and all tables computed from it, and from the history of these tables.
 
-Every step can be repeated, and is repeated if an earlier attempt died. To this end the keys are stored in a table
-beside each of the tables, from before the first deletion until none of their rows is left.
+Every step can be repeated, and is repeated if an earlier attempt died. For this, the keys of the rows are stored in an
+internal table for each of the tables, from before the first deletion until no row is left.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class Forgetting:
-    """One request to forget rows of `root`; `models` are all models of the project. `tell` prints progress."""
+    """One request to forget rows of the table of `root` and of all tables computed from it.
+
+    `models` are all models of the project. `tell` is called with lines for people about the progress.
+    """
 
     root: Model
     models: Sequence[Model]
@@ -59,7 +62,7 @@ class Forgetting:
         self._search = KeySearch(self._tables, self.request)
 
     def plan_forget(self) -> ForgetPlan:
-        """Lists what the request would forget, table by table; changes nothing."""
+        """Counts the data that the request would remove, table by table; changes nothing."""
         self._check_request()
         keys_by_table = self._search.find_keys()
         tables = tuple(plan_table(self._tables.open_session(table), keys) for table, keys in keys_by_table.items())
@@ -68,10 +71,11 @@ class Forgetting:
         return ForgetPlan(tables, letters, tuple(self._tables.list_notes()))
 
     def run_forget(self) -> Certificate:
-        """Forgets the rows, then scans the files for remaining ones; returns a certificate of the result.
+        """Forgets the rows, scans the files for rows that are left, and returns a certificate with the result.
 
-        Raises ConfigError if a savepoint holds rows and may not be dropped, and DataError if the table's query still
-        gives the rows. Nothing is forgotten in these cases.
+        Raises ConfigError if a savepoint contains rows and the request does not allow to drop it, and DataError if the
+        query of `root` still returns the rows, or a table can't be recomputed without them. Nothing is forgotten in
+        these cases.
         """
         self._check_request()
         self._refresh_tables()
@@ -109,16 +113,16 @@ class Forgetting:
         require_built(self._tables.observe_state(self.root), self.root.table)
 
     def _refresh_tables(self) -> None:
-        """Brings the tables up to date; skips upstream rows that an earlier attempt has begun to forget."""
+        """Refreshes the tables; the refreshes do not read upstream rows that an earlier attempt has begun to forget."""
         earlier = {table: ForgottenRows(keys) for table, keys in self._search.read_earlier_keys().items()}
         above = [self.root] if self.root.config.input == "state" else []
         for model in (*above, *self._tables.below):
             self._refresh_model(model, earlier if earlier and self._tables.is_computed_again(model) else None)
 
     def _drop_savepoints(self, keys_by_table: KeysByTable) -> dict[TableName, tuple[str, ...]]:
-        """Drops the savepoints whose files hold rows to forget; returns their names by table.
+        """Drops the savepoints whose files contain rows to forget; returns their names by table.
 
-        If the request does not allow this, drops the keys that it has stored and raises ConfigError.
+        If the request does not allow this, deletes the keys that it has stored and raises ConfigError.
         """
         names_by_table = {
             table: list_holding_savepoints(self._tables.open_session(table), keys)
@@ -139,7 +143,7 @@ class Forgetting:
         return names_by_table
 
     def _check_gone(self, keys_by_table: KeysByTable) -> None:
-        """Raises DataError, and drops the stored keys, if the query of the table still gives rows to forget."""
+        """Raises DataError, and deletes the stored keys, if the query of `root` still returns rows to forget."""
         keys = keys_by_table.get(self.root.table)
         if self.root.config.input != "state" or keys is None:
             return
@@ -158,9 +162,9 @@ class Forgetting:
             )
 
     def _check_recomputable(self, keys_by_table: KeysByTable) -> None:
-        """Raises DataError, and drops the keys, if a table's rows can't be computed from the events that are left.
+        """Raises DataError, and deletes the stored keys, if a table can't be recomputed from its remaining events.
 
-        Tables whose keys were stored by an earlier attempt are skipped: it checked them before it purged any event.
+        Tables whose keys an earlier attempt has stored are skipped: it checked them before it purged any event.
         """
         for model in self._tables.keyed[1:]:
             if (
@@ -180,10 +184,11 @@ class Forgetting:
                 raise
 
     def _delete_rows(self, keys_by_table: KeysByTable) -> dict[TableName, Restated]:
-        """Deletes the rows from the root table and all tables below; returns by table how its other rows were restated.
+        """Deletes the rows from the root table, and then from each table below by a refresh or by recomputing.
 
-        Remaining rows under the keys are published again as changes (restated), so that older change rows can be
-        purged. Adds the keys of rows that this changes to `keys_by_table`. Each model reads its upstreams as restated.
+        Rows that remain under the keys are published once more (restated), so that older change rows can be purged;
+        returns the restatements by table. Each model reads its upstreams as restated. Adds the keys of further rows
+        that this changes to `keys_by_table`.
         """
         heads = {model.table: self._get_head_sequence(model) for model in self._tables.keyed[1:]}
         restated: dict[TableName, Restated] = {}
@@ -209,9 +214,10 @@ class Forgetting:
         return changes.commits[-1].version.sequence
 
     def _erase_keys(self, keys: DataFrame) -> Restated:
-        """Deletes the rows of the root table.
+        """Deletes the rows under `keys` from the root table, and returns its restatement.
 
-        With `input: state` the query no longer gives them, so only old versions are left to delete.
+        With `input: state` the query no longer returns these rows, so only old change rows or versions have to be
+        removed.
         """
         session, config = self._tables.open_session(self.root.table), self.root.config
         if config.input == "state" and not config.has_history:
@@ -227,9 +233,10 @@ class Forgetting:
         keys: DataFrame | None,
         forgotten: Mapping[TableName, ForgottenRows],
     ) -> None:
-        """Refreshes a model after deletions in its upstreams.
+        """Updates a model after rows were deleted from its upstreams.
 
-        Afterwards no row under `keys` follows from `forgotten` rows of upstreams.
+        Afterwards no row under `keys` depends on the `forgotten` rows of upstreams. None for `keys` means that no row
+        of the model does; it is then just refreshed.
         """
         if keys is None or model.config.input == "state":
             self._refresh_model(model)
@@ -244,7 +251,7 @@ class Forgetting:
         recompute_rows(self._tables.open_refresh(model), keys, select_sources_of_events(model, forgotten))
 
     def _refresh_model(self, model: Model, skipped: Mapping[TableName, ForgottenRows] | None = None) -> None:
-        """Brings a model up to date, as if its upstreams did not have the `skipped` rows; skips ingested tables."""
+        """Refreshes a model without reading the `skipped` rows of its upstreams; does nothing for an ingested table."""
         if model.ingested_from is None:
             self.tell(f"{model.table}: refresh")
             self._tables.open_refresh(model, skipped).run_refresh()

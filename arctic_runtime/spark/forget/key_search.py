@@ -1,4 +1,4 @@
-"""Searches for the keys of rows to forget, in a table and in all tables computed from it."""
+"""Finds the keys of rows to forget, in a table and in all tables computed from it, and stores them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ KeysByTable = dict[TableName, DataFrame]
 
 
 class KeySearch:
-    """Finds the keys of the rows that a request forgets, by table, and stores them beside the tables.
+    """Finds the keys of the rows that a request forgets, by table, and stores them in an internal table for each table.
 
-    Stored keys that are not from this request are from an attempt that died. They stay until their rows are forgotten.
+    Keys that are stored already come from an attempt that died. They stay until their rows are forgotten.
     """
 
     def __init__(self, tables: DownstreamTables, request: Forget) -> None:
@@ -32,31 +32,34 @@ class KeySearch:
         self._stored: set[TableName] = set()
 
     def find_keys(self) -> KeysByTable:
-        """Finds the keys to forget, by table, and holds them in the driver; writes nothing."""
+        """Finds the keys of rows to forget, by table, and collects them to the driver; stores nothing."""
         return self._trace_keys(self._hold_keys)
 
     def find_and_store_keys(self) -> KeysByTable:
-        """Finds the keys to forget, by table, and stores them beside each table."""
+        """Finds the keys of rows to forget, by table, and stores them together with those of earlier attempts."""
         return self._trace_keys(self._store_keys)
 
     def read_earlier_keys(self) -> KeysByTable:
-        """Reads the keys, by table, that an earlier attempt has stored before it died."""
+        """Reads the stored keys by table; before `find_and_store_keys`, these are from attempts that died."""
         keyed = [model.table for model in self._tables.keyed]
         return {
             table: read_keys(self._tables.spark(), table) for table in keyed if has_keys(self._tables.reader, table)
         }
 
     def has_stored(self, table: TableName) -> bool:
-        """Whether the stored keys of a table are from this request, and not from an earlier attempt."""
+        """Whether all stored keys of a table are from this request, and none from an earlier attempt."""
         return table in self._stored
 
     def drop_keys(self, tables: Iterable[TableName]) -> None:
-        """Drops the keys that this request has stored for `tables`; keys of earlier attempts stay."""
+        """Deletes the keys of `tables` that this request has stored; keys of earlier attempts stay."""
         for table in self._stored.intersection(tables):
             drop_with_files(self._tables.spark(), table.forget_keys_name)
 
     def find_dead_letter_keys(self, keys_by_table: KeysByTable) -> DataFrame | None:
-        """The keys to search for in dead letters, including requested keys that the table never had; None if none."""
+        """Returns the keys to search for in dead letters; None if there are none.
+
+        They are the keys of the request, even if the table never had them, or else those of `keys_by_table`.
+        """
         root = self._tables.root
         if not self._request.keys:
             return keys_by_table.get(root.table)
@@ -64,7 +67,10 @@ class KeySearch:
         return trace.parse_given_keys(self._tables.spark(), root, state, self._request.keys)
 
     def add_produced_keys(self, model: Model, restated: Iterable[TableName], keys_by_table: KeysByTable) -> None:
-        """Adds the keys of rows that a query of change events computes from the keys of `restated` upstreams."""
+        """Adds keys of rows that a query of change events computes from restated upstreams to `keys_by_table`.
+
+        These keys are also stored.
+        """
         above = {table: keys_by_table[table] for table in restated if table != self._tables.root.table}
         above = select_sources_of_events(model, above) if model in self._tables.keyed else {}
         if model.config.input != "changes" or not above:
@@ -74,9 +80,9 @@ class KeySearch:
         self._add_keys(model, made, keys_by_table)
 
     def add_changed_keys(self, model: Model, head: int, keys_by_table: KeysByTable) -> None:
-        """Adds the keys of rows that commits after `head` changed or deleted, in case the search has missed them.
+        """Adds keys of rows that commits after `head` updated or deleted to `keys_by_table`, and stores them.
 
-        `head` is a sequence number.
+        This covers keys that the search has missed. `head` is a sequence number of the change table.
         """
         state = self._tables.observe_state(model)
         changes, _ = require_built(state, model.table)
@@ -93,7 +99,10 @@ class KeySearch:
         return collect_lookup_keys(session, session.observe_state(), keys)[0]
 
     def _trace_keys(self, store: Callable[[Model, DataFrame], DataFrame]) -> KeysByTable:
-        """Finds the keys of each table and passes them to `store`; returns its results by table, if they have keys."""
+        """Finds the keys of each table, and passes them to `store`, which returns all keys known for the table.
+
+        Returns these by table, without tables that have none.
+        """
         keys_by_table: KeysByTable = {}
         known: dict[TableName, Keys] = {}
         for model in self._tables.keyed:
@@ -124,7 +133,10 @@ class KeySearch:
         return trace.list_keys_made_of(session, state, upstreams, forgotten)
 
     def _check_without_key(self, known: Mapping[TableName, Keys]) -> None:
-        """Raises ConfigError if a table without a key has rows computed from `known` keys: they can't be identified."""
+        """Raises ConfigError if a table without a primary key has rows computed from rows under `known` keys.
+
+        Such rows can't be identified.
+        """
         for model in self._tables.appended:
             forgotten = {table: keys for table, keys in known.items() if table in list_changes_read(model.sql)}
             if not forgotten:
@@ -141,7 +153,7 @@ class KeySearch:
                 )
 
     def _hold_keys(self, model: Model, keys: DataFrame) -> DataFrame:
-        """Returns `keys` together with those that an earlier attempt has stored, held in the driver."""
+        """Returns `keys` together with the keys that an earlier attempt has stored, collected to the driver."""
         if has_keys(self._tables.reader, model.table):
             keys = keys.unionByName(read_keys(self._tables.spark(), model.table))
         return trace.hold_in_driver(self._tables.spark(), keys.distinct())

@@ -1,4 +1,4 @@
-"""The keys of rows that are being forgotten, in a table beside the model's own until all of them are deleted."""
+"""Stores the keys of rows that are being forgotten, in an internal table for each table, until all rows are gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.spark.tables.internal import create_internal_writer
 
 
 def has_keys(reader: CatalogReader, table: TableName) -> bool:
-    """Whether keys are stored that are being forgotten in a table."""
+    """Whether keys are stored of rows that are being forgotten in `table`."""
     from pyiceberg.exceptions import NoSuchTableError
 
     try:
@@ -27,12 +27,12 @@ def has_keys(reader: CatalogReader, table: TableName) -> bool:
 
 
 def read_keys(spark: SparkSession, table: TableName) -> DataFrame:
-    """Reads the stored keys of a table, each once, with the column names of `frames.as_key`."""
+    """Reads the keys that are stored for `table`, without duplicates, in columns named as by `frames.as_key`."""
     return spark.table(quote_name(*table.forget_keys_name.parts))
 
 
 def keep_keys(spark: SparkSession, reader: CatalogReader, table: TableName, keys: DataFrame) -> None:
-    """Adds `keys` to those that are stored for a table, in one commit; creates their table if needed."""
+    """Adds `keys` to the keys that are stored for `table`, in one commit; creates the internal table if needed."""
     if has_keys(reader, table):
         keys = keys.unionByName(read_keys(spark, table))
     place = table.forget_keys_name

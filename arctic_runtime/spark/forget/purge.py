@@ -1,7 +1,7 @@
-"""Purges deleted rows: rewrites the files that hold them, since deletion vectors only hide rows.
+"""Purges rows: deletes change rows, and rewrites files with deleted rows, which deletion vectors only hide.
 
-Only files with deleted rows are rewritten, and row lineage stays, as with any compaction. So readers of changes and
-their offsets are not affected.
+Only files with deleted rows are rewritten, and row lineage is preserved, as by any compaction. So readers of changes
+and their offsets are not affected.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from arctic_runtime.spark.tables.rows.frames import COMMIT_ORDER, Keys
 
 @dataclass(frozen=True)
 class Purged:
-    """What to purge: change rows under `keys` from before the commit `since`.
+    """The change rows to purge: those under `keys` in commits before the sequence number `since`.
 
-    Afterwards, change rows up to `until` may be missing.
+    All of them are in commits up to `until`; so a reader that has not read `until` yet may miss rows.
     """
 
     keys: Keys
@@ -50,7 +50,7 @@ class Purged:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Number of rewritten files, and their bytes."""
+    """Number of rewritten files, and the sum of their bytes."""
 
     files: int
     bytes: int
@@ -60,7 +60,10 @@ class Rewritten:
 
 
 def purge_changes(purged: Purged, context: Context) -> None:
-    """Deletes the change rows `purged` in one commit; raises CommitConflict if another writer committed meanwhile."""
+    """Deletes the change rows that `purged` describes in one commit, after a mark for readers that have not read them.
+
+    Raises CommitConflict if another writer committed meanwhile.
+    """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
     assert changes.head is not None
@@ -84,7 +87,7 @@ def purge_changes(purged: Purged, context: Context) -> None:
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a change table that hold deleted rows.
+    """Rewrites the change table's files with deleted rows, if they may have rows that meet the condition `near`.
 
     Raises CommitConflict if another writer committed meanwhile.
     """
@@ -99,7 +102,7 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the files of a base that hold deleted rows.
+    """Rewrites the base table's files with deleted rows, if they may have rows that meet the condition `near`.
 
     Raises CommitConflict if another writer committed meanwhile.
     """
@@ -117,7 +120,7 @@ def purge_base(near: Sql, context: Context) -> Rewritten:
 
 
 def record_run(context: Context) -> None:
-    """Repeats the summary of the newest run in an empty commit, so that all earlier snapshots can expire.
+    """Commits the summary of the newest run once more, without rows, so that all earlier snapshots can expire.
 
     Raises CommitConflict if another writer committed meanwhile.
     """
@@ -132,7 +135,7 @@ def record_run(context: Context) -> None:
 
 
 def record_merged(merged: Version, context: Context) -> None:
-    """Records in an empty commit that the base is merged up to the version `merged`.
+    """Records, in a commit without rows, that changes up to the version `merged` are merged into the base table.
 
     Raises CommitConflict if another writer committed meanwhile.
     """
@@ -143,7 +146,7 @@ def record_merged(merged: Version, context: Context) -> None:
 
 
 def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
-    """Rewrites the manifests of a table, which still list deleted files together with the bounds of their values."""
+    """Rewrites the manifests of a table, since they still list deleted files and the bounds of their values."""
     call = fill_statement(
         "CALL {catalog}.system.rewrite_manifests(table => {table}, use_caching => false)",
         catalog=quote_name(table.catalog),
@@ -153,7 +156,7 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
 
 
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
-    """Rewrites all files with deleted rows, among those that may hold rows that meet the condition `near`."""
+    """Rewrites, on a branch, all files with deleted rows that may have rows that meet the condition `near`."""
     is_sorted = table == context.model.base and bool(context.model.config.sort_key)
     order = fill_statement(", strategy => 'sort', sort_order => {o}", o=quote_text(sort_order(context.model)))
     options = {

@@ -1,4 +1,4 @@
-"""Finds the keys of all rows that were ever computed from given upstream rows, even if they changed since."""
+"""Finds the keys of all rows that were ever computed from given upstream rows, even if they have changed since."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from arctic_runtime.thresholds import Thresholds
 
 
 def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """All rows of a model's change table."""
+    """Reads all rows of a model's change table, including those that are merged into its base table."""
     changes = state.changes
     assert changes is not None
     assert changes.head is not None
@@ -49,12 +49,12 @@ def change_rows(spark: SparkSession, model: Model, state: TableState) -> DataFra
 
 
 def hold_in_driver(spark: SparkSession, rows: DataFrame) -> DataFrame:
-    """Collects `rows` to the driver, and returns them as a local frame."""
+    """Computes `rows` at once, and returns them as a DataFrame that is stored in the driver."""
     return spark.createDataFrame(rows.toArrow(), rows.schema)
 
 
 def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> DataFrame:
-    """Reads all rows that a table ever had: the images after and before each change, in the table's columns."""
+    """Reads all rows that a table ever had, from its change rows: the row after and the row before each change."""
     assert state.changes is not None
     return _union_images(
         change_rows(spark, model, state), strip_change_columns(state.changes.columns), model.config.primary_key
@@ -62,7 +62,7 @@ def read_rows_ever(spark: SparkSession, model: Model, state: TableState) -> Data
 
 
 def find_keys_where(spark: SparkSession, model: Model, state: TableState, condition: str) -> DataFrame:
-    """The keys of all rows that ever met `condition`; raises ConfigError if it is not a valid SQL predicate."""
+    """Returns the keys of all rows that ever met `condition`; raises ConfigError if it is not a SQL predicate."""
     rows = read_rows_ever(spark, model, state)
     try:
         matching = rows.where(F.expr(condition))
@@ -78,9 +78,9 @@ def find_keys_where(spark: SparkSession, model: Model, state: TableState, condit
 
 
 def parse_given_keys(spark: SparkSession, model: Model, state: TableState, values: Sequence[str]) -> DataFrame:
-    """Parses `values`, the texts of the columns of one key after the other; returns the keys, each once.
+    """Parses `values`, the values of one or several keys in sequence, to the distinct keys.
 
-    Raises ConfigError if the number of values is wrong, or if a value does not have the type of its column.
+    Raises ConfigError if their number is not a multiple of the key's columns, or if a value does not fit its column.
     """
     assert state.changes is not None
     key = model.config.entity_key
@@ -105,14 +105,14 @@ def parse_given_keys(spark: SparkSession, model: Model, state: TableState, value
 
 
 def list_keys_ever(spark: SparkSession, model: Model, state: TableState, among: Keys | None = None) -> DataFrame:
-    """The keys of all rows that a table ever had; only those in `among`, if given."""
+    """Returns the keys of all rows that a table ever had; if `among` is given, only those of its keys."""
     log = change_rows(spark, model, state)
     log = log if among is None else among.select_rows(log, model.config.entity_key)
     return log.select(*as_key(model.config.entity_key)).distinct()
 
 
 def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState, sequence: int) -> DataFrame:
-    """The keys of rows that commits after the sequence number `sequence` updated or deleted, by their change rows."""
+    """Returns the keys of rows that commits after the sequence number `sequence` updated or deleted."""
     changed = change_rows(spark, model, state).where((F.col(COMMIT_ORDER) > sequence) & (F.col(ACTION) != INSERT))
     return changed.select(*as_key(model.config.entity_key)).distinct()
 
@@ -120,10 +120,10 @@ def list_keys_changed_after(spark: SparkSession, model: Model, state: TableState
 def list_keys_made_of(
     session: TableSession, state: TableState, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """The keys of rows that were ever computed from rows with `forgotten` keys, by upstream; maybe of others too.
+    """Returns the keys of all rows that were ever computed from `forgotten` rows, given by their keys per upstream.
 
-    Nothing may have been forgotten in the upstreams yet. If the query can't be refreshed incrementally, all keys are
-    returned.
+    The result may contain further keys; it has all keys of the table if the query can't be refreshed incrementally. The
+    forgotten rows must not have been deleted from the upstreams yet.
     """
     spark, model = session.spark(), session.model
     if model.config.input == "changes":
@@ -150,7 +150,7 @@ def list_keys_made_of(
 
 
 def _has_history(state: SourceState | None) -> bool:
-    """Whether a source's change rows hold rows of the past, with which forgotten rows may have been joined."""
+    """Whether a source had other rows in the past, with which forgotten rows of other sources may have been joined."""
     return (
         state is not None and state.kind == "changes" and (len([commit for commit in state.commits if commit.rows]) > 1)
     )
@@ -159,9 +159,10 @@ def _has_history(state: SourceState | None) -> bool:
 def _derive_touched_tree(
     model: Model, upstreams: Upstreams, changed: frozenset[TableName]
 ) -> tuple[Node, tuple[str, ...]] | None:
-    """The tree for the keys of all result rows that rows of `changed` sources affect, and its key columns.
+    """Derives the operator tree that computes the keys of all result rows affected by changed rows of some sources.
 
-    None if they affect none. Raises NotMaintained if the query can't be refreshed incrementally.
+    Returns it with its key columns, or None if no row is affected. `changed` names the sources. Raises NotMaintained if
+    the query can't be refreshed incrementally.
     """
     analysed, key = analyse_model(model, upstreams)
     with refuse_on_error():
@@ -171,7 +172,7 @@ def _derive_touched_tree(
 
 @dataclass(frozen=True)
 class _SourceImages:
-    """Images of the sources of a query, in which the rows with `forgotten` keys count as changed."""
+    """Creates the views that a derived operator tree reads; the rows under `forgotten` keys are the changed rows."""
 
     spark: SparkSession
     upstreams: Upstreams
@@ -179,9 +180,9 @@ class _SourceImages:
     thresholds: Thresholds
 
     def register_views(self, tree: Node, ever: bool) -> None:
-        """Creates the views that `tree` reads; the changed rows in them are all images of forgotten rows.
+        """Creates the temporary views that `tree` reads; the changed rows are all rows that ever had a forgotten key.
 
-        The views of other sources have their current rows or, if `ever`, all rows that they ever had.
+        The views of sources without forgotten keys have their current rows, or with `ever` all rows that they ever had.
         """
         read: dict[tuple[TableName, Image], list[Scan]] = {}
         for scan in list_scans(tree):
@@ -213,7 +214,10 @@ class _SourceImages:
 def _read_images_ever(
     spark: SparkSession, source: SourceState, fields: Sequence[str], among: Keys | None = None
 ) -> DataFrame:
-    """Reads all rows that an arctic model ever had, in the columns `fields`; only those with keys `among`, if given."""
+    """Reads all rows that an arctic model ever had, in the columns `fields`.
+
+    If `among` is given, only rows with these keys are returned.
+    """
     assert source.key is not None
     columns_read = tuple(
         column for column in source.columns if any(column.name.lower() == wanted.lower() for wanted in fields)
@@ -225,13 +229,16 @@ def _read_images_ever(
 
 
 def get_key_columns(source: SourceState, keys: DataFrame) -> tuple[str, ...]:
-    """The key columns of `source` that `keys` has: all of them, or those of the entity if the source has history."""
+    """Returns the key columns of `source` to which the columns of `keys` belong.
+
+    These are all key columns, or those of the entity if the source is a table with history.
+    """
     assert source.key is not None
     return source.key[: len(keys.columns)]
 
 
 def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str]) -> DataFrame:
-    """The images after and before each change in `log`, as rows with `columns`."""
+    """Returns the rows after and the rows before each change in `log`, change rows, with only the table's `columns`."""
     names = [column.name for column in columns]
     after = log.select(*[to_column(column) for column in names])
     if BEFORE not in log.columns:
@@ -244,14 +251,14 @@ def _union_images(log: DataFrame, columns: Sequence[Column], key: Sequence[str])
 
 
 def has_events_of(spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]) -> bool:
-    """Whether the query of change events gives any row for change rows of forgotten keys."""
+    """Whether the query of change events returns any row for the upstreams' change rows under `forgotten` keys."""
     return any(not rows.isEmpty() for rows in _list_events_of(spark, model, upstreams, forgotten))
 
 
 def _list_event_keys(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> DataFrame:
-    """The keys of all events that the query gives for change rows of forgotten keys."""
+    """Returns the keys of all rows that the query returns for the upstreams' change rows under `forgotten` keys."""
     key_frames = []
     for rows in _list_events_of(spark, model, upstreams, forgotten):
         keys = rows.select(*as_key(model.config.entity_key)).distinct()
@@ -262,9 +269,9 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """Yields, for each upstream with forgotten keys, the query's rows for its change rows of these keys.
+    """Yields, for each upstream with `forgotten` keys, the query's result for only its change rows under these keys.
 
-    Each frame must be read before the next one is taken, since they share views.
+    Each result must be read before the next one is taken, since they use the same temporary views.
     """
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
@@ -280,7 +287,7 @@ def _list_events_of(
 
 
 def _add_images_before(rows: DataFrame) -> DataFrame:
-    """Adds the before images of change rows as rows of their own; these may have another key."""
+    """Adds the row before each change as a row of its own, since it may have led to another key of the result."""
     if BEFORE not in rows.columns:
         return rows
     before_names = {column.lower() for column in rows.select(f"{BEFORE}.*").columns}
