@@ -1,1 +1,1 @@
-"""Tables that keep every version of a row."""
+"""Tables with history, which keep every version of a row."""

@@ -1,8 +1,8 @@
-"""Bitemporal tables: versions are valid from a time given by events, and recorded from the time of a run.
+"""Bitemporal tables: a version is valid from a time in its event, and recorded from the time of the run that read it.
 
-The current state of a table are the versions whose recording has no end. A run folds its events into these versions.
-If a version changes, its recording ends at the time of the run, and the recording of the new version begins. The
-version before stays in the table.
+The versions whose recording has not ended are the current state of the table; a run folds its events into these. If a
+version changes, its recording ends at the time of the run, and that of the new version begins. The replaced version
+stays in the table.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 def select_recorded(rows: DataFrame) -> DataFrame:
-    """The versions in `rows` whose recording has no end: the current state of the table."""
+    """Selects the versions whose recording has not ended, which are the current state of the table."""
     return rows.where(to_column(RECORDED_TO).isNull())
 
 
 def find_record_time(now: datetime.datetime, last: Commit | None) -> datetime.datetime:
-    """The time from which a run records: now, or just after the last commit if the clock was put back."""
+    """Returns the time at which a run records versions: `now`, or just after the last commit if the clock went back."""
     if last is None:
         return now
     committed = datetime.datetime.fromtimestamp(last.at_ms / 1000, datetime.timezone.utc)
@@ -51,7 +51,7 @@ def find_record_time(now: datetime.datetime, last: Commit | None) -> datetime.da
 
 
 def check_valid_times(model: Model, events: DataFrame) -> None:
-    """Raises DataError if events have a null in the column `valid_time`."""
+    """Raises DataError, with examples, if events have a null in the column `valid_time`."""
     assert model.config.valid_time is not None
     rows = events.where(to_column(model.config.valid_time).isNull()).limit(3).collect()
     if rows:
@@ -63,9 +63,9 @@ def check_valid_times(model: Model, events: DataFrame) -> None:
 
 
 def record_versions(images: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
-    """Builds the change rows that record new versions from `time` on, and end the recording of replaced ones.
+    """Builds the change rows that record new versions from `time` on, and end the recording of replaced versions.
 
-    `images` has the versions as they are after this run, beside the recorded ones that begin at the same valid time.
+    `images` pairs each version as it is after this run (a0…) with the recorded one of the same valid time (b0…).
     """
     places = {kept.name.lower(): i for i, kept in enumerate(shape.columns)}
     known = [
@@ -104,13 +104,19 @@ def _choose_moves(shape: Shape, compared: list[int]) -> Sql:
 
 
 def pair_versions(versions: DataFrame, old: DataFrame | None, shape: Shape, model: Model) -> DataFrame:
-    """Builds images of `versions`, which follow from all events, beside the recorded ones of the same valid time."""
+    """Pairs `versions`, computed from all events, with the recorded versions in `old` of the same valid time.
+
+    Returns the input of `record_versions`. None for `old` means no recorded versions.
+    """
     by_valid_time = replace(shape, key=(*model.config.entity_key, VALID_FROM))
     return pair_images_by_key(versions, None if old is None else select_recorded(old), by_valid_time, keyed=True)
 
 
 def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """The changes that would turn the recorded versions in `table` into `versions`."""
+    """Computes the change rows by which the recorded versions in `table` differ from `versions`, the right ones.
+
+    The column `missing_change` has the action.
+    """
     kept = tuple(column for column in shape.columns if not is_named(column.name, (RECORDED_FROM, RECORDED_TO)))
     plain = replace(shape, columns=kept, key=(*config.entity_key, VALID_FROM))
     changes = diff_states(versions, None if table is None else select_recorded(table), plain)
@@ -118,9 +124,9 @@ def find_differences(versions: DataFrame, table: DataFrame | None, shape: Shape,
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Finds invalid versions: those of one valid time whose recordings overlap or end before they begin.
+    """Selects invalid versions: those of one valid time whose recordings overlap or end before they begin.
 
-    Also finds versions whose current flag does not agree with their ends.
+    Also selects versions whose flag for being current contradicts their ends.
     """
     later = Over.partitionBy(*map(to_column, (*config.entity_key, VALID_FROM))).orderBy(to_column(RECORDED_FROM))
     start, end, following = (

@@ -1,10 +1,10 @@
-"""Events of earlier runs on which the versions of a row depend, if the stored versions do not suffice.
+"""Selects events of earlier runs on which versions depend, if the stored versions do not suffice.
 
-An event needs them (it is "asking") if it is not later than all events that were read before:
+An event needs earlier events (it is "asking") if it is not later than all events that were read before:
 
-- Late in sequence: an earlier read event that changed nothing then may open a version after this event.
-- Tied with the newest event in sequence: it replaces that event and undoes its effect. Values that were updated in
-  place and versions that were deleted are no longer stored.
+- Late in sequence: an event that changed nothing when it was read may open a version after this event.
+- Tied with the newest event in sequence: it replaces that event and undoes its effect. But values that were updated in
+  place, and versions that were deleted, are no longer stored.
 - Late in valid time: a delete that had nothing to delete when it was read ends the version that this event opens.
 """
 
@@ -30,7 +30,7 @@ def needs_all_events(config: ModelConfig) -> bool:
 
 
 def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) -> Expression:
-    """Condition that an event needs earlier events of its key."""
+    """Builds the condition that an event needs earlier events of its key; false if there was no `last` run."""
     if last is None or last.high_watermark is None:
         return F.lit(False)
     sequence, mark = _sequence(model), marks.read_latest(last.high_watermark, shape.sequence_type)
@@ -39,9 +39,9 @@ def needs_earlier_events(model: Model, shape: Shape, last: RunSummary | None) ->
 
 
 def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression:
-    """Condition that the valid time of an event is before the newest one read so far; true if that is unknown.
+    """Builds the condition that an event's valid time is before the newest one read so far; true if that is unknown.
 
-    False for tables without `valid_time` or `delete_when`.
+    It is false for tables without `valid_time` or `delete_when`.
     """
     config = model.config
     if config.valid_time is None or config.delete_when is None:
@@ -52,7 +52,10 @@ def _is_late_in_time(model: Model, shape: Shape, last: RunSummary) -> Expression
 
 
 def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Expression]:
-    """Aggregates for the profile: number and oldest positions of events that need earlier ones, newest valid time."""
+    """Builds the aggregates for the fields of `Profile` about asking events and the newest valid time.
+
+    The list is empty for tables without history.
+    """
     config = model.config
     if not config.has_history:
         return []
@@ -74,7 +77,10 @@ def count_asking(model: Model, shape: Shape, last: RunSummary | None) -> list[Ex
 
 
 def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> Expression:
-    """The newest valid time of all runs; null until a full refresh if an earlier run did not record it."""
+    """Builds the newest valid time of all runs, from `newest`, that of this run, and the summary of the `last` run.
+
+    It is null if an earlier run did not record it, until a full refresh.
+    """
     if last is None:
         return newest
     if last.newest_valid_time is None:
@@ -83,13 +89,13 @@ def _compute_newest(newest: Expression, last: RunSummary | None, kind: str) -> E
 
 
 def select_placed(model: Model, earlier: DataFrame) -> DataFrame:
-    """The events in `earlier` that have a position: the query gives no null in `sequence_by` or `valid_time`."""
+    """Selects the events in `earlier` that have a place in the order: no null in `sequence_by` or `valid_time`."""
     places = [name for name in (model.config.sequence_by, model.config.valid_time) if name is not None]
     return earlier.where(combine_all([to_column(place).isNotNull() for place in places]))
 
 
 def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunSummary) -> DataFrame:
-    """The distinct keys of the `events` that need earlier ones."""
+    """Returns the distinct keys of the `events` that need earlier events."""
     key = [to_column(part) for part in model.config.entity_key]
     return events.where(needs_earlier_events(model, shape, last)).select(*key).distinct()
 
@@ -97,10 +103,10 @@ def select_asking_keys(model: Model, events: DataFrame, shape: Shape, last: RunS
 def select_overtaken_keys(
     model: Model, events: DataFrame, earlier: DataFrame, keys: Keys, oldest: Expression
 ) -> DataFrame:
-    """The distinct keys of those `events` that are not later than all `earlier` events of their key.
+    """Returns the distinct keys of `events` that are not later than all `earlier` events of their key.
 
-    Only earlier events from `oldest` on are read, the position of the oldest event that needs them. Files with older
-    events are not opened.
+    `oldest` is the place of the oldest event that needs earlier ones; `earlier` is read only from there on, so that
+    files with older events are skipped.
     """
     key = model.config.entity_key
     later = earlier.where(_sequence(model) >= oldest)
@@ -112,7 +118,10 @@ def select_overtaken_keys(
 def select_later(
     model: Model, earlier: DataFrame, keys: Keys, oldest: Expression, oldest_time: Expression | None
 ) -> DataFrame:
-    """The `earlier` events of `keys` that are later than `oldest` in sequence, or than `oldest_time` in valid time."""
+    """Selects the `earlier` events of `keys` that are later than `oldest` in sequence or `oldest_time` in valid time.
+
+    None for `oldest_time` means that the valid time does not matter.
+    """
     is_later = _sequence(model) > oldest
     if oldest_time is not None and model.config.delete_when is not None:
         assert model.config.valid_time is not None

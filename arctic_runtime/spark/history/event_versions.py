@@ -1,4 +1,8 @@
-"""Computes versions of rows from change events, and from the stored versions around them."""
+"""Computes the versions of rows from change events and from the stored versions around them.
+
+A *place* is the value of `valid_time`, or else `sequence_by`, at which an event takes effect. A *point* is a place at
+which a row may change: it has the row's values from there on, or says that the row is deleted there.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ _IS_DELETE, _IS_NEW = f"{OWN_PREFIX}is_delete", f"{OWN_PREFIX}is_new"
 
 
 def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | None]) -> None:
-    """Raises DataError if a full refresh would lose versions, because upstreams lost events."""
+    """Raises DataError if a full refresh would lose versions, since upstreams no longer have all their events."""
     sources = ", ".join(name for name, state in upstreams.items() if state and state.has_lost_rows)
     if sources:
         raise DataError(
@@ -53,16 +57,19 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
 
 
 def find_oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
-    """The position from which on versions may change, if the first event is at `oldest`; None if all may change.
+    """Returns the place from which on versions may change, given the place `oldest` of the first event; None means all.
 
-    All may change if deletions delete versions (no `keep_deleted`), in bitemporal tables, and if the versions of some
-    keys are recomputed from all their events (`is_recomputed`).
+    All may change if a delete removes all versions (no `keep_deleted`), in bitemporal tables, and if the versions of
+    some keys are recomputed from all their events (`is_recomputed`).
     """
     return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
 
 
 def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: Shape) -> DataFrame | None:
-    """The stored versions in `old` that events from `oldest` on may change; all if `oldest` is None."""
+    """Selects the stored versions in `old` that events at the place `oldest` or later may change.
+
+    None for `oldest` selects all.
+    """
     if old is None or oldest is None:
         return old
     is_later = to_column(VALID_TO) >= marks.read_earliest(oldest, find_place_type(shape))
@@ -72,10 +79,10 @@ def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: S
 def build_event_images(
     events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
 ) -> DataFrame:
-    """Builds images of versions: as they follow from `events`, beside the stored ones that begin at the same position.
+    """Computes the versions that begin at each place, paired with the stored versions that began there.
 
-    `known` are events of earlier runs on which `events` depend. `old` has all stored versions of each entity that are
-    valid at the oldest of its events or later.
+    `known` are events of earlier runs on which `events` depend, None without any. `old` has the stored versions of each
+    key that are valid at its oldest event or later. The result is input of `emit_image_changes`.
     """
     places = Positions.find(model.config, shape)
     # At one position, the highest rank wins: first the new events. A stored version has the values of the event that
@@ -93,7 +100,7 @@ def build_event_images(
 
 
 def fold_to_versions(events: DataFrame, shape: Shape, model: Model) -> DataFrame:
-    """Computes the versions that follow from `events`, if these are all; columns that the query lacks are left out."""
+    """Computes versions from all events of their keys, with the table's columns that the query has."""
     places = Positions.find(model.config, shape)
     points = _select_event_points(events, shape, model, 3)
     folded = query_rows(points, lambda rows: fold_points(rows, shape, places, model.config)).where("has_after")
@@ -110,10 +117,10 @@ def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: in
 
 
 def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int) -> Sql:
-    """Query for the points of `events`: for each event, its position in the order and the row as of it.
+    """Builds the query for the points of `events`: for each event its place, and the row's values from there on.
 
-    `events` have `columns`, `__arctic_is_delete` and `__arctic_is_new`. At one position, the point with the highest
-    `rank` wins.
+    `events` is a query with `columns`, `__arctic_is_delete` and `__arctic_is_new`. Among points of one key at the same
+    place, the one with the highest `rank` is used.
     """
     assert config.sequence_by is not None
     commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
@@ -136,9 +143,9 @@ def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, confi
 
 
 def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positions: Positions, rank: int) -> Sql:
-    """Query for the points at which the stored versions `old`, which have `columns`, begin and end.
+    """Builds the query for the points at which the stored versions `old` begin and end; `columns` are those of `old`.
 
-    The end of a version counts as a deletion of the row, unless another point is at the same position.
+    The end of a version is a deletion of the row, unless another point of the key is at the same place.
     """
     edges = fill_statement(
         "explode(array(struct(false AS is_end, {start} AS place), struct(true AS is_end, {end} AS place))) AS edge",
@@ -164,16 +171,16 @@ def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positio
 
 
 def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Query for one row per position: the version that now begins there, and the stored version that began there.
+    """Builds the query for one row per place: the version that begins there now, and the stored one that began there.
 
-    One pass over the points of each entity in their order.
+    It computes this in one pass over the sorted points of each key.
     """
     known = _find_edges(_find_neighbours(_select_winners(points, positions), positions), shape, positions, config)
     return _build_versions(known, shape, positions, config)
 
 
 def _select_winners(points: Sql, positions: Positions) -> Sql:
-    """Query for the last point at each position, with the stored version that is valid there."""
+    """Builds the query for the point that is used at each place, with the stored version that is valid there."""
     arrival = fill_statement(
         "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new",
         entity=_list_entity(positions),
@@ -192,7 +199,7 @@ def _select_winners(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_neighbours(points: Sql, positions: Positions) -> Sql:
-    """Adds columns about the point before: whether the row existed (`was_alive`), and its values."""
+    """Builds the query that adds to each point whether the row existed just before (`was_alive`), and its values."""
     order = _order_by_place(positions)
     neighbours = [
         fill_statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),
@@ -203,7 +210,7 @@ def _find_neighbours(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Adds whether a version opens at each point, and the next point at which one opens or ends."""
+    """Builds the query that adds whether a version begins at each point, and where the next one begins or ends."""
     differs = build_differ(
         shape, positions.tracked, lambda i: quote_name(f"a{i}"), lambda i: quote_name("was", f"t{i}")
     )
@@ -231,7 +238,7 @@ def _find_edges(points: Sql, shape: Shape, positions: Positions, config: ModelCo
 
 
 def _build_versions(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Query for after and before images of versions, from points that have their next edge and stored version."""
+    """Builds the query for after and before images of versions from the points, as `_find_edges` returns them."""
     in_place = Sql("(following IS NULL)")
     is_kept = Sql("true") if config.keep_deleted else Sql("(last_delete IS NULL OR place > last_delete)")
     before = fill_statement(

@@ -1,7 +1,8 @@
-"""Tables that keep every version of a row: changes become the intervals in which each version was valid.
+"""Tables with history: each change of a row ends one version, at the time of the run, and begins another.
 
-A version is a row of the table under the key of its entity and `_valid_from`, so change table, merges and readers treat
-versions as any rows. Only versions of entities that changed are read.
+A version is a row of the table under the key of its entity and `_valid_from`, so the change table, merges and readers
+treat it as any row. The entity is the row of the query, whose key is `primary_key`. Runs read only the versions of
+entities that changed.
 """
 
 from __future__ import annotations
@@ -49,7 +50,12 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Positions:
-    """Indexes of a history table's columns in its shape, by role: columns of the rows and of the intervals."""
+    """The positions of a history table's columns in its shape, by role.
+
+    `entity` are the key columns of the query's rows. If a column in `tracked` changes, a new version begins; a change
+    in `untracked` updates the current one. `absent` are columns that the query no longer has; a new version copies
+    them. `start`, `end` and `current` are the columns of the interval.
+    """
 
     entity: tuple[int, ...]
     tracked: tuple[int, ...]
@@ -61,10 +67,7 @@ class Positions:
 
     @classmethod
     def find(cls, config: ModelConfig, shape: Shape) -> Positions:
-        """Finds the indexes in `shape`.
-
-        `absent` are columns that the query no longer has; a new version copies their values from the one before.
-        """
+        """Finds the positions of the columns in `shape`."""
         own = {column.name.lower(): i for i, column in enumerate(shape.columns)}
         rest = [i for name, i in own.items() if not is_named(name, (*config.entity_key, *HISTORY_COLUMNS))]
         in_query = [i for i in rest if is_named(shape.columns[i].name, shape.given)]
@@ -81,10 +84,10 @@ class Positions:
 
 
 def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of the table: the `stored` columns of the query and, if it has history, those of the interval.
+    """Returns the columns of the table: `stored`, and if it has history, also the columns of versions' intervals.
 
-    For a query of rows, the interval has timestamps. For change events, it has the type of `valid_time` if given, or
-    else of `sequence_by`.
+    These have the type timestamp for a query of rows, and for change events that of `valid_time`, or else
+    `sequence_by`.
     """
     if not config.has_history:
         return stored
@@ -94,20 +97,20 @@ def add_intervals(config: ModelConfig, stored: tuple[Column, ...], query: tuple[
 
 
 def to_row_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """The shape of the query's rows: without the columns of intervals, and with the key of the entity."""
+    """Returns the shape of the query's rows: without the interval columns, and with the key of the entity."""
     columns = tuple(column for column in shape.columns if not is_named(column.name, HISTORY_COLUMNS))
     return replace(shape, columns=columns, key=config.entity_key)
 
 
 def select_current(rows: DataFrame) -> DataFrame:
-    """The versions that are valid now."""
+    """Selects the versions that are valid now."""
     return rows.where(to_column(IS_CURRENT))
 
 
 def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
-    """Finds invalid versions: those that do not end after they begin, that overlap the next one, or have a wrong flag.
+    """Selects invalid versions: they end before they begin, overlap the next one, or have a wrong flag.
 
-    A version with an open end must be the last one, and the only one that is flagged as current.
+    A version without an end must be the last of its entity, and the only one flagged as current.
     """
     rows = rows.where(to_column(RECORDED_TO).isNull()) if config.valid_time else rows
     later = Over.partitionBy(*map(to_column, config.entity_key)).orderBy(to_column(VALID_FROM))
@@ -125,14 +128,17 @@ def find_overlaps(rows: DataFrame, config: ModelConfig) -> DataFrame:
 
 
 def find_differences(rows: DataFrame, table: DataFrame | None, shape: Shape, config: ModelConfig) -> DataFrame:
-    """The changes that would turn the current versions in `table` into `rows`."""
+    """Computes the change rows by which the current versions in `table` differ from `rows`, the query's rows.
+
+    The column `missing_change` has the action.
+    """
     plain = to_row_shape(config, shape)
     changes = diff_states(rows, None if table is None else select_current(table), plain)
     return changes.drop(TIMESTAMP, SEQUENCE).withColumnRenamed(ACTION, "missing_change")
 
 
 def find_run_time(now: datetime.datetime, last: RunSummary | None) -> datetime.datetime:
-    """The time of a run's changes: now, or just after the time of the last run if the clock was put back."""
+    """Returns the time of a run's changes: `now`, or just after the last run's time if the clock was put back."""
     if last is None or last.high_watermark is None:
         return now
     return max(now, datetime.datetime.fromisoformat(last.high_watermark) + _MICROSECOND)
@@ -141,11 +147,11 @@ def find_run_time(now: datetime.datetime, last: RunSummary | None) -> datetime.d
 def build_query_moves(
     new: DataFrame, old: DataFrame | None, shape: Shape, config: ModelConfig, keyed: bool
 ) -> DataFrame:
-    """Computes how the stored versions `old` have to change for the rows `new`: input of `build_version_changes`.
+    """Computes how the stored versions `old` have to change for the query's rows `new`, for `build_version_changes`.
 
-    A move closes, opens, keeps or deletes a version. If `keyed`, no two rows of `new` can have the same key, and this
-    is not checked. `old` has all current versions of the entities of `new`, and of deleted entities. If `keep_deleted`
-    is false, it has their closed versions as well.
+    Each row of the result has a `move`: a version is to be closed, opened, kept or deleted. `keyed` promises that all
+    keys of `new` differ, and saves the check. `old` needs all current versions of entities that are in `new` or
+    deleted, and without `keep_deleted` their closed versions as well.
     """
     entities = to_entity_shape(config, shape)
     moves = _explode_moves(
@@ -159,9 +165,10 @@ def build_query_moves(
 def follow_versions(
     rows: DataFrame, old: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime
 ) -> DataFrame:
-    """Computes the change rows of versions from `rows`, images of the query's rows before and after a change.
+    """Computes the change rows of versions from changed rows of the query, without a comparison with stored values.
 
-    Of the stored versions `old`, only the start of the current ones is read. Versions of deleted rows are kept.
+    `rows` has the rows after (a0…) and before (b0…) the change. Of `old`, the stored versions, only the start of the
+    current ones is read. Versions of deleted rows are kept.
     """
     places = Positions.find(config, shape)
     key = [shape.columns[i].name for i in places.entity]
@@ -173,19 +180,22 @@ def follow_versions(
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """The shape of the table's rows with the key of the entity; interval columns do not count as given by the query."""
+    """Returns the shape of the table's rows with the key of the entity; interval columns count as not in the query."""
     given = tuple(name for name in shape.given if not is_named(name, HISTORY_COLUMNS))
     return replace(shape, key=config.entity_key, given=given)
 
 
 def _explode_moves(pairs: DataFrame, shape: Shape, config: ModelConfig) -> DataFrame:
-    """Repeats each of `pairs`, images before and after, for each version that ends, begins or continues (`move`)."""
+    """Repeats each pair of a new and an old row for each version that it closes, opens or keeps, with that `move`."""
     moves = _choose_moves(shape, Positions.find(config, shape), config)
     return pairs.withColumn("move", F.explode(F.expr(moves)))
 
 
 def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, time: datetime.datetime) -> DataFrame:
-    """Builds the change rows of versions from `moves`: versions end and begin at `time`, or continue."""
+    """Builds the change rows of versions from `moves`, which `build_query_moves` returned.
+
+    `time` is the end of closed and the start of opened versions.
+    """
     places = Positions.find(config, shape)
     is_close, is_open = (
         fill_statement("move = {kind}", kind=quote_text(_CLOSE)),
@@ -209,7 +219,7 @@ def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, t
 
 
 def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
-    """Expression for the moves of an entity's versions, from the images of its row before and after."""
+    """Builds the array of moves that an entity's versions need, from its row after and before the change."""
     return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
@@ -222,7 +232,7 @@ def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
 
 
 def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) -> DataFrame:
-    """The closed versions in `old` of entities without a row in `new`, with the move that deletes them."""
+    """Selects the closed versions in `old` of entities that are not in `new`, with the move that deletes them."""
     closed = old.where(~to_column(IS_CURRENT))
     keys = new.select(*[to_column(part).alias(f"__arctic_k{i}") for i, part in enumerate(entities.key)])
     on_key = [closed[quote_name(part)] == keys[f"__arctic_k{i}"] for i, part in enumerate(entities.key)]
@@ -232,22 +242,25 @@ def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) 
 
 
 def find_place_type(shape: Shape) -> str:
-    """The type of the positions at which versions begin and end, which is that of `_valid_from`."""
+    """Returns the SQL type of `_valid_from`, the places at which versions begin and end."""
     return next(column.type for column in shape.columns if is_named(column.name, (VALID_FROM,)))
 
 
 def build_differ(shape: Shape, among: Sequence[int], left: Callable[[int], Sql], right: Callable[[int], Sql]) -> Sql:
-    """Condition that two rows differ in any of the columns with the indexes `among`."""
+    """Builds the condition that two rows differ in any column at the positions `among`.
+
+    `left` and `right` return the value of the column at a position in either row.
+    """
     return fill_statement("({any})", any=write_difference((left(i), right(i), shape.columns[i].type) for i in among))
 
 
 def choose_value(condition: Sql, value: Sql, other: Sql) -> Sql:
-    """Expression that gives `value` if `condition` holds, and `other` if not."""
+    """Builds an expression with the value `value` if `condition` is true, else `other`."""
     return fill_statement(
         "CASE WHEN {condition} THEN {value} ELSE {other} END", condition=condition, value=value, other=other
     )
 
 
 def set_columns(rows: DataFrame, values: dict[str, Sql]) -> DataFrame:
-    """Returns `rows` with the columns in `values` added or replaced, all computed from the original rows."""
+    """Returns `rows` with the columns in `values` added or replaced; all are computed from the original columns."""
     return rows.withColumns({own: F.expr(value) for own, value in values.items()})
