@@ -1,1 +1,1 @@
-"""Upkeep of one table: compaction, expiry, restore, savepoints, verification."""
+"""Maintenance of one table by Spark: compaction, expiry, savepoints, reset, and reads of its change rows."""

@@ -1,4 +1,4 @@
-"""Change rows between two versions of a table."""
+"""Reads the change rows between two versions of a table."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def read_changes_between(session: TableSession, start: int | str, end: int | str, limit: int) -> list[dict[str, Any]]:
-    """Reads the change rows after version `start` and up to `end`, in order, at most `limit` of them, as dictionaries.
+    """Reads the change rows after version `start` and up to `end`, as one dictionary per row, in commit order.
 
-    Raises the same errors as `frame_changes_between`.
+    Reads at most `limit` rows. Raises the same errors as `frame_changes_between`.
     """
     rows = frame_changes_between(session, start, end)
     return [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
 
 
 def frame_changes_between(session: TableSession, start: int | str | None, end: int | str | None) -> DataFrame:
-    """Returns the change rows after version `start` and up to `end`, in order.
+    """Returns a DataFrame of the change rows after version `start` and up to `end`, in commit order.
 
-    A version is given by its number or by a savepoint's name. If `start` is None, all kept change rows are read; if
-    `end` is None, it is the newest version. Raises ConfigError if the table has no such version, if `start` is newer
-    than `end`, or if some of the change rows have been deleted.
+    A version is given by its number or by a savepoint's name. None for `start` means the oldest change row that is
+    kept, None for `end` the newest version. Raises ConfigError if there is no such version, if `start` is newer than
+    `end`, or if some change rows between them have been deleted.
     """
     state = session.observe_state()
     commits = state.changes.commits if state.changes else ()

@@ -46,9 +46,10 @@ Planner = Callable[[Iterable[Place]], tuple[TableState, CompactionPlan]]
 
 @dataclass(frozen=True)
 class Compacted:
-    """Result of a compaction: the performed steps, and the plan after them, with its reasons to leave the rest.
+    """Result of a compaction: the steps that were performed, and the plan of the remaining work after them.
 
-    `next` is the step that was not begun since it was too large for the remaining bytes; None if none was.
+    `plan` also says why files are left alone. `next` is the step that was not begun, since it would have exceeded the
+    limit of bytes; None if there is none.
     """
 
     steps: tuple[CompactionStep, ...]
@@ -57,16 +58,16 @@ class Compacted:
 
     @property
     def bytes(self) -> int:
-        """Total bytes of the files that the steps rewrote; each was read and written once."""
+        """Total bytes of the files that the steps rewrote."""
         return sum(step.bytes for step in self.steps)
 
 
 def plan_compaction(
     session: TableSession, mode: CompactionMode, done: Iterable[Place] = ()
 ) -> tuple[TableState, CompactionPlan]:
-    """Plans a compaction of a table in a mode, without Spark; returns it with the table's state.
+    """Plans a compaction without Spark; returns the observed state of the table and the plan.
 
-    `done` are file groups that were already rewritten. Raises ConfigError if there is no table yet.
+    File groups in `done` are taken as compacted already. Raises ConfigError if there is no table yet.
     """
     state, model = session.observe_state(), session.model
     check_built(state, model.table)
@@ -80,15 +81,15 @@ def plan_compaction(
 
 
 def is_due(session: TableSession) -> bool:
-    """Whether a compaction in the mode `auto` has something to do; usually decided by file counts alone."""
+    """Whether a compaction in the mode `auto` has something to do; for most tables the number of files decides."""
     plan = _plan_due(session, is_worth_a_look)
     return plan is not None and bool(plan.steps)
 
 
 def find_due_compaction(session: TableSession) -> CompactionPlan | None:
-    """Plans a compaction in the mode `auto` without Spark; None if there is nothing to do.
+    """Plans a compaction in the mode `auto`, without Spark; None if there is nothing to do.
 
-    It is for occasional checks; `is_due` is the check after each commit.
+    It takes longer than `is_due`, which is for a check after each commit, and finds more.
     """
     plan = _plan_due(session, may_be_due)
     return plan if plan is not None and plan.steps else None
@@ -97,7 +98,10 @@ def find_due_compaction(session: TableSession) -> CompactionPlan | None:
 def _plan_due(
     session: TableSession, is_wanted: Callable[[Model, TableName, FileTotals], bool]
 ) -> CompactionPlan | None:
-    """Plans a compaction of the relations whose file counts meet `is_wanted`; None if there are none."""
+    """Plans a compaction in the mode `auto` of those of the model's tables whose file counts meet `is_wanted`.
+
+    Returns None if there are none.
+    """
     model = session.model
     written = (model.table,) if model.is_appended else (model.base, model.table.changes)
     names = [table for table in written if is_wanted(model, table, observe_totals(session.reader, table))]
@@ -108,9 +112,9 @@ def _plan_due(
 
 
 def compact_if_due(session: TableSession) -> None:
-    """Compacts a table after a run if this is due, and if the model does not turn it off.
+    """Compacts a table after a run, if this is due and the model does not turn it off.
 
-    A conflict with another writer is ignored.
+    Conflicts with other writers are ignored.
     """
     if not session.model.config.compaction.automatic:
         return
@@ -126,9 +130,10 @@ def _observe_tables(session: TableSession, names: Iterable[TableName]) -> list[T
 
 
 def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[TableState, CompactionPlan]:
-    """Plans only the splits of nodes of a base, without Spark; returns the plan with the table's state.
+    """Plans only splits and merges of the base table's hash nodes, without Spark.
 
-    `done` are file groups that were already rewritten. Raises ConfigError if there is no table yet.
+    Returns the table's state and the plan. File groups in `done` are taken as finished. Raises ConfigError if there is
+    no table yet.
     """
     state = session.observe_state()
     _, base = require_built(state, session.model.table)
@@ -137,7 +142,7 @@ def plan_split(session: TableSession, done: Iterable[Place] = ()) -> tuple[Table
 
 
 def split_table(session: TableSession) -> Compacted:
-    """Splits nodes that are too large, and joins small ones; otherwise it works like `compact_table`."""
+    """Splits hash nodes that are too large, and merges small ones, step by step as `compact_table` does."""
     return _perform_compaction(session, partial(plan_split, session))
 
 
@@ -147,12 +152,12 @@ def compact_table(
     tell: Callable[[str], None] = lambda _: None,
     most_bytes: float = math.inf,
 ) -> Compacted:
-    """Compacts a table in a mode, step by step; a commit stays if a later one fails.
+    """Compacts a table in steps, each with a commit of its own; performed steps stay if a later one fails.
 
-    Each step is planned from the table's state just before it, and succeeds only if nobody commits meanwhile. `tell` is
-    called with a line for people when a step begins, and after each part of a step. A step is not begun if it takes the
-    total bytes over `most_bytes`.
-    Raises CommitConflict if other writers were faster too often, and ConfigError if there is no table yet.
+    Each step is planned from the table's state just before it, and is planned again if another writer commits
+    meanwhile. `tell` is called with a line for people when a step begins, and after each part of a step. A step is not
+    begun if the total of rewritten bytes would exceed `most_bytes`. Raises CommitConflict if other writers were faster
+    too often, and ConfigError if there is no table yet.
     """
     return _perform_compaction(session, partial(plan_compaction, session, mode), tell, most_bytes)
 
@@ -181,9 +186,9 @@ def _perform_compaction(
 def _next_step(
     session: TableSession, planned: Planner, performed: Sequence[CompactionStep]
 ) -> tuple[TableState, CompactionStep | None]:
-    """Brings base and view up to date, then plans the next step; None if none is left.
+    """Updates the base table and the view, then returns the table's state and the next step; None if there is none.
 
-    Nodes that the `performed` steps rewrote are not planned again.
+    File groups that the `performed` steps rewrote are not planned again.
     """
     state = session.reconcile_until_done(session.observe_state())
     for stale in plan_branch_cleanup(session.model, state, session.now, session.reader.thresholds.expiry):

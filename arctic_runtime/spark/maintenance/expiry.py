@@ -1,4 +1,4 @@
-"""Expiry: deletes old snapshots, with the files that only they contain."""
+"""Expiry: deletes old snapshots, and the files that only these snapshots contain."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ _FILES = "arctic_files_of_view"
 
 
 def plan_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """Plans the expiry of a table's snapshots, without Spark; `readers` are the models that may read the table.
+    """Plans the expiry of a table's snapshots, without Spark.
 
-    Raises ConfigError if the table was not built yet, or its model sets no age.
+    `readers` are the tables of models that may read the table; snapshots that they still need are kept. Raises
+    ConfigError if there is no table yet, or if its model sets no age.
     """
     return _plan_with_readers(session, _require_built_state(session), readers)
 
 
 def expire_versions(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan:
-    """Expires the planned snapshots, and returns the plan; it is planned again after a commit conflict.
+    """Expires the snapshots that are due, and returns the plan; after a commit conflict it plans again.
 
-    `readers` are the models that may read the table. A snapshot that somebody tags meanwhile stays.
+    `readers` are those of `plan_expiry`. A snapshot that gets a tag meanwhile stays.
     """
     names = tuple(readers)
 
@@ -51,9 +52,9 @@ def expire_versions(session: TableSession, readers: Iterable[TableName]) -> Expi
 
 
 def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
-    """Expires snapshots after a run if enough of them are due; `readers` are the models that may read the table.
+    """Expires snapshots after a run, but only if enough of them are due; `readers` are those of `plan_expiry`.
 
-    A conflict with another writer is retried some times, and then ignored.
+    After a commit conflict it tries again some times, then gives up without an error.
     """
     names = tuple(readers)
 
@@ -73,7 +74,7 @@ def expire_if_due(session: TableSession, readers: Iterable[TableName]) -> None:
 
 
 def find_due_expiry(session: TableSession, readers: Iterable[TableName]) -> ExpiryPlan | None:
-    """Plans the expiry that `expire_if_due` would perform, without Spark; None if there is nothing to do."""
+    """Plans the expiry that `expire_if_due` would perform, without Spark; None if nothing is due."""
     state, thresholds = session.observe_state(), session.reader.thresholds
     if not may_expire(session.model, state, _get_millis(session), thresholds):
         return None
@@ -112,9 +113,9 @@ def _perform_plan(session: TableSession, state: TableState, plan: ExpiryPlan) ->
 
 
 def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
-    """Sets the properties that limit the number of kept metadata files, if a relation lacks them.
+    """Sets properties by which Iceberg keeps only the newest metadata files, on relations that lack them.
 
-    Tables of earlier versions of this project keep all; from the next commit on they keep the newest ones.
+    Tables that were created by early versions of this project lack them, and keep all metadata files.
     """
     model = session.model
     parts = ((model.table.changes, state.changes), (model.base, state.base), (model.table, state.appended))
@@ -125,10 +126,10 @@ def _keep_few_metadata_files(session: TableSession, state: TableState) -> None:
 
 
 def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bool) -> dict[str, list[str]]:
-    """Lists files in the tables' folders that no snapshot of any branch or tag contains, by table.
+    """Lists by table the files in its folder that belong to no snapshot; with `remove` it also deletes them.
 
-    They are deleted if `remove` is set. Files of running writes are in no snapshot either, so the age has to be longer
-    than any write. Raises ConfigError if the table was not built yet, or the age is less than a day.
+    Only files older than `older_than_seconds` are listed, since the files of running writes belong to no snapshot
+    either. Raises ConfigError if there is no table yet, or if this age is less than a day.
     """
     if older_than_seconds < session.reader.thresholds.expiry.orphan_seconds:
         raise ConfigError(
@@ -146,9 +147,10 @@ def find_orphan_files(session: TableSession, older_than_seconds: int, remove: bo
 
 
 def _find_view_orphans(session: TableSession, current: str, before: datetime.datetime, remove: bool) -> list[str]:
-    """Lists the old metadata files of a table's view, without the `current` one; deletes them if `remove` is set.
+    """Lists metadata files of a table's view that are older than `before`; with `remove` it also deletes them.
 
-    Iceberg leaves a file behind each time that a view is replaced. The files are passed to its procedure for tables.
+    The file `current` is left out. Iceberg leaves a file behind each time a view is replaced, but its procedure for
+    orphaned files is for tables only, so the files are passed to that.
     """
     folder, _, file_name = current.rpartition("/")
     metadata_files = session.spark().read.format("binaryFile").option("pathGlobFilter", "*.metadata.json").load(folder)
@@ -161,9 +163,9 @@ def _find_view_orphans(session: TableSession, current: str, before: datetime.dat
 def _find_table_orphans(
     spark: SparkSession, table: TableName, before: datetime.datetime, remove: bool, among: DataFrame | None = None
 ) -> list[str]:
-    """Lists files older than `before` that a table does not contain, and deletes them if `remove` is set.
+    """Lists files older than `before` that no snapshot of `table` contains; with `remove` it also deletes them.
 
-    They are searched in the table's folder, or in `among`: files of one folder with their times.
+    It searches the table's folder, or `among`, if given: files of one folder with their times.
     """
     arguments = Sql("")
     if among is not None:

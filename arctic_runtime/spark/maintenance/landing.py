@@ -1,4 +1,4 @@
-"""Expiry of landing tables, to which other programs append events: deletes old files, and then old snapshots."""
+"""Expires landing tables, to which other programs append events: deletes old rows, then old snapshots."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from arctic_runtime.spark.tables.snapshots import expire_snapshots
 def plan_landing(
     landing: Model, models: Iterable[Model], reader: CatalogReader, now: datetime.datetime | None = None
 ) -> LandingPlan:
-    """Plans the expiry of a landing table, without Spark; `models` are the models that may read it.
+    """Plans the expiry of a landing table, without Spark, as of `now`, by default the present time.
 
-    Raises ConfigError if the table does not exist, is no landing table, or sets no age.
+    `models` are those that may read the table; rows that they have not read are kept. Raises ConfigError if the table
+    does not exist, is no landing table, or sets no age.
     """
     return _plan_expiry_of_landing(landing, models, reader, observe_landing(reader, landing.table), now)
 
@@ -38,10 +39,10 @@ def expire_landing(
     spark: Callable[[], SparkSession],
     now: datetime.datetime | None = None,
 ) -> LandingPlan:
-    """Deletes the planned rows and expires the planned snapshots; returns the plan.
+    """Deletes the rows and expires the snapshots that `plan_landing` plans; returns the plan.
 
-    Before that, a property of the table is set to the version up to which rows may be missing. An unknown reader that
-    lags further behind then raises an error instead of losing rows.
+    First it sets a property of the table to the version up to which rows may be missing. So a reader that is not among
+    `models` and has not read that far raises an error instead of missing rows.
     """
     state = observe_landing(reader, landing.table)
     plan = _plan_expiry_of_landing(landing, models, reader, state, now)
@@ -69,9 +70,9 @@ def _plan_expiry_of_landing(
 
 
 def _build_notes(state: LandingState, plan: LandingPlan) -> dict[str, str]:
-    """Builds the properties to set before rows are deleted; those that have not changed are left out.
+    """Builds the properties to set on the landing table before rows are deleted; empty if they are set already.
 
-    They are the times of commits, and the version up to which rows may be missing.
+    They are commit times of snapshots, and the version up to which rows may be missing.
     """
     ages = {COMMIT_TIMES: format_ages(plan.ages)} if plan.ages and plan.ages != state.ages else {}
     until = plan.delete.until if plan.delete else Age(0, 0)
@@ -85,7 +86,7 @@ def _split_chunks(delete: DeleteFiles | None, most: int) -> list[list[str]]:
 
 
 def _delete_files(spark: SparkSession, landing: Model, files: list[str]) -> None:
-    """Deletes all rows of `files`, so that Iceberg removes whole files; already deleted files are not an error.
+    """Deletes all rows of `files`, so that Iceberg removes whole files; files that are gone already are no error.
 
     The path is wrapped in a `concat`, since Iceberg fails on a plain condition on the path: it can't decide by the path
     alone that it needs to read no rows.

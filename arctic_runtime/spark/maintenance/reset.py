@@ -1,4 +1,4 @@
-"""Resets a model: drops everything that it has written, so that its next run is like its first."""
+"""Resets a model: drops all relations that it has created, so that its next run is like its first."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def reset_model(session: TableSession) -> tuple[ConflictingRelation, ...]:
-    """Drops the relations that a model created, and returns them; relations of others are not touched.
+    """Drops the relations that a model created, and returns them; relations created by others stay.
 
-    The change table, from which all others are computed, is dropped last: a reset that crashes is finished by another
-    reset, or undone by the next run.
+    The change table, from which all others can be computed, is dropped last: after a crash, another reset drops the
+    rest, or the next run creates the other relations again.
     """
     own = observe_own(session.reader, session.model)
     for relation in own:

@@ -1,4 +1,4 @@
-"""Requests to reload a table of an ingested source, for the process that ingests the source."""
+"""Stores requests to load an ingested table again, for the process that ingests its source."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def request_resync(table: TableSession) -> str:
-    """Stores a request to reload a table, and returns the name of its source; it is kept until the reload has begun.
+    """Requests that a table is loaded again from its database; returns the name of its source.
 
-    Raises ConfigError if the table is not ingested from a database, or was never ingested.
+    The request is stored until the process that ingests the source has begun to load. Raises ConfigError if the table
+    is not ingested from a database, or was never ingested.
     """
     source, name = table.model.source, table.model.ingested_from
     if source is None or name is None:

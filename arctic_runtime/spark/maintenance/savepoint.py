@@ -1,4 +1,4 @@
-"""Creates and drops savepoints: tags of one name on the base and on the change table."""
+"""Creates and drops savepoints, which are tags with one name on the base table and on the change table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def make_savepoint(session: TableSession, name: str, version: str | None = None) -> Savepoint:
-    """Gives a name to a version, by default the newest one; does nothing if the savepoint exists already.
+    """Gives a name to a version, by default the newest; does nothing if this version has the name already.
 
     Raises ConfigError if the version is not kept, or the name can't be used.
     """
@@ -35,7 +35,7 @@ def make_savepoint(session: TableSession, name: str, version: str | None = None)
 
 
 def drop_savepoint(session: TableSession, name: str) -> None:
-    """Drops a savepoint, so that its version may expire; raises ConfigError if there is none of this name."""
+    """Drops a savepoint, so that its version can expire; raises ConfigError if there is none with this name."""
     tags = plan_savepoint_drop(session.model, name, observe_savepoints(session.reader, session.model))
     _perform_tags(session, tags)
 
