@@ -1,4 +1,4 @@
-"""The change rows of one attempt: from the query's rows, its events, or the changes of its sources."""
+"""Computes the change rows of one attempt, from the query's rows, from its events, or from changes of its sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_changes(inputs: RefreshInputs) -> Computed:
-    """Computes the change rows of one attempt; to be called within `inputs.caching()`.
+    """Computes the change rows of one attempt; must be called within `inputs.caching()`.
 
-    It writes nothing that readers see. Raises NotMaintained if an incremental refresh turns out to be impossible or
-    too expensive.
+    It writes nothing that readers see. Raises NotMaintained if an incremental refresh turns out to be impossible or too
+    expensive.
     """
     if inputs.schema_only:
         return Computed(diff_states(inputs.query.limit(0), None, inputs.shape))

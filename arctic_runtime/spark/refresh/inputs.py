@@ -1,4 +1,4 @@
-"""Inputs from which one attempt computes change rows, the rows that it caches meanwhile, and the result."""
+"""The inputs from which one attempt of a run computes change rows, and the result of the computation."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Computed:
-    """Change rows that are computed but not written, with the summary for their commit.
+    """Change rows that are computed but not written yet, with entries for the summary of their commit.
 
     `is_gathered`: the number of partitions of `rows` already fits their size. `is_pinned`: all inputs were read at the
-    versions in the offsets, so later commits do not matter. `as_decided`: the rows were computed by the method whose
-    cost was estimated. `keys`: estimated number of lookups in the table while the rows are written; 0 means unknown.
+    versions in the offsets, so later commits to upstreams do not matter. `as_decided`: the rows were computed by the
+    method whose cost was estimated, so the estimate can be corrected. `keys`: estimated number of lookups in the table
+    while the rows are written; 0 means unknown.
     """
 
     rows: DataFrame
@@ -39,11 +40,12 @@ class Computed:
 
 @dataclass(frozen=True)
 class RefreshInputs:
-    """Inputs from which the change rows of one attempt are computed.
+    """The inputs from which one attempt of a run computes change rows.
 
-    Work in the `background` has to finish before the change rows are published. Plans have join hints if
-    `has_join_hints`. The analysis of the query is trusted if Spark reads the query in the same way (`is_same`).
-    `learn` takes entries for the summary of the run's commit; they are kept even if the computation fails later.
+    `query` has the rows of the query. `shape` describes the change rows. Actions that are started in the `background`
+    must end before the change rows are published. `schema_only` asks for no rows. If `has_join_hints`, plans have join
+    hints. `is_same` says that Spark understands the query as our analysis does, which can then be relied on. `learn`
+    takes entries for the summary of the run's commit, which are kept even if the computation fails later.
     """
 
     context: Context
@@ -72,7 +74,7 @@ class RefreshInputs:
 
     @contextmanager
     def caching(self) -> Iterator[None]:
-        """Context in which rows given to `cache` are computed once; releases them at its end."""
+        """Until the block ends, keeps the rows that are given to `cache`."""
         try:
             yield
         finally:
@@ -80,25 +82,28 @@ class RefreshInputs:
                 self._cached.pop().unpersist()
 
     def cache(self, rows: DataFrame) -> DataFrame:
-        """Returns `rows`, cached until the `caching` context ends."""
+        """Marks `rows` to be cached when they are first computed, until the `caching` block ends, and returns them."""
         self._cached.append(rows.persist())
         return self._cached[-1]
 
     def read_all_rows(self) -> DataFrame | None:
-        """The table's rows; for a repair, the rows that its change rows fold to, since readers have seen those."""
+        """Reads the table's rows; None if there is no base table yet.
+
+        For a repair, reads the rows to which its change rows fold, since readers of changes have seen those.
+        """
         changes = self.context.state.changes
         if self.decision.repairs and changes is not None:
             return read_folded_rows(self.spark, self.model, changes)
         return self.read_rows()
 
     def read_rows(self, keys: Keys | None = None) -> DataFrame | None:
-        """The table's rows; only those with one of `keys`, if given."""
+        """Reads the table's rows, only those with one of `keys` if given; None if there is no base table yet."""
         return read_current_rows(self.spark, self.model, self.context.state, self.thresholds.pruning, keys)
 
     def find_keys(self, keys: DataFrame, count: int | None, table_rows: int | None = None) -> Keys:
         """Prepares `keys` for lookups in the table, or in another table with `table_rows` rows.
 
-        The columns of `keys` are named as the table's key. `count` is the number of keys, None if unknown.
+        `keys` has columns named as the table's key. `count` is their number, None if unknown.
         """
         if count is None:
             return Keys(keys.select(*as_key(self.model.config.entity_key)), few=False, near=EVERYWHERE)
@@ -107,9 +112,9 @@ class RefreshInputs:
         return lookup_keys(keys, count, rows, self.thresholds.pruning)
 
     def select_key(self, rows: DataFrame) -> DataFrame:
-        """The key columns of `rows`; if the table has history, those of the entity."""
+        """Selects the key columns of `rows`; if the table has history, those of the entity."""
         return rows.select(*[to_column(part) for part in self.model.config.entity_key])
 
     def find_source_keys(self, keys: DataFrame, count: int) -> Keys:
-        """Prepares `keys`, of which there are `count`, for lookups in the upstreams."""
+        """Prepares `keys` for lookups in the upstreams; `count` is their number."""
         return self.find_keys(keys, count, sum(state.rows for state in self.upstreams.states.values() if state))

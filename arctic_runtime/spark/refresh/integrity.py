@@ -1,4 +1,4 @@
-"""Checks that a table equals its folded change table, and that the change rows are consistent with each other."""
+"""Checks that a table equals the rows to which its change rows fold, and that change rows are consistent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ _HELD = ("__arctic_previous", "__arctic_previous_action", "__arctic_place", "__a
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check of one table: number of rows that break it, examples, or why it was skipped (`left_out`)."""
+    """Result of one check of one table: the number of rows that break it, with examples.
+
+    `left_out` says why the check was skipped, and is empty if it was not.
+    """
 
     check: str
     broken: int = 0
@@ -46,9 +49,9 @@ class Finding:
 def list_broken_promises(
     spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
 ) -> tuple[str, ...]:
-    """Names of the checks that a table and its change table fail; the query is not run.
+    """Returns the names of the checks that a table and its change table fail; does not run the query.
 
-    Cost: both tables are read once or twice, and shuffled by key.
+    Reads both tables once or twice, and shuffles them by key.
     """
     thresholds = reader.thresholds
     findings = (
@@ -62,7 +65,7 @@ def list_broken_promises(
 def check_changes_fold_to_table(
     spark: SparkSession, model: Model, state: TableState, shape: Shape, thresholds: Thresholds
 ) -> Finding:
-    """Checks that the newest change row of every key gives the table's row."""
+    """Checks that the table's row of each key equals the row after its newest change."""
     assert state.changes is not None
     folded = read_folded_rows(spark, model, state.changes)
     table = read_current_rows(spark, model, state, thresholds.pruning)
@@ -83,7 +86,10 @@ def check_unique_keys(spark: SparkSession, model: Model, state: TableState, thre
 def compare_rows(
     expected: DataFrame, rows: DataFrame | None, shape: Shape, check: str, thresholds: ReportThresholds
 ) -> Finding:
-    """Compares a table's `rows` with the `expected` ones; the finding has the changes that the table lacks."""
+    """Compares a table's rows with `expected` ones; each row of the finding is a change that the table lacks.
+
+    `rows` are the table's rows, None for no rows; `check` is the name of the check.
+    """
     differences = diff_states(expected, rows, shape)
     shown = differences.drop("_ts", SEQUENCE).withColumnRenamed(ACTION, "missing_change")
     return build_finding(check, shown, thresholds)
@@ -92,10 +98,10 @@ def compare_rows(
 def check_history(
     spark: SparkSession, reader: CatalogReader, model: Model, state: TableState, shape: Shape
 ) -> list[Finding]:
-    """Checks the consistency of change rows in one pass; a finding for each rule, of at most `sampled_rows` in all.
+    """Checks in one pass that the change rows are consistent; returns a finding for each rule.
 
-    Change rows up to a repair are not checked, since they may break rules forever. Later ones are checked against the
-    rows that these fold to.
+    All findings together have at most `sampled_rows` rows. Change rows up to the last repair are not checked, since
+    they may break rules forever.
     """
     assert state.changes is not None
     limits, properties = reader.thresholds.reports, state.changes.properties
@@ -129,11 +135,11 @@ def _add_previous(changes: DataFrame, shape: Shape, keeps_all: bool) -> DataFram
 
 
 def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[str, Expression]:
-    """By the name of each rule, the condition that is true for change rows that break it.
+    """Builds the conditions, by the name of each rule, that are true for change rows that break the rule.
 
-    Change rows up to the commit `other_columns_until` may differ from the row before in dropped columns only, or
-    repeat it. Up to the commit `trimmed`, earlier change rows may have been deleted, so change rows are not compared
-    with the row before.
+    Change rows up to the sequence number `other_columns_until` may equal the row before, since columns in which they
+    differed were dropped. Up to `trimmed`, earlier change rows may have been deleted, so there is nothing to compare
+    with.
     """
     action, was = F.col(ACTION), F.col("__arctic_previous_action")
     is_whole = F.col("__arctic_place") > trimmed
@@ -163,7 +169,10 @@ def _build_rules(shape: Shape, other_columns_until: int, trimmed: int) -> dict[s
 
 
 def _build_sameness(left: Sequence[str], right: Sequence[str], shape: Shape) -> Expression:
-    """Condition that two images of a row are equal: the structs `left` and `right`; an empty name is the row itself."""
+    """Builds the condition that the structs `left` and `right` have equal values in all columns outside the key.
+
+    Both are the parts of a column name; the empty name is the row itself.
+    """
     return ~F.expr(
         write_difference(
             (quote_name(*left, column.name), quote_name(*right, column.name), column.type) for column in shape.rest
@@ -178,7 +187,7 @@ def _read_all_changes(spark: SparkSession, model: Model, state: TableState) -> D
 
 
 def build_finding(check: str, broken: DataFrame, thresholds: ReportThresholds) -> Finding:
-    """Returns the finding of `check`: number of rows in `broken`, at most `sampled_rows`, and a few of them."""
+    """Builds the finding of `check` from `broken`, the rows that break it; counts at most `sampled_rows` of them."""
     rows = broken.limit(thresholds.sampled_rows).collect()
     shown = tuple(str(row.asDict(recursive=True)) for row in rows[: thresholds.examples])
     return Finding(check, len(rows), shown)

@@ -1,4 +1,4 @@
-"""Tables without a key: the rows that a query computes from change events are appended once, and never looked up."""
+"""Runs models without a key: rows that the query computes from change events are appended, and never changed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def append_events(session: TableSession, context: Context, rows: DataFrame, summary: RunSummary) -> Appended:
-    """Appends `rows` in one commit, which records the run; a full refresh replaces all rows of the table.
+    """Appends `rows` in one commit, with `summary` as the record of the run; in a full refresh, replaces all rows.
 
-    `rows` have the columns for which the table was prepared. Raises DataError if rows break the contract, and
+    `rows` must have the columns for which the table was prepared. Raises DataError if rows break the contract, and
     CommitConflict if another writer was faster.
     """
     _check_contract(context.model, rows)
@@ -44,10 +44,9 @@ def append_events(session: TableSession, context: Context, rows: DataFrame, summ
 
 
 def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Column, ...]) -> Context:
-    """Prepares the table for rows with the columns `stored`, and returns the context for their commit.
+    """Creates the table, or changes it, for rows with the columns `stored`; returns the context for their commit.
 
-    Raises CommitConflict if another writer commits meanwhile, since the events to append were chosen by the state
-    before.
+    Raises CommitConflict if another writer commits meanwhile, since the run has chosen its events by `state`.
     """
     model, now = session.model, state
     while steps := plan_preparation(model, now.appended, _list_partition_fields(session, now), stored):
@@ -60,7 +59,7 @@ def prepare_to_append(session: TableSession, state: TableState, stored: tuple[Co
 
 
 def _list_partition_fields(session: TableSession, state: TableState) -> tuple[Transform, ...]:
-    """The partition fields of the table's current partition spec; none if the table does not exist."""
+    """Returns the fields of the table's current partition spec; none if the table does not exist."""
     if state.appended is None:
         return ()
     specs = observe_specs(session.reader, session.model.table)

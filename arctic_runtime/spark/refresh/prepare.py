@@ -1,4 +1,4 @@
-"""Prepares the change table and the base for rows with given columns."""
+"""Prepares the change table and the base table for rows with the columns of a query."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from arctic_runtime.spark.tables.table_session import TableSession
 def prepare_tables(
     table: TableSession, context: Context, stored: tuple[Column, ...], sequence_type: str
 ) -> tuple[Context, Shape]:
-    """Creates the change table, or changes its columns and those of the base to `stored`.
+    """Creates the change table, or changes its columns and those of the base table to `stored`.
 
-    Returns the context with the new state, and the shape of change rows. Raises ConfigError if a column can't change to
-    its new type, and for any difference that `on_schema_change` forbids. Raises CommitConflict if another writer
-    commits meanwhile, since the plan of this run depends on the state before.
+    Returns the context with the new state, and the shape of change rows. `sequence_type` is the type of `_seq`. Raises
+    ConfigError if a column can't change to its new type, and for a difference that `on_schema_change` forbids. Raises
+    CommitConflict if another writer commits meanwhile, since this run was planned for the state before.
     """
     model = table.model
     state = context.state
@@ -49,9 +49,10 @@ def prepare_tables(
 def _plan_evolution(
     context: Context, state: TableState, stored: tuple[Column, ...], sequence_type: str
 ) -> list[EvolveSchema]:
-    """Plans the steps that change the tables' columns to `stored`.
+    """Plans the steps that change the columns of the change table and of the base table to `stored`.
 
-    If a type can't change, drops the tables and raises CommitConflict if they have no rows, else raises TypeConflict.
+    If a type can't change, it raises TypeConflict, unless the tables have no rows: then it drops them and raises
+    CommitConflict, so that the next attempt creates them again.
     """
     model: Model = context.model
     assert state.changes is not None

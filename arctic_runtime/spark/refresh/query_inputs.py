@@ -1,4 +1,4 @@
-"""Runs the query of a model over given versions of its upstreams, and over the windows of events that a run reads."""
+"""Runs a model's query over given versions of its upstreams, and over the windows of events that a run reads."""
 
 from __future__ import annotations
 
@@ -31,17 +31,21 @@ Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 
 @dataclass(frozen=True)
 class QueryInputs:
-    """The query of a model over given versions of its upstreams."""
+    """A model's query, to be run over given versions of its upstreams.
+
+    `narrowed` has filters for the rows of some upstreams.
+    """
 
     model: Model
     upstreams: Upstreams
     narrowed: Narrowed = field(default_factory=dict)
 
     def run_query(self, spark: SparkSession, windows: Mapping[str, Window], other: History | None = None) -> DataFrame:
-        """Runs the query; each `changes(…)` reads the rows of its window in `windows`, or all rows if it has none.
+        """Runs the query; each `changes(…)` in it reads the rows of its window in `windows`, by the upstream's name.
 
-        A window from the beginning may end at a snapshot that is expired. If `other` is given, the views of the
-        sources get separate names, so that the result can be read together with the run's own query.
+        Without a window it reads all rows. A window without a start may end at a snapshot that is expired. If `other`
+        is given, the temporary views of the sources get names with it, so that the result can be read together with the
+        run's own query.
         """
         sources = list_changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}

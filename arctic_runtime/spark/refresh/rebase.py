@@ -1,4 +1,4 @@
-"""Rebases change rows after another run committed first: rows of keys that both runs had events of are recomputed."""
+"""Rebases change rows after another run committed first: recomputes the rows of keys of which both runs had events."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ BECAUSE = "another run committed meanwhile; rows of the keys that both had event
 
 @dataclass(frozen=True)
 class Overtaken:
-    """Publishes the change set of an attempt on top of the commit of another run that was faster.
+    """An attempt whose table another run has changed first; publishes its change rows on top of that commit.
 
-    `inputs` are those of the attempt. `times` is how many times it may be overtaken before the run starts again.
+    `inputs` and `changes` are those of the attempt. `times` is how often this may happen before the run starts again.
     """
 
     planner: RefreshPlanner
@@ -41,9 +41,9 @@ class Overtaken:
     times: int
 
     def publish_on_top(self, rows: DataFrame) -> Appended | None:
-        """Adapts the change rows `rows` to the current state of the table and publishes them.
+        """Adapts the change rows `rows` to the current state of the table, and publishes them in one commit.
 
-        Returns None if the run has to start again. Nothing that readers see is written before the one commit.
+        Returns None if that is impossible, so that the run has to start again; then nothing is changed.
         """
         then, state = self.inputs.context.state.changes, self.table.observe_state()
         if then is None or state.changes is None or not self.times:
@@ -63,7 +63,10 @@ class Overtaken:
 
     @contextmanager
     def _list_their_keys(self, plan: Rebase, inputs: QueryInputs) -> Iterator[DataFrame]:
-        """Yields the keys of all events that other runs applied meanwhile, cached, and named as `match_key` expects."""
+        """Yields the keys of all events that the other runs applied, cached until the block ends.
+
+        Their columns are named as `match_key` expects.
+        """
         events = inputs.run_query(self.inputs.spark, plan.theirs, "theirs")
         keys = events.select(*as_key(self.table.model.config.primary_key)).distinct().persist()
         try:
@@ -72,7 +75,7 @@ class Overtaken:
             keys.unpersist()
 
     def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
-        """Inputs to compute the rows of `keys` again, from the windows left to read and the state in `context`."""
+        """Returns the inputs to recompute the rows of `keys`, from events left to read and the state in `context`."""
         key = self.table.model.config.primary_key
         events = inputs.run_query(self.inputs.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
@@ -83,7 +86,7 @@ class Overtaken:
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
     ) -> ChangeSet:
-        """Change set of `rows` for a commit on top of `now`, with the change rows of `keys` replaced by `computed`."""
+        """Builds the change set of `rows` on top of `now`, with `computed` as the change rows of `keys`."""
         assert now.head is not None
         untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
         summary = self.changes.summary.with_entries_from(computed.summary)
@@ -100,7 +103,10 @@ class Overtaken:
         )
 
     def _choose_high_watermark(self, watermark: str | None) -> str | None:
-        """The later one of this run's high watermark and `watermark`, that of the recomputed rows; None if both are."""
+        """Returns the later of this run's high watermark and `watermark`, that of the recomputed rows.
+
+        None counts as earliest.
+        """
         own, kind = self.changes.summary.high_watermark, self.inputs.shape.sequence_type
         if own is None or watermark is None or own == watermark:
             return own if watermark is None else watermark

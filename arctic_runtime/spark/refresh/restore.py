@@ -1,4 +1,4 @@
-"""Restores an earlier version of a table by an ordinary commit: readers of changes see only the differences."""
+"""Restores an earlier version of a table by an ordinary commit of change rows with the differences."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from arctic_runtime.spark.tables.versions import find_version
 
 
 def restore_version(session: TableSession, version: int | str) -> dict[str, int]:
-    """Restores a table to `version`, a number or a savepoint's name; returns the number of changed rows by action.
+    """Restores the rows of `version`, given as a number or a savepoint's name; returns the changed rows by action.
 
-    A table with `input: state` also returns to the offsets of that version, so its next run follows its upstreams from
-    there. A table of change events keeps its offsets: undone events are not read again. Raises ConfigError if the
-    version is not kept, and CommitConflict if other writers always win.
+    A table with `input: state` also returns to the offsets of that version, so its next run reads the changes of its
+    upstreams since then. A table of change events keeps its offsets, so undone events are not read again. Raises
+    ConfigError if the version is not kept, and CommitConflict if other writers are faster at every attempt.
     """
     return retry_on_conflict(partial(_restore_once, session, str(version)), session.reader.thresholds.commits.attempts)
 

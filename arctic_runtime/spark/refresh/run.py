@@ -1,4 +1,4 @@
-"""One run of a model: observe → plan → execute → confirm, until nothing is left to do."""
+"""Runs a model: observes its tables, plans, computes and publishes changes, until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> None:
-    """Creates a view with all rows of the source for each `changes(…)` of a query.
+    """Creates, for each `changes(…)` of a query, a temporary view of all rows that it could read.
 
-    Raises SourceError if a source does not exist or has no snapshot.
+    So the query can be run outside of a run. Raises SourceError if a source does not exist or has no snapshot.
     """
     for source in list_changes_read(sql):
         state = observe_source(reader, source)
@@ -77,10 +77,10 @@ def preview_changes(spark: SparkSession, reader: CatalogReader, sql: str) -> Non
 
 
 class Refresh:
-    """One run of a model: computes the current rows of its query and publishes the differences to the table.
+    """One run of a model: brings its table up to date with its query, and publishes the differences as change rows.
 
-    `spark` is called only when there is something to do, so that a run without work starts no Spark. Events that
-    `narrowed` filters out count as read, and change nothing.
+    `spark` is called only if there is something to do, so that other runs do not start Spark. `narrowed` has filters
+    for the change rows of upstreams; events that they drop count as read, and change nothing.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Refresh:
         request: Request | None = None,
         narrowed: Narrowed | None = None,
     ) -> Refresh:
-        """Returns a run of `model` with a new planner for `request`."""
+        """Creates a run of `model`, which plans for `request`."""
         return cls(RefreshPlanner(model, reader, request), spark, narrowed)
 
     @property
@@ -112,8 +112,8 @@ class Refresh:
     def run_refresh(self, planned: PlannedRefresh | None = None) -> Outcome:
         """Brings the table up to date by the plan `planned`, or by a new plan if it is None.
 
-        Plans and runs again after a commit conflict. Raises ConfigError, SourceError, DataError, CatalogError, and
-        CommitConflict if other writers always win.
+        After a commit conflict it plans and runs again. Raises ConfigError, SourceError, DataError, PlanError,
+        CatalogError, and CommitConflict if other writers are faster at every attempt.
         """
         first = [planned] if planned is not None else []
         attempts = self.table.reader.thresholds.commits.attempts
@@ -151,9 +151,10 @@ class Refresh:
         return self.table.reconcile_until_done(state, appended=self._committed[1] if self._committed else None)
 
     def _add_repairs(self, context: Context, decision: Decision) -> Decision:
-        """Returns `decision` with the checks that the table fails as `repairs`, if a full refresh was requested.
+        """Adds the names of the checks that the table fails to `decision`, if a full refresh was requested.
 
-        If any check fails, later checks skip all change rows that exist now, since these can't be repaired.
+        The run then repairs the table. Change rows can't be repaired, so if any check fails, those that exist now are
+        marked to be skipped by later checks. Returns the new decision.
         """
         state = context.state
         if decision.reason != "FULL_REFRESH" or state.changes is None or state.base is None:
@@ -175,7 +176,7 @@ class Refresh:
         return self.planner.build_outcome(decision, committed.rows, state)
 
     def _is_other_session(self, context: Context, decision: Decision) -> bool:
-        """Whether an incremental run would build on rows of another Spark version or of other session settings.
+        """Whether an incremental run would build on rows that another Spark version or other session settings computed.
 
         Also stores the hash of this session in the request, for the next plan.
         """
@@ -185,10 +186,9 @@ class Refresh:
         return decision.increment is not None and last.session != session
 
     def _give_up(self, decision: Decision, error: Exception) -> None:
-        """Makes the next attempt compute in full after `error`.
+        """Makes the next attempt compute the whole query, after `error` of an incremental attempt.
 
-        Raises `error` if a full computation would not avoid it. With `refresh: strict` it raises all errors except
-        NotMaintained.
+        Raises `error` if that would not avoid it, and with `refresh: strict` for all errors except NotMaintained.
         """
         given_up = to_refusal(error) if decision.increment is not None else None
         is_strict = self.model.config.refresh == "strict" and not isinstance(error, NotMaintained)
@@ -236,14 +236,14 @@ class Refresh:
         stored: tuple[Column, ...],
         upstreams: Upstreams,
     ) -> Appended:
-        """Appends the events of the windows to a table without a key."""
+        """Appends the rows of `query`, computed from the events of the windows, to a table without a key."""
         ready = prepare_to_append(self.table, context.state, stored)
         rows = query.select(*[to_column(column.name) for column in stored])
         shown = rows.limit(0) if self._request.schema_only else rows
         return append_events(self.table, ready, shown, self._build_summary(ready, decision, upstreams))
 
     def _publish_changes(self, inputs: RefreshInputs) -> Appended:
-        """Computes the change rows and publishes them."""
+        """Computes the change rows and publishes them; if another run commits first, rebases them if possible."""
         context, decision, background = inputs.context, inputs.decision, inputs.background
         assert context.state.changes is not None
         assert context.state.changes.head is not None
@@ -275,23 +275,27 @@ class Refresh:
         self._learned = self._learned.with_entries_from(entries)
 
     def _check_predicates(self, context: Context, upstreams: Upstreams, query: DataFrame) -> None:
-        """Checks that Spark and our parser read the contract's checks alike, unless the last run had the same query."""
+        """Raises ConfigError if Spark and our parser understand the contract's checks differently.
+
+        Does nothing if the last run had the same query.
+        """
         last = find_last_run(context.state.changes) or RunSummary()
         if self.model.checks and last.query != compute_fingerprint(self.model, upstreams):
             check_predicates(query, self.model)
 
     def _look_for_day_texts(self, context: Context, decision: Decision, upstreams: Upstreams) -> None:
-        """Records for later runs whether the query's result depends on the day of the run; see `find_day_texts`."""
+        """Notes for later runs whether the query's result depends on the day of the run; see `find_day_texts`."""
         if upstreams.reads.day_columns and not self._request.schema_only:
             follows, thresholds = decision.increment is not None, context.thresholds.pruning
             day_texts = find_day_texts(context.spark, upstreams, decision.windows, follows, thresholds)
             self._learned = replace(self._learned, day_texts=day_texts)
 
     def _is_same(self, context: Context, decision: Decision, upstreams: Upstreams) -> bool:
-        """Whether Spark reads the query in the same way as our analysis; compared once per query text.
+        """Whether Spark understands the query as our analysis does; this is compared once per query text.
 
-        False without a comparison if changes can't be followed or an earlier attempt gave up. If the readings differ,
-        raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the table.
+        Returns False without a comparison if the query can't be maintained or an earlier attempt gave up. If the
+        readings differ, raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the
+        table.
         """
         is_query = self.model.config.input == "state" and not self._request.schema_only
         if not is_query or not decisions.can_follow_changes(upstreams):
@@ -310,7 +314,7 @@ class Refresh:
         return True
 
     def _record_difference(self, decision: Decision, refused: NotMaintained) -> None:
-        """Records for later runs that Spark reads the query differently than our analysis.
+        """Notes for later runs that Spark understands the query differently than our analysis.
 
         Raises NotMaintained in an incremental run, and PlanError when `refresh: strict` creates the table.
         """
@@ -323,7 +327,7 @@ class Refresh:
             self._learned = replace(self._learned, given_up=str(refusal))
 
     def _confirm_upstreams(self, upstreams: Upstreams) -> None:
-        """Raises CommitConflict if an upstream changed while the query ran, since the offsets would be wrong."""
+        """Raises CommitConflict if an upstream has changed since it was observed, since the offsets would be wrong."""
         now = self.planner.observe_upstreams().states
         moved = [
             name for name, state in upstreams.states.items() if state and _get_version(now.get(name)) != state.version
@@ -359,7 +363,7 @@ def _open_background(context: Context) -> Parallel:
 
 
 def _build_start_summary(decision: Decision) -> RunSummary:
-    """Summary entries with the start time and the estimated cost of a run; later runs use them to correct estimates."""
+    """Builds summary entries with the run's start time and estimated cost, from which later runs correct estimates."""
     if decision.estimate is None:
         return RunSummary()
     return RunSummary(started_ms=round(time.time() * 1000), estimated=decision.estimate.unadjusted)

@@ -1,4 +1,4 @@
-"""Checks a table and its history: recomputes rows from its query or events, and compares them with the stored rows."""
+"""Verifies a table: compares it with its recomputed query or events, and checks its change rows and its history."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
-    """Checks a model's table against its query and its change table, and the change table for consistency.
+    """Checks a model's table against its query and against its change table, and the change rows for consistency.
 
-    Returns a finding for each check.
+    Returns a finding for each check, also for those that were left out.
     """
     table = refresh.table
     state, upstreams = table.observe_state(), refresh.planner.observe_upstreams()
@@ -77,7 +77,7 @@ def verify_model(refresh: Refresh) -> tuple[Finding, ...]:
 
 
 def _check_all_events_there(table: TableSession, appended: ChangeTableState, upstreams: Upstreams) -> Finding:
-    """Checks that a table without a key has the same rows as its query over all events read, each as often."""
+    """Checks that a table without a key has the rows of its query over all events that it has read, each as often."""
     check, last = "the table has each row of its events once", find_last_run(appended) or RunSummary()
     read = get_offsets(last)
     gone = [column for column, version in read.items() if not _is_kept(upstreams.states.get(column), version)]
@@ -97,7 +97,10 @@ def _check_all_events_there(table: TableSession, appended: ChangeTableState, ups
 
 
 def _compare_as_bags(table: TableSession, query: DataFrame, rows: DataFrame, check: str) -> Finding:
-    """Compares `query` and the table's `rows` as multisets in their common columns; finds missing and surplus rows."""
+    """Compares `query` and the table's `rows` as multisets in their common columns; the finding has the differences.
+
+    `check` is the name of the check.
+    """
     wanted = conform_frame(query, [column for column in list_frame_columns(rows) if column.name in query.columns])
     table_rows = rows.select(*[to_column(column) for column in wanted.columns])
     differences = compare_bags(wanted, table_rows, MULTIPLICITY)
@@ -127,7 +130,7 @@ def _check_query_gives_table(table: TableSession, state: TableState, upstreams: 
 
 
 def _list_later_columns(table: TableSession, log: TableName, rows: DataFrame) -> list[str]:
-    """The columns of `rows` that were added to the table `log` after it was created."""
+    """Returns the columns of `rows` that the table `log` got after its creation."""
     added = list_later_columns(table.reader, log)
     return [column for column in rows.columns if any(is_same_name(column, other) for other in added)]
 
@@ -137,10 +140,10 @@ def _explain_null_columns(added: list[str]) -> str:
 
 
 def _compare_with_query(table: TableSession, state: TableState, rows: DataFrame, check: str) -> Finding:
-    """Compares `rows`, the result of the query or of the events, with the table's rows.
+    """Compares `rows`, recomputed from the query or the events, with the table's rows.
 
-    If the table has history and `input: state`, only the versions that are valid now are compared. Of a bitemporal
-    table, only the versions that are not superseded are compared.
+    Of a table with history and `input: state`, only the current versions are compared; of a bitemporal table, only
+    those whose recording has not ended.
     """
     model, thresholds = table.model, table.reader.thresholds
     shape = build_shape(model, state, list_frame_columns(rows))
@@ -185,7 +188,7 @@ def _explain_not_recomputed(table: TableSession, state: TableState, upstreams: U
 
 
 def _explain_other_origin(model: Model, state: TableState, upstreams: Upstreams) -> str:
-    """Explains why the table may differ from the events that it has read; an empty text if it may not."""
+    """Explains why the table may rightly differ from the events that it has read; an empty text if it may not."""
     last = find_last_run(state.changes) or RunSummary()
     if changed := find_changed_event_rules(last.query, model):
         return f"{', '.join(changed)} changed since the last run; run it first"
@@ -219,7 +222,10 @@ def _recompute_from_events(table: TableSession, state: TableState, upstreams: Up
 
 
 def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Upstreams) -> Iterable[Finding]:
-    """Compares the stored aggregate state with the one recomputed from the versions that the newest run read."""
+    """Compares the stored aggregate state with the one recomputed from the upstream versions that the newest run read.
+
+    Returns no finding if no state is stored.
+    """
     check = "the totals are those of the rows that were read"
     last = find_last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state is None:
@@ -241,7 +247,7 @@ def _check_aggregate_state(table: TableSession, state: TableState, upstreams: Up
 
 
 def _list_expired_sources(tree: Node, upstreams: Upstreams, read: Mapping[str, Version]) -> list[str]:
-    """The sources of `tree` whose version in `read` is missing or no longer kept."""
+    """Returns the sources of the operator tree `tree` whose version in `read` is missing or no longer kept."""
     names = dict.fromkeys(str(scan.source) for scan in list_scans(tree))
     return [source for source in names if source not in read or not _is_kept(upstreams.states[source], read[source])]
 

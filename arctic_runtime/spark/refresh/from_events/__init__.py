@@ -1,1 +1,1 @@
-"""Computes change rows from change events: events are folded by key and compared with the stored rows."""
+"""Computes change rows from change events: folds the events of each key, and compares the result with stored rows."""

@@ -1,4 +1,4 @@
-"""Computes the change rows that follow from the events of a window."""
+"""Computes change rows from the change events that a run reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from arctic_runtime.spark.refresh.inputs import Computed, RefreshInputs
 
 
 def compute_from_events(inputs: RefreshInputs) -> Computed:
-    """Computes the change rows that follow from the events of a run, and from the stored rows that they change."""
+    """Checks the events that the query returns, and computes the change rows by which they change the stored rows."""
     model, state, shape = inputs.model, inputs.context.state, inputs.shape
     last = None if inputs.decision.mode in ("create", "full") else find_last_run(state.changes)
     declared = (last.declared if last else None) or Declared()
@@ -51,7 +51,7 @@ def compute_from_events(inputs: RefreshInputs) -> Computed:
 
 
 def _list_keys_to_empty(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """The keys that a truncation may delete: those of all stored rows, and of the other events of this run."""
+    """Returns the keys that a truncation may delete: those of all stored rows and of the run's other events."""
     made = inputs.select_key(events.where(~is_truncation(inputs.model, events)))
     old = inputs.read_rows()
     return made if old is None else made.unionAll(inputs.select_key(old))

@@ -1,4 +1,4 @@
-"""Change rows of tables without history: the net event of each key is compared with its stored row."""
+"""Computes change rows of tables without history: compares the net event of each key with its stored row."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def compute_net_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
 
 
 def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -> DataFrame:
-    """Computes the net event of each key in `window`.
+    """Computes the net event of each key in `window`, after late events are handled as `rules` demand.
 
-    As `rules` say, late events are dropped, or their keys are recomputed from all their events.
+    Late events are dropped, or the rows of their keys are recomputed from all their events.
     """
     events, last = window.events, window.last
     if last is None:
@@ -57,7 +57,7 @@ def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -
 
 
 def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindow, keys: DataFrame) -> DataFrame:
-    """Computes the net events of `window`; those of `keys` from all their events, including those of earlier runs."""
+    """Computes the net events of `window`; for `keys`, from all events that were ever read, with the flag `reset`."""
     model, shape = inputs.model, inputs.shape
     assert window.last is not None
     cached = inputs.cache(keys)
@@ -75,7 +75,7 @@ def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindo
 
 
 def _find_newest_seen(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame:
-    """The newest `sequence_by` value read so far, for each key that may have a late event."""
+    """Returns the newest `sequence_by` value that earlier runs have read, for each key that may have a late event."""
     model, shape, changes = inputs.model, inputs.shape, inputs.context.state.changes
     assert changes is not None
     assert window.profile.oldest_late is not None

@@ -1,4 +1,4 @@
-"""Change events that earlier runs of a model have read."""
+"""Reads the change events that earlier runs of a model have read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from arctic_runtime.spark.tables.rows.frames import read_table, to_column
 def read_seen_places(
     spark: SparkSession, model: Model, changes: ChangeTableState, upstreams: Upstreams, offsets: Mapping[str, Version]
 ) -> DataFrame:
-    """Reads key and position in event order (as `_seq`) of all change rows, and of all events that were ever read."""
+    """Reads the places in event order of all change rows and all events that were ever read.
+
+    The columns are those of the key, and `_seq` with the place, a value of `sequence_by`. `offsets` has the versions up
+    to which the upstreams were read.
+    """
     sequence = model.config.sequence_by
     assert changes.newest is not None
     assert sequence is not None
@@ -35,7 +39,10 @@ def read_seen_places(
 def read_past_events(
     spark: SparkSession, model: Model, upstreams: Upstreams, history: History, versions: Mapping[str, Version]
 ) -> DataFrame:
-    """Runs the query over all rows of its sources up to `versions`; a source without a version counts as empty."""
+    """Runs the query over all rows of its sources up to `versions`; a source that is not in `versions` counts as empty.
+
+    `history` names the views that the query reads, so that several results can be read together.
+    """
     windows = {source: Window(source, None, version) for source, version in versions.items()}
     unread: Narrowed = {source: _no_rows for source in list_changes_read(model.sql) if str(source) not in versions}
     return QueryInputs(model, upstreams, unread).run_query(spark, windows, history)

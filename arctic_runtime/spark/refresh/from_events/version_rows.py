@@ -1,4 +1,4 @@
-"""Change rows of tables with history: events open and close versions of rows."""
+"""Computes change rows of tables with history, in which events open and close versions of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arctic_runtime.spark.tables.rows import marks
 
 
 def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFrame:
-    """Computes the change rows of a table with history; reads only stored versions that the events may change."""
+    """Computes the change rows by which the events of `window` change versions; reads only versions they may change."""
     model, shape, events = inputs.model, inputs.shape, window.events
     if model.config.valid_time:
         bitemporal.check_valid_times(model, events)
@@ -41,7 +41,7 @@ def compute_version_rows(inputs: RefreshInputs, window: EventWindow) -> DataFram
 
 
 def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
-    """Computes the change rows that turn the stored versions into those that follow from `events`, which are all."""
+    """Computes the change rows that turn all stored versions into those computed from all `events` of the table."""
     model, shape = inputs.model, inputs.shape
     check_history_is_kept(model, inputs.upstreams.states)
     versions, stored = fold_to_versions(events, shape, model), inputs.read_all_rows()
@@ -51,15 +51,15 @@ def _recompute_versions(inputs: RefreshInputs, events: DataFrame) -> DataFrame:
 
 
 def _record_versions(inputs: RefreshInputs, images: DataFrame) -> DataFrame:
-    """Builds the change rows of a bitemporal table from `images` of versions; they are recorded as of this run."""
+    """Builds the change rows of a bitemporal table from `images`, pairs of a new and a recorded version."""
     time = bitemporal.find_record_time(inputs.context.now, find_last_load(inputs.context.state.changes))
     return bitemporal.record_versions(images, inputs.shape, inputs.model.config, time)
 
 
 def find_earlier_events(inputs: RefreshInputs, window: EventWindow, last: RunSummary) -> DataFrame | None:
-    """Reads the events of earlier runs that the events of this run depend on; None if there are none.
+    """Reads the events of earlier runs on which the events of this run depend; None if there are none.
 
-    Also None after a restore, which undid some of them.
+    Also returns None after a restore, since it undid some of these events.
     """
     if last.restored is not None:
         return None

@@ -1,4 +1,4 @@
-"""The events that a run reads."""
+"""The change events that one run reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from arctic_runtime.spark.events.profile import Profile
 
 @dataclass(frozen=True)
 class EventWindow:
-    """Checked events with their profile, and the summary of the `last` run; None if all events are read again."""
+    """The events of a run after their checks, with their profile; `last` is the summary of the run before.
+
+    `last` is None if all events are read, by a first run or a full refresh.
+    """
 
     events: DataFrame
     profile: Profile

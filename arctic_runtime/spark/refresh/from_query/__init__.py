@@ -1,1 +1,1 @@
-"""Computes change rows from a query: compared with the table in full, or derived from the changes of its sources."""
+"""Computes change rows from a query: by comparison of all its rows with the table, or from changes of its sources."""

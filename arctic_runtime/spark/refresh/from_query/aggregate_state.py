@@ -1,9 +1,9 @@
-"""The aggregate state of a table, stored beside it.
+"""Updates the aggregate state of a table: counts, sums, minimums and maximums per group, in a table of its own.
 
-A run writes the state before it publishes the change rows, under the same run token; the commit of the change rows
-names the state. If the run dies between the two, the state that the last commit names is still there.
+A run writes the state before it publishes the change rows, and the commit of the change rows names the snapshot of the
+state. So if the run dies between the two, the state that the last commit names still exists.
 
-Only groups that lost an extreme are recomputed from the sources. The sources are read only if there are such groups.
+A group that lost its minimum or maximum is recomputed from the sources, which are read only if there is such a group.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _MOST_BEHIND = 34
 
 @dataclass(frozen=True)
 class Followed:
-    """Result rows of groups after (`now`) and before the changes: those that changed, and maybe others.
+    """Result rows of the groups that changed, and maybe of others, after (`now`) and before the changes.
 
-    They have the tree's columns. If `before` is None, `now` has all groups.
+    The columns are those of the query's operator tree. If `before` is None, `now` has the rows of all groups.
     """
 
     now: DataFrame
@@ -69,11 +69,11 @@ class Followed:
 def update_aggregate_state(
     context: Context, plan: AggregateState, register: Register, hold: Hold, background: Parallel
 ) -> Followed | None:
-    """Updates or creates the stored aggregate state, and returns the result rows of its changed groups.
+    """Updates or creates the stored aggregate state, and returns the result rows of the groups that changed.
 
-    Returns None if the state can't be kept, since it has too many groups or a type that can't be added up. `register`
-    creates the views of the sources that the trees read, and `hold` caches rows that are read more than once. An
-    updated state is written in the `background` of later work.
+    Returns None if the state can't be kept, since it has too many groups or a type that can't be added up exactly.
+    `register` creates the views of sources that operator trees read, and `hold` caches rows that are read several
+    times. An updated state is written in a `background` thread.
     """
     spark, thresholds = context.spark, context.thresholds.incremental
     before = _read_stored_state(context, plan)
@@ -104,7 +104,7 @@ def update_aggregate_state(
 
 
 def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> AggregateState | None:
-    """The aggregate state plan of the model's query that has this `fingerprint`; None if the query has none."""
+    """Returns the plan of the query's aggregate state whose hash is `fingerprint`; None if there is none."""
     try:
         analysed, _ = analyse_model(model, upstreams)
     except NotMaintained:
@@ -114,7 +114,11 @@ def find_plan(model: Model, upstreams: Upstreams, fingerprint: str) -> Aggregate
 
 
 def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """Groups whose stored state differs from the recomputed one, with both; the views of `plan.state` must exist."""
+    """Returns the groups whose stored state differs from the recomputed one.
+
+    `snapshot` is that of the stored state. The result has the group's keys, and structs of the `kept` and the
+    `computed` values. The views that `plan.state` reads must exist.
+    """
     stored = read_state(spark, model, snapshot, plan)
     made = cast_like(spark.sql(render_sql(plan.state)), stored)
     keys, values = [to_column(key) for key in plan.keys], F.struct(*[to_column(part) for part in plan.names])
@@ -126,7 +130,7 @@ def find_differing_groups(spark: SparkSession, model: Model, snapshot: int, plan
 
 
 def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | None:
-    """The state of all groups; None if a column has a type whose sum depends on the order."""
+    """Computes the state of all groups; None if it would have sums that depend on the order of addition."""
     try:
         made = spark.sql(render_sql(plan.state))
     except AnalysisException:
@@ -136,7 +140,7 @@ def _compute_state(spark: SparkSession, plan: AggregateState) -> DataFrame | Non
 
 
 def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | None:
-    """The state stored by the newest run; None if it stored none, or the state of another plan."""
+    """Reads the state that the newest run has stored; None if it has stored none, or that of another plan."""
     state = context.state
     last = find_last_run(state.changes)
     if state.aggregate_state is None or last is None or last.aggregate_state != hash_state(plan):
@@ -145,14 +149,18 @@ def _read_stored_state(context: Context, plan: AggregateState) -> DataFrame | No
 
 
 def read_state(spark: SparkSession, model: Model, snapshot: int, plan: AggregateState) -> DataFrame:
-    """Reads the state of `plan` that is stored in `snapshot` of the model's state table."""
+    """Reads the aggregate state in `snapshot` of the model's state table, with the column names of `plan`."""
     return read_table(spark, model.table.totals, snapshot).toDF(*plan.keys, *plan.names)
 
 
 def _apply_changes(
     before: DataFrame, moved: DataFrame, plan: AggregateState, register: Register, materialize: Hold
 ) -> DataFrame:
-    """The state after the changes; groups that lost an extreme are recomputed as a whole."""
+    """Returns the state after the changes; groups that lost a minimum or maximum are recomputed from the sources.
+
+    `before` is the state before, `moved` are the changes per group. `register` and `materialize` are those of
+    `update_aggregate_state`.
+    """
     added = _add_changes(before, moved, plan)
     if not plan.extremes:
         return added
@@ -169,10 +177,10 @@ def _apply_changes(
 
 
 def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
-    """Computes `rows` at once and keeps them in the driver, if they are at most `most` and have no nested types.
+    """Computes `rows` at once and keeps them in the driver, if there are at most `most` and no nested types.
 
-    Other rows are cached by `hold`. Spark drops cached rows as soon as the state is written, and would recompute them
-    for each later use.
+    Otherwise `hold` caches them. Caching alone would not do for small ones: Spark drops cached rows as soon as the
+    state is written, and would recompute them for each later use.
     """
     if any("<" in kind for _, kind in rows.dtypes):
         return hold(rows)
@@ -181,9 +189,9 @@ def _materialize_small(rows: DataFrame, most: int, hold: Hold) -> DataFrame:
 
 
 def _add_changes(before: DataFrame, moved: DataFrame, plan: AggregateState) -> DataFrame:
-    """The state plus the changes, in the stored types, without groups that have no rows left.
+    """Adds the changes `moved` to the state `before`, in its types; drops groups that have no rows left.
 
-    If the state has extremes, the column _LOST marks groups that lost an extreme.
+    If the state has minimums or maximums, the column _LOST says whether the group may have lost one.
     """
     types = dict(before.dtypes)
     gone = {extreme.gone: types[extreme.name] for extreme in plan.extremes}
@@ -209,19 +217,25 @@ _EXTREMES: Mapping[str, LiteralString] = {"min": "min({part})", "max": "max({par
 
 
 def _is_lost(kind: str, name: str, gone: str) -> Expression:
-    """Whether the removed value may have been the extreme: no remaining value is known to be more extreme."""
+    """Builds the condition that a group may have lost its minimum or maximum (`kind`) by removed rows.
+
+    `name` is the column of the value over the remaining rows, as far as known, `gone` that over the removed rows.
+    """
     is_beyond = to_column(name) < to_column(gone) if kind == "min" else to_column(name) > to_column(gone)
     return to_column(gone).isNotNull() & ~F.coalesce(is_beyond, F.lit(False))
 
 
 def cast_like(rows: DataFrame, stored: DataFrame, more: Mapping[str, str] | None = None) -> DataFrame:
-    """Casts the columns of `rows` to their types in `stored`, and further columns to the types in `more`."""
+    """Casts the columns of `rows` to their types in `stored`, and the columns in `more` to the types given there."""
     types = {**dict(stored.dtypes), **(more or {})}
     return rows.selectExpr(*[cast_as(quote_name(part), kind, part) for part, kind in types.items()])
 
 
 def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The rows of state whose group is in `moved`, the changed groups; a null in a group's key equals a null."""
+    """Selects the rows of a state whose group is in `moved`, the changes per group.
+
+    `keys` are the columns of the group; nulls in them equal each other.
+    """
     if not keys:
         return rows
     touched = moved.select(*as_key(keys)).hint("broadcast")
@@ -229,13 +243,16 @@ def _select_changed_groups(rows: DataFrame, moved: DataFrame, keys: Sequence[str
 
 
 def _compute_result_rows(spark: SparkSession, rows: DataFrame, result: Node, view: str) -> DataFrame:
-    """Computes the rows of the query, in the columns of the tree `result`, from the rows of state `rows`."""
+    """Computes result rows of the query from the state `rows`, by the operator tree `result`.
+
+    `view` is the name of the temporary view that it creates for the state.
+    """
     rows.coalesce(1).createOrReplaceTempView(quote_name(view))
     return spark.sql(render_sql(with_state_view(result, view)))
 
 
 def _write_state(context: Context, rows: DataFrame) -> None:
-    """Replaces the stored state by this run's; earlier states can still be read as of their snapshots."""
+    """Replaces the stored state by `rows`; earlier states can still be read by their snapshots."""
     table = context.model.table.totals
     columns_renamed = rows.toDF(*[f"total_{place}" for place in range(len(rows.columns))])
     writer = create_internal_writer(

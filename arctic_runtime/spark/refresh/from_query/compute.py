@@ -1,4 +1,4 @@
-"""Computes the change rows of a query: all its rows compared with the table, or from the changes of its sources."""
+"""Computes change rows from a query: compares all its rows with the table, or derives them from source changes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from arctic_runtime.spark.tables.rows.frames import to_column
 
 
 class QueryComputation:
-    """Computes the change rows of one attempt from a query: by a full comparison, or by an incremental plan."""
+    """Computes the change rows of one attempt from a query, by a full comparison or by an incremental plan."""
 
     def __init__(self, inputs: RefreshInputs) -> None:
         self.inputs = inputs
@@ -53,12 +53,12 @@ class QueryComputation:
         return self._compare() if increment is None else self.follow(increment)
 
     def _compare(self) -> Computed:
-        """Compares all rows of the query with all rows of the table."""
+        """Computes the change rows by a comparison of all rows of the query with all rows of the table."""
         return replace(self._diff(self.inputs.query, self.inputs.read_all_rows()), is_pinned=False)
 
     @property
     def _needs_old(self) -> bool:
-        """Whether change rows need values that only the table has: columns that the query lacks, or closed versions."""
+        """Whether change rows need values that only the table has: columns missing in the query, or closed versions."""
         config = self.inputs.model.config
         return self.inputs.shape.keeps_more or (config.has_history and not config.keep_deleted)
 
@@ -99,7 +99,7 @@ class QueryComputation:
                 return self._recompute_keys(increment, plan)
 
     def _register(self, increment: Increment, trees: Sequence[Node]) -> None:
-        """Creates the views that trees read. The views of semi-join reducers and spools are created once."""
+        """Creates the temporary views that operator trees read; views of semi-join reducers and spools only once."""
         inputs = self.inputs
         parts = increment.select_reducers(trees)
         needed = (*trees, *(tree for part in parts for tree in part.trees))
@@ -114,9 +114,10 @@ class QueryComputation:
             self._registered_reducers.extend(parts)
 
     def _follow_state(self, increment: Increment, plan: AggregateState) -> Computed:
-        """Computes change rows of the groups whose state changed, or of all groups if no state is stored.
+        """Updates the aggregate state, and computes the change rows of the groups whose state changed.
 
-        Writes the new state. If the state can't be kept, computes the change rows without it.
+        If no state is stored, computes those of all groups. If the state can't be kept, computes the change rows
+        without it.
         """
         inputs = self.inputs
         update = totals.update_aggregate_state(
@@ -158,7 +159,7 @@ class QueryComputation:
         return collect_statistics(inputs.upstreams, inputs.decision.windows, inputs.thresholds.joins)
 
     def _are_most(self, old: DataFrame | None, count: int) -> bool:
-        """Whether `old`, the table's rows of `count` affected keys, are most of its rows; some keys may have no row."""
+        """Whether most rows of the table may change: `old` are the stored rows of the `count` affected keys."""
         base = self.inputs.context.state.base
         if old is None or base is None:
             return False
@@ -166,20 +167,26 @@ class QueryComputation:
         return count > most and old.count() > most
 
     def _look_up(self, added: DataFrame, changed: DataFrame) -> Computed:
-        """Computes change rows by comparing `added` rows with the stored rows that have the keys of `changed`.
+        """Computes change rows by a comparison of `added` rows with the stored rows whose keys are in `changed`.
 
-        Needed if only the table has some values, such as those of columns that the query no longer has. `changed` is
-        cached, and has the keys of all added and removed rows.
+        It is needed if only the table has some values, such as those of columns that the query no longer has. `changed`
+        has the keys of all added and removed rows, and has to be cached.
         """
         key = [to_column(part) for part in self.inputs.model.config.entity_key]
         return self._diff(added, self._read_old(changed.select(*key), changed.count()))
 
     def _read_old(self, keys: DataFrame, count: int | None) -> DataFrame | None:
-        """The table's rows with `keys`, which are named as the table's key; `count` of them, None if unknown."""
+        """Reads the table's rows with one of `keys`; `count` is the number of keys, None if unknown.
+
+        The columns of `keys` have the names of the table's key columns.
+        """
         return self.inputs.read_rows(self.inputs.find_keys(keys, count))
 
     def _diff(self, new: DataFrame, old: DataFrame | None, in_one_part: bool = False) -> Computed:
-        """Change rows that turn the table's `old` rows into the query's `new` rows; few rows in one partition."""
+        """Computes the change rows that turn the table's rows `old` into the query's rows `new`.
+
+        They are computed in one task if `in_one_part`, or if the table and its sources have few rows.
+        """
         inputs = self.inputs
         keyed = inputs.is_same and is_keyed(inputs.model, inputs.upstreams, inputs.decision.increment)
         in_one_part = old is not None and (in_one_part or self._reads_little())
@@ -194,7 +201,7 @@ class QueryComputation:
         return Computed(rows, RunSummary(high_watermark=time.isoformat()), is_gathered)
 
     def _follow_versions(self, images: DataFrame) -> Computed:
-        """Change rows of versions, from images of the query's rows before and after their change."""
+        """Computes the change rows of versions from `images`, pairs of the query's rows after and before a change."""
         inputs = self.inputs
         held, time = inputs.cache(images), self._time
         places = versions.Positions.find(inputs.model.config, inputs.shape)
@@ -206,11 +213,11 @@ class QueryComputation:
 
     @property
     def _time(self) -> datetime.datetime:
-        """The time at which this run closes and opens versions of the query's rows."""
+        """The time at which this run ends versions and begins new ones."""
         return versions.find_run_time(self.inputs.context.now, find_last_run(self.inputs.context.state.changes))
 
     def _reads_little(self) -> bool:
-        """Whether the table and the sources of its query have few rows."""
+        """Whether the table and all sources of its query together have few rows."""
         inputs = self.inputs
         base, states = inputs.context.state.base, inputs.upstreams.states.values()
         rows = sum(math.inf if state is None else state.rows for state in states)

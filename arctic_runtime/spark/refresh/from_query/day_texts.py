@@ -1,4 +1,4 @@
-"""Search for texts in upstreams that Spark converts to a timestamp of the day of the run: times without a date."""
+"""Finds texts that Spark would convert to timestamps of the day of the run, since they have a time but no date."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def find_day_texts(
     follows: bool,
     thresholds: PruningThresholds,
 ) -> str | None:
-    """Names the first upstream with times without a date in text columns that the query converts to timestamps.
+    """Finds the first upstream with times without a date in text columns that the query converts to timestamps.
 
-    None if there is none. An incremental run (`follows`) searches only the changed rows: if others had such texts, it
-    would not be incremental. Cost: one job for each upstream that has such columns.
+    Returns an explanation that names the upstream and the columns; None if there is none. An incremental run
+    (`follows`) searches only changed rows: if others had such texts, the run would not be incremental. Runs one Spark
+    job for each upstream with such columns.
     """
     for name, state in upstreams.states.items():
         asked = (

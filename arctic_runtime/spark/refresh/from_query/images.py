@@ -1,4 +1,8 @@
-"""The rows of a source at the start and the end of a window, and the rows added and removed between them."""
+"""Reads the rows of a source at the start and at the end of a window, and the changes between them.
+
+The names of these images are `old` and `new` for the rows at both ends, `delta` for added and removed rows with their
+multiplicity, `pair` for the old and the new row of each changed key, and `either` for new and removed rows together.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +55,7 @@ _THERE = "__arctic_there"
 
 @dataclass(frozen=True)
 class SourceWindow:
-    """Reads the rows of a source at the start and the end of a window, and the changes in it."""
+    """Reads the rows of one source at the start and the end of its window, and the changes between them."""
 
     spark: SparkSession
     source: SourceState
@@ -59,10 +63,11 @@ class SourceWindow:
     thresholds: Thresholds
 
     def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
-        """Creates the temporary views that `scans` read, which are all of this source.
+        """Creates the temporary views that `scans`, which all read this source, expect for its images.
 
-        Changed rows get a filter with bounds of their values in the columns `asked` of the tree; this takes a job. If
-        they are many and read several times, `hold` caches them.
+        Changed rows get a filter with the bounds of their values in the columns `asked`, by which Spark can prune
+        joined tables; this takes a Spark job. `hold` caches changed rows that are many and read several times; None
+        caches none.
         """
         fields = dict.fromkeys(field for scan in scans for _, field in scan.fields)
         is_large = self.source.count_rows_in(self.window) > self.thresholds.incremental.cached_change_rows
@@ -77,10 +82,10 @@ class SourceWindow:
             rows.createOrReplaceTempView(quote_name(format_image_view(image, self.source.name)))
 
     def read_image(self, image: Image, fields: Sequence[str]) -> DataFrame:
-        """Reads one image of the source in the columns `fields`; `delta` also has the multiplicity of rows.
+        """Reads one image of the source, in the columns `fields`; see the module for the images.
 
-        `pair` also has the columns before the change, and flags for which of both rows exist. It needs a window whose
-        change rows have before images.
+        `delta` also has the multiplicity, 1 or -1. `pair` also has the columns before the change and two flags for
+        which of both rows exists; its change rows must have before images.
         """
         wanted = _select_source_columns(self.source, fields)
         if image == "new":
@@ -97,11 +102,14 @@ class SourceWindow:
         return conform_frame(self.read_rows_at(self.window.end), wanted).unionAll(gone)
 
     def read_rows_at(self, version: Version, select: Callable[[DataFrame], DataFrame] = lambda rows: rows) -> DataFrame:
-        """Reads the rows of the source as of `version`; see the function `read_rows_at`."""
+        """Reads the rows of the source as of `version`, by the function `read_rows_at`."""
         return read_rows_at(self.spark, self.source, version, self.thresholds.pruning, select)
 
     def _add_location_condition(self, rows: DataFrame, names: Sequence[str]) -> DataFrame:
-        """Returns `rows` with a filter that all of them pass: the bounds of their values in the columns `names`."""
+        """Adds a filter to `rows` by the bounds of their values in the columns `names`, which all rows meet.
+
+        Spark derives filters on joined tables from it. Without names, `rows` are returned as they are.
+        """
         if not names:
             return rows
         located, count = rows.select(*[to_column(part) for part in names]), self.source.count_rows_in(self.window)
@@ -109,7 +117,10 @@ class SourceWindow:
         return rows.where(write_expression(build_bounds_condition(known_bounds))) if known_bounds else rows
 
     def _read_moved_rows(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """Reads the rows added (1) and removed (-1), in the columns `wanted`; rows equal in these are left out."""
+        """Reads the rows that were added (multiplicity 1) or removed (-1), in the columns `wanted`.
+
+        Rows that did not change in these columns are left out.
+        """
         if self.source.kind == "changes":
             return self._read_moved_from_log(wanted)
         if is_appended(self.source, self.window):
@@ -139,9 +150,9 @@ class SourceWindow:
         return _explode_images(net.rows, images)
 
     def _read_pairs(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """Reads a row with both images for each key that changed in the columns `wanted`.
+        """Reads one row for each key that changed in the columns `wanted`, with the values after and before the change.
 
-        If the window has one commit, nothing is shuffled.
+        If the window has only one commit, nothing is shuffled.
         """
         net = self._build_net_changes(wanted)
         new = zip(net.new, [part.name for part in wanted], strict=True)
@@ -165,9 +176,9 @@ class SourceWindow:
         return _Net(rows, old, new, was, stays, fill_statement(either, was=was, stays=stays, unlike=unlike))
 
     def _read_net_changes(self, wanted: tuple[Column, ...]) -> DataFrame:
-        """Reads one row per changed key: its newest image and action, and its row before the first change.
+        """Reads one change row per changed key: its newest values and action, and `_before` of its first change.
 
-        The result has at least the key, the columns `wanted`, the action and the before image.
+        It has at least the columns of the key, the columns `wanted`, the action and `_before`.
         """
         assert self.source.key is not None
         changes = self._read_appended()
@@ -185,9 +196,9 @@ class SourceWindow:
         return grouped.select(*key, "newest.*", "oldest.*")
 
     def _look_up_before(self, newest: DataFrame, wanted: tuple[Column, ...]) -> DataFrame:
-        """Rows of the `newest` changes (1), and the rows of the same keys as of the window's start (-1).
+        """Returns the rows of the `newest` changes (multiplicity 1), and the old rows of their keys (-1).
 
-        Used if the change rows have no before images.
+        The old rows are read as of the window's start. This is needed if the change rows have no before images.
         """
         assert self.source.key is not None
         assert self.window.start is not None
@@ -203,7 +214,7 @@ class SourceWindow:
 
 @dataclass(frozen=True)
 class SourceWindows:
-    """The sources of a query, each with the window of its changes."""
+    """The sources of a query, each with the window whose changes a run reads."""
 
     spark: SparkSession
     upstreams: Upstreams
@@ -217,7 +228,7 @@ class SourceWindows:
 
 
 def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
-    """The columns of an image, after and before the change, from which the tree takes its columns `asked`."""
+    """Returns the columns of a source image from which `scans` take the columns `asked`, after or before a change."""
     now = [field for scan in scans for made, field in scan.fields if made in asked]
     was = [name_before(field) for scan in scans for made, field in scan.fields if name_before(made) in asked]
     return tuple(dict.fromkeys([*now, *was]))
@@ -230,10 +241,11 @@ def read_rows_at(
     thresholds: PruningThresholds,
     select: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """Reads a source's rows as of `version`: the newest base merged up to it or earlier, with the changes since.
+    """Reads a source's rows as of `version`: the newest base table that is not later, with the changes since.
 
-    If no such base is kept, all changes up to the version are folded. `select` filters rows and may drop any columns
-    but the key. It is applied to the base before the changes are merged into it, so a merge into few rows is cheap.
+    If no such snapshot of the base table is kept, all changes up to the version are folded. `select` filters the rows,
+    and may drop any columns but the key. It is applied to the base table before the changes are merged into it, so a
+    merge into few rows is cheap.
     """
     if source.kind != "changes":
         return select(read_table(spark, source.name, version.snapshot, source.formerly))
@@ -261,17 +273,17 @@ def _combine_and(one: Sql, other: Sql) -> Sql:
 
 
 def _explode_images(rows: DataFrame, images: Sequence[Sql]) -> DataFrame:
-    """Expands each of `rows` into those of its `images` whose flag says that they exist."""
+    """Expands each row into those of the structs `images` whose field _THERE is true."""
     made = rows.selectExpr(fill_statement("inline(array({images}))", images=join_parts(images)))
     return made.where(F.col(_THERE)).drop(_THERE)
 
 
 @dataclass(frozen=True)
 class _Net:
-    """Net changes, one row per key (`rows`), and SQL expressions over them.
+    """The net changes of a window, one row per key (`rows`), and SQL expressions over them.
 
-    `old` and `new` are the values of some columns before and after the changes. `was` and `stays` say whether the row
-    existed before, and exists after them. `moves` is false if both exist and are equal.
+    `old` and `new` are the values of the wanted columns before and after the changes. `was` is the condition that the
+    row existed before, `stays` that it exists after them. `moves` is false if both are true and the values are equal.
     """
 
     rows: DataFrame

@@ -1,4 +1,4 @@
-"""Runs an incremental plan on Spark: creates the views it reads, runs its trees, and casts rows to query columns."""
+"""Runs an incremental plan on Spark: creates the views that its operator trees read, and runs the trees."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from arctic_runtime.thresholds import Thresholds
 
 
 def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
-    """Creates the temporary views of sources that `trees` read.
+    """Creates the temporary views of source images that the operator trees `trees` read.
 
-    If changed rows are joined with large tables, they get a filter with bounds of their join columns. Spark derives
-    from it which rows of the large tables can match, and skips their other files.
+    If they read large tables, changed rows get a filter with the bounds of their join columns. From this, Spark derives
+    which rows of the large tables can match, and skips files without any. `hold` caches rows.
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in list_scans(tree)]
@@ -49,7 +49,7 @@ def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | 
 
 
 def register_spools(spark: SparkSession, values: Iterable[Spool], hold: Hold) -> None:
-    """Creates the temporary views of the spools `values`, computed at once so that Spark knows their number of rows."""
+    """Creates the temporary views of spools, and computes their rows at once, so that Spark knows their number."""
     for one in values:
         rows = hold(spark.sql(render_sql(one.rows)).distinct())
         rows.count()
@@ -62,15 +62,15 @@ def _is_large_read(read: Iterable[Scan], upstreams: Upstreams, thresholds: Thres
 
 
 def has_maps(query: DataFrame) -> bool:
-    """Whether `query` has columns with maps: Spark can't compare these, so added and removed rows can't cancel out."""
+    """Whether the query has columns with maps, which Spark can't compare, so that equal rows would not cancel out."""
     return any(has_map(read_type(type_of(field.dataType))) for field in query.schema.fields)
 
 
 def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """Computes the added and removed rows of the query, in its columns, with their multiplicity, 1 or -1.
+    """Computes the rows added to and removed from the query's result, with their multiplicity, 1 or -1.
 
-    One term of the delta may add a row that another one removes, and `Explode` may give equal rows before and after a
-    change. Such rows cancel out here.
+    The columns are those of `query`. One term of the plan may add a row that another one removes, and `Explode` may
+    give equal rows before and after a change; such rows cancel out here.
     """
     delta_rows = spark.sql(render_sql(changes))
     if any(isinstance(node, UnionAll | Explode) for node in walk_tree(changes)):
@@ -79,9 +79,10 @@ def compute_deltas(spark: SparkSession, changes: Node, increment: Increment, que
 
 
 def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query: DataFrame) -> DataFrame:
-    """Computes pairs of rows after and before the changes, in the query's columns and under names by `name_before`.
+    """Computes pairs of result rows after and before the changes.
 
-    Two flags, HAS_AFTER and HAS_BEFORE, say which rows of a pair exist.
+    They have the columns of `query`, the same columns named by `name_before`, and the flags HAS_AFTER and HAS_BEFORE,
+    which say which of both rows exists.
     """
     pair_rows = spark.sql(render_sql(pairs))
     was = _list_outputs(pair_rows, increment, query, name_before)
@@ -91,29 +92,32 @@ def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query:
 
 
 def compute_affected_keys(spark: SparkSession, keys: Node) -> DataFrame:
-    """Runs the tree `keys`, which gives the keys of the query's rows that the changes may affect."""
+    """Computes the keys of all result rows that the changes may affect, by the operator tree `keys`."""
     return spark.sql(render_sql(keys))
 
 
 def recompute_affected_rows(
     spark: SparkSession, new: Node, keys: DataFrame, increment: Increment, query: DataFrame
 ) -> DataFrame:
-    """Runs the tree `new`, which gives the current rows of the affected `keys`, in the columns of the query."""
+    """Computes the current result rows of the affected `keys`, in the columns of `query`, by the operator tree `new`.
+
+    It creates the temporary view of the keys that the tree reads.
+    """
     keys.createOrReplaceTempView(quote_name(AFFECTED))
     return as_query(spark.sql(render_sql(new)), increment, query)
 
 
 def as_query(rows: DataFrame, increment: Increment, query: DataFrame) -> DataFrame:
-    """Returns `rows`, the result of a tree, with the names and types of the query's columns."""
+    """Casts and renames the columns of `rows`, the result of an operator tree, to those of `query`."""
     return rows.selectExpr(*_list_outputs(rows, increment, query))
 
 
 def _list_outputs(
     rows: DataFrame, increment: Increment, query: DataFrame, named: Callable[[str], str] = str
 ) -> list[Sql]:
-    """Expressions that select the query's columns from `rows` of a tree; `named` changes the names on both sides.
+    """Builds the expressions that select the columns of `query` from `rows`, the result of an operator tree.
 
-    Raises NotMaintained if number, names or types of the columns differ.
+    `named` changes the names on both sides. Raises NotMaintained if number, names or types of the columns differ.
     """
     fields = query.schema.fields
     if len(fields) != len(increment.outputs):

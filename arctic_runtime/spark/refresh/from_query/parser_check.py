@@ -1,8 +1,8 @@
-"""Checks that Spark and our parser read a query alike: its text, and the SQL that is regenerated from our tree of it.
+"""Checks that our parser understands a query as Spark does, before the query is refreshed incrementally.
 
-Incremental plans are built from our own tree of a query. A tree that means something else than the text would give
-wrong rows, so the two are compared before a query is refreshed incrementally. If Spark does not consider the analyzed
-plans of both the same, the optimized plans are compared as texts.
+Incremental plans are built from our own operator tree of a query, which would give wrong rows if it meant something
+else than the text. So SQL is generated from our parse of the text, and Spark's plans of both are compared: first the
+analyzed plans, and if Spark does not consider them the same, the optimized plans as texts.
 """
 
 from __future__ import annotations
@@ -42,14 +42,17 @@ _CHECKED = "arctic_checked"
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether Spark parses a query and its regenerated text to the same plan, and their difference if not."""
+    """Whether Spark makes the same plan of a query and of its regenerated text; `because` is the difference if not."""
 
     is_same: bool
     because: str = ""
 
 
 def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, str]) -> None:
-    """Raises NotMaintained if Spark reads a model's query, or one of its `views`, differently than our parser."""
+    """Raises NotMaintained if Spark understands a model's query, or one of its `views`, differently than our parser.
+
+    `views` has the SQL text of each view by its name.
+    """
     _check_verdict(compare_with_spark(spark, model.sql, model.table), "the query")
     for view, sql in views.items():
         table = parse_table_name(view, model.table)
@@ -58,7 +61,7 @@ def check_same_reading(spark: SparkSession, model: Model, views: Mapping[str, st
 
 
 def check_predicates(query: DataFrame, model: Model) -> None:
-    """Raises ConfigError if Spark reads one of the contract's checks differently than our parser."""
+    """Raises ConfigError if Spark understands one of the contract's checks differently than our parser."""
     query.createOrReplaceTempView(_CHECKED)
     for check in model.checks:
         verdict = _compare_check(query.sparkSession, check)
@@ -84,10 +87,10 @@ def _check_verdict(verdict: Verdict, what: str) -> None:
 
 
 def compare_with_spark(spark: SparkSession, sql: str, at: TableName | None = None) -> Verdict:
-    """Compares how Spark and our parser read the query `sql`.
+    """Compares how Spark and our parser understand the query `sql`.
 
-    Names of tables are completed by the catalog and the schema of `at` in the regenerated SQL. Raises NotMaintained if
-    our parser rejects the query, and Spark's own error if Spark does.
+    In the regenerated SQL, names of tables are completed by the catalog and the schema of `at`; None leaves them.
+    Raises NotMaintained if our parser rejects the query, and Spark's own error if Spark does.
     """
     query = parse_query(sql)
     if at is not None:
@@ -122,14 +125,17 @@ def _compare_plans(spark: SparkSession, sql: str, written: str) -> Verdict:
 
 
 def _list_fields(frame: DataFrame) -> list[str]:
-    """Names and types of the columns of `frame`; names that Spark generates from expressions become `(…)`."""
+    """Lists name and type of each column of `frame`; names that Spark generated from expressions become `(…)`."""
     return [
         f"{'(…)' if '(' in field.name else field.name} {field.dataType.simpleString()}" for field in frame.schema.fields
     ]
 
 
 def explain_plans(spark: SparkSession, sql: str) -> dict[str, str]:
-    """The plans of a query by name, with the ids of columns renumbered in the order in which they appear."""
+    """Returns Spark's logical plans of a query as texts, by their names, such as `Optimized`.
+
+    The ids of columns are renumbered in the order in which they appear, so that plans can be compared.
+    """
     explained = spark.sql(fill_statement("EXPLAIN EXTENDED {query}", query=trust_query(sql))).collect()[0][0]
     return {plan_name: _renumber_columns(plan) for plan_name, plan in _SECTION.findall(explained)}
 
@@ -140,7 +146,7 @@ def _renumber_columns(plan: str) -> str:
 
 
 def _list_analyzed_lines(plans: dict[str, str]) -> list[str]:
-    """The lines of the analyzed plan, without ids of columns and without indentation."""
+    """Returns the lines of the analyzed plan without ids of columns and indentation."""
     return [_NUMBER.sub("", line).strip(" :+-") for line in plans.get("Analyzed", "").splitlines()]
 
 
@@ -152,7 +158,7 @@ def _find_first_difference(one: list[str], other: list[str]) -> str:
 
 
 def _split_at_commas(line: str) -> list[str]:
-    """Splits the list in brackets in `line`, or all of `line`, at commas outside of parentheses."""
+    """Splits the bracketed list in `line`, or all of `line` without one, at commas outside of nested parentheses."""
     pieces, depth = [""], 0
     for character in line.partition("[")[2].rpartition("]")[0] or line:
         depth += (character in "([{") - (character in ")]}")
@@ -165,7 +171,7 @@ def _split_at_commas(line: str) -> list[str]:
 
 @contextmanager
 def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
-    """Context in which the catalog and the schema of `table` are the current ones of the Spark session."""
+    """Until the block ends, makes the catalog and the schema of `table` the current ones of the Spark session."""
     catalog, schema = spark.catalog.currentCatalog(), spark.catalog.currentDatabase()
     spark.sql(fill_statement("USE {schema}", schema=quote_name(table.catalog, table.schema)))
     try:
@@ -179,7 +185,7 @@ def _use_namespace(spark: SparkSession, table: TableName) -> Iterator[None]:
 
 
 def _has_short_names(query: exp.Query) -> bool:
-    """Whether a query names tables without their catalog."""
+    """Whether a query names any table without its catalog."""
     return next(_list_short_names(query), None) is not None
 
 
@@ -192,14 +198,14 @@ def _list_short_names(query: exp.Query) -> Iterator[exp.Table]:
 
 
 def _complete_names(query: exp.Query, at: TableName) -> None:
-    """Completes table names in `query` by the schema and the catalog of `at`, as the analysis resolves them."""
+    """Adds to short table names in `query` the schema and the catalog of `at`, as Spark would; changes `query`."""
     for table in list(_list_short_names(query)):
         table.set("db", table.args.get("db") or exp.to_identifier(at.schema, quoted=True))
         table.set("catalog", exp.to_identifier(at.catalog, quoted=True))
 
 
 def _has_shadowed_cte(query: exp.Query) -> bool:
-    """Whether a WITH defines a name that an enclosing WITH defines as well; Spark has two ways to resolve it."""
+    """Whether a WITH defines a name that an enclosing WITH also defines, which Spark resolves in one of two ways."""
     return any(
         _list_names(clause.expressions) & _list_names(_list_inner_ctes(clause)) for clause in query.find_all(exp.With)
     )

@@ -1,4 +1,4 @@
-"""Semi-join reducers: the rows of large sources that a plan needs, each source read once for all terms."""
+"""Creates semi-join reducers: the rows of a large source that a plan can need, read once for all terms of the plan."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _FOUND = "__arctic_found_"
 
 @dataclass(frozen=True)
 class _Sought:
-    """Distinct values of the columns `fields` by which rows of a source are looked up, named as `match_key` expects.
+    """Distinct values by which rows of a source are looked up; a row matches if its columns `fields` equal one of them.
 
-    Nulls equal each other if `null_safe`.
+    The columns of `values` are named as `match_key` expects. Nulls equal each other if `null_safe`.
     """
 
     fields: tuple[str, ...]
@@ -40,13 +40,13 @@ class _Sought:
 
     @cached_property
     def build_nearby_condition(self) -> Expression:
-        """A condition that is true for all matching rows of the source, and by which Iceberg skips files."""
+        """A condition that all matching rows of the source meet, and by which Iceberg skips files."""
         known_bounds = collect_bounds(self.values.toDF(*self.fields), self.count, self.thresholds)
         return F.lit(False) if known_bounds is None else F.expr(write_expression(build_bounds_condition(known_bounds)))
 
 
 def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer], hold: Hold) -> None:
-    """Creates the temporary views of semi-join reducers; the views that the reducers read must exist.
+    """Creates the temporary views of semi-join reducers; the views that their lookups read must exist already.
 
     If there are more lookup values than an executor can hold, the views have all rows of the source.
     """
@@ -67,7 +67,7 @@ def register_reducers(sources: SourceWindows, reducers: Iterable[SemiJoinReducer
 def _collect_lookups(
     spark: SparkSession, lookups: Iterable[Lookup], thresholds: PruningThresholds, hold: Hold
 ) -> Iterator[_Sought]:
-    """Computes the values that `lookups` look for; lookups by the same columns are combined."""
+    """Computes the values for which `lookups` search; those of lookups by the same columns are combined."""
     together: dict[tuple[str, ...], list[Lookup]] = {}
     for one in lookups:
         together.setdefault(one.fields, []).append(one)
@@ -80,9 +80,9 @@ def _collect_lookups(
 def _hold_matching_rows(
     rows: DataFrame, fields: Iterable[str], where: Sql, sought: Sequence[_Sought], hold: Hold
 ) -> DataFrame:
-    """The rows that match a value in `sought`, computed at once so that Spark knows their number.
+    """Selects the columns `fields` of rows that meet `where` and match a value in `sought`, computes and caches them.
 
-    Otherwise Spark would filter a base only after all its rows were merged with the changes.
+    They are computed at once: then Spark knows their number, and filters a base table before it is merged with changes.
     """
     matching = hold(_select_matching_rows(rows.select(*map(to_column, fields)).where(where), sought))
     matching.count()
@@ -90,7 +90,10 @@ def _hold_matching_rows(
 
 
 def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFrame:
-    """The rows that match at least one of `sought`; the values are broadcast, so that rows are not shuffled."""
+    """Selects the rows that match a value in any of `sought`.
+
+    The values are broadcast, so that the rows are not shuffled.
+    """
     flags = {f"{_FOUND}{number}": one for number, one in enumerate(sought)}
     rows = rows.where(reduce(or_, [one.build_nearby_condition for one in flags.values()]))
     for flag, one in flags.items():
@@ -100,7 +103,7 @@ def _select_matching_rows(rows: DataFrame, sought: Sequence[_Sought]) -> DataFra
 
 
 def _register_images(spark: SparkSession, part: SemiJoinReducer, rows: DataFrame) -> None:
-    """Creates the views of a reducer's images, from its current `rows` and the changes of the whole source."""
+    """Creates the views of a reducer's images of its source, from its current `rows` and the changes of the source."""
     shown: dict[Image, DataFrame] = {"new": rows}
     if part.changes is not None:
         assert part.whole.key is not None
