@@ -1,1 +1,1 @@
-"""The relations of one table: their rows as DataFrames, their commits, and the steps that change them."""
+"""The relations of one model: their rows as DataFrames, commits to them, and the steps that change them."""

@@ -1,4 +1,4 @@
-"""Publishes change rows: appends them to the change table in one commit, and checks them for flaws."""
+"""Publishes change rows: appends them to the change table in one commit, if none of them is flawed."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _ROWS, _NOTHING = "rows", "deletions of nothing"
 def publish_changes(
     changes: ChangeSet, context: Context, overtaken: Callable[[DataFrame], Appended | None] = lambda _: None
 ) -> Appended:
-    """Appends change rows in one commit, if the change table still is as observed; readers see all of them or none.
+    """Appends change rows in one commit, if the change table is unchanged since it was observed; returns their counts.
 
-    Rows are sorted by key, except for those of a first load, which is read as a whole. If rows have an action of
-    `FLAWS`, raises DataError with some of them. If another writer was faster, `overtaken` is called with the change
-    rows as they were written, and may publish others instead; if it returns None, raises CommitConflict. Also raises
-    what the `confirm` of `changes` raises.
+    Readers see all of the rows or none. Rows are sorted by key, except in a first run, whose rows are later read as a
+    whole. If rows have a flaw as their action, raises DataError with some of them. If another writer committed first,
+    calls `overtaken` with the written change rows: it may publish others, whose counts it returns, or return None,
+    which raises CommitConflict. Also raises the errors of `changes.confirm`.
     """
     step, shape = changes.commit, changes.shape
     seen = Observation()
@@ -85,7 +85,7 @@ def publish_changes(
 
 
 def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataFrame:
-    """Reads the change rows that an attempt has appended to its branch, up to the snapshot `tip`."""
+    """Reads the change rows that the attempt has appended to its branch, whose head is the snapshot `tip`."""
     table = quote_name(*step.table.parts)
     if tip == step.expected:
         return context.spark.table(table).limit(0)
@@ -94,14 +94,15 @@ def _read_written_rows(context: Context, step: AppendChanges, tip: int) -> DataF
 
 
 def read_observed_counts(seen: Observation) -> dict[str, Any]:
-    """Returns the counts observed while rows were written; empty if a busy server did not send them."""
+    """Returns the counts that Spark observed while it wrote rows; empty if a busy server did not send them."""
     return dict(seen.get)
 
 
 def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
-    """Builds the aggregates of the key and partition ranges of the base's rows that change rows replace.
+    """Builds aggregates for the ranges of keys and partitions of the base table's rows that change rows replace.
 
-    None if no merge follows that looks rows up in the base: no base, `merge: on_read`, or a base that is read in full.
+    Returns None if they are not needed, since no merge follows that looks up rows in the base table: there is none, it
+    is merged on read, or it is so small that it is read in full.
     """
     base = context.state.base
     if base is None or context.model.config.merge == "on_read" or is_scanned(base.rows, context.thresholds.pruning):
@@ -115,7 +116,7 @@ def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
 
 
 def count_again(context: Context, step: AppendChanges, branch: Sequence[str], shape: Shape) -> dict[str, int]:
-    """Counts the rows of each kind that were just appended to a branch; empty if nothing was appended."""
+    """Counts the rows of each kind that the attempt has appended to `branch`; empty if it has appended none."""
     (tip,) = read_tips(context.spark, step.table, branch[-1].removeprefix("branch_")).values()
     if tip == step.expected:
         return {}
@@ -125,16 +126,19 @@ def count_again(context: Context, step: AppendChanges, branch: Sequence[str], sh
 
 
 def _list_usual_actions(mode: Mode, model: Model) -> tuple[str, ...]:
-    """Returns the actions that rows usually have in a mode; only they are counted while rows are written."""
+    """Returns the actions that rows can have in a run of this mode, if none is flawed.
+
+    Only these are counted while rows are written, since each count takes time.
+    """
     if mode == "create":
         return (INSERT,)
     return (UPSERT, DELETE) if mode == "incremental" and model.config.changelog == "input" else (INSERT, UPDATE, DELETE)
 
 
 def _build_kind_conditions(actions: Sequence[str], mode: Mode, model: Model, shape: Shape) -> dict[str, Sql]:
-    """Builds the condition by which rows of each kind are counted; the kind of a row is its action.
+    """Builds for each kind of rows the condition by which they are counted; a kind is one of `actions`.
 
-    If old rows are looked up, deletes of missing rows are a kind of their own, and do not count as deletes.
+    If stored rows are looked up, deletes of missing rows are a further kind, and do not count as deletes.
     """
     is_one = "{action} = {kind}"
     kinds = {kind: fill_statement(is_one, action=quote_name(ACTION), kind=quote_text(kind)) for kind in actions}
@@ -151,7 +155,7 @@ def _build_counts(kinds: Mapping[str, Sql]) -> list[Sql]:
 
 
 def _build_time_expression(now: datetime.datetime) -> Sql:
-    """Builds the time of a change row: its own, or the time of the run if it is null."""
+    """Builds the time of a change row: its own `_ts`, or if that is null, `now`, the time of the run."""
     micros = (now - datetime.datetime.fromtimestamp(0, datetime.timezone.utc)) // datetime.timedelta(microseconds=1)
     run = hide_constant(fill_statement("timestamp_micros({micros})", micros=quote_number(micros)), quote_name(ACTION))
     return fill_statement("coalesce({own}, {run})", own=quote_name(TIMESTAMP), run=run)

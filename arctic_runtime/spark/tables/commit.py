@@ -1,10 +1,10 @@
-"""Commits that succeed only if the table is unchanged since it was observed.
+"""Commits to tables that succeed only if the table is unchanged since it was observed.
 
-An Iceberg append never conflicts, so two runs could both append the same window. Here rows are written to a branch that
-starts at the observed snapshot, and main is fast-forwarded to the branch. This fails unless main still is at that
-snapshot. Before, it is checked that the branch has only commits of this attempt, which have its token in their summary:
-if the branch is dropped meanwhile, Iceberg would create it again on top of the current main. A table that is
-overwritten as a whole needs no branch: Iceberg itself checks that it is unchanged.
+An Iceberg append never conflicts, so two runs could both append the changes of the same window. So rows are written to
+a branch that starts at the observed snapshot, and main is fast-forwarded to the branch, which fails unless main still
+is at that snapshot. Before that, it is checked that the branch has only commits of this attempt, which have its token
+in their summaries: if the branch is dropped meanwhile, Iceberg would create it again on top of the current main. A
+table that is overwritten as a whole needs no branch: Iceberg itself checks that it is unchanged.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _SNAPSHOT_COLUMNS = ("snapshot_id", "parent_id", "operation", "summary")
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to commit: its Spark session, and the token that is part of the names of its branches.
+    """One attempt to commit: its Spark session, and the token from which the names of its branches are made.
 
-    If `reader` is None, for a table of another catalog, the state of branches is read with Spark.
+    `reader` reads the state of branches; if it is None, for a table of another catalog, Spark reads it.
     """
 
     spark: SparkSession
@@ -58,10 +58,10 @@ class Attempt:
 
 @dataclass(frozen=True)
 class WriterBranch:
-    """The branch `name` of a table, to which one writer commits on top of the snapshot `expected`.
+    """A branch of a table that starts at the snapshot `expected`, and to which one writer commits.
 
-    Its commits have the writer's name in their summaries. If it `is_shared`, several processes may commit to it under
-    the same writer's name.
+    The summaries of its commits have the writer's name. If it `is_shared`, several processes may commit to it under
+    this name.
     """
 
     table: TableName
@@ -78,12 +78,12 @@ def swap_in(
     write: Callable[[tuple[str, ...]], T],
     overtaken: Callable[[int], T | None] = lambda _: None,
 ) -> T:
-    """Runs `write` on a branch of the snapshot `expected`, then moves main to the branch if main is still there.
+    """Calls `write` with a new branch at the snapshot `expected`, then publishes the branch if main is still there.
 
-    `write` gets the parts of the branch's name, and may raise to end the attempt; its result is returned. All commits
-    of `write` have to be done when it returns. If another writer was faster, `overtaken` is called with the snapshot
-    that `write` has created, and its result is returned. Raises CommitConflict if this result is None; the table is
-    then as the other writer left it.
+    `write` gets the parts of the branch's name, and its result is returned; an error that it raises ends the attempt.
+    It must have finished its commits when it returns. If another writer committed first, `overtaken` is called with the
+    last snapshot of the branch, and its result is returned, or CommitConflict raised if that is None. The branch is
+    dropped in the end.
     """
     spark, branch, writer = attempt.spark, f"{BRANCH_PREFIX}{attempt.token}", f"{attempt.token}-{uuid.uuid4().hex[:8]}"
     written = WriterBranch(table, branch, expected, writer)
@@ -109,17 +109,17 @@ def swap_in(
 
 
 def _find_written_snapshot(attempt: Attempt, branch: WriterBranch) -> int | None:
-    """Returns the head of a writer's branch; None if the branch is missing or does not have exactly its commits."""
+    """Returns the head of a writer's branch; None if the branch is missing or has commits of other writers."""
     state = read_branch_state(attempt.spark, attempt.reader, branch.table, branch.name)
     reason = explain_refused_publish(replace(state, main=branch.expected), branch.expected, branch.writer)
     return state.tip if reason is None else None
 
 
 def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
-    """Moves main to a branch; if the catalog's answer gets lost, checks whether main was moved.
+    """Moves main to the head of a branch; if the catalog's answer is lost, checks whether main was moved.
 
-    Raises CommitConflict if main has moved, or if the branch has other commits than those of its writer on top of the
-    expected snapshot. It is no error if a shared branch was published already.
+    Raises CommitConflict if main is no longer at the expected snapshot, or if the branch has commits of others. It is
+    no error if a shared branch is published already.
     """
     spark, reader = attempt.spark, attempt.reader
     state = read_branch_state(spark, reader, branch.table, branch.name)
@@ -138,9 +138,9 @@ def publish_branch(attempt: Attempt, branch: WriterBranch) -> None:
 
 
 def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: Mapping[str, str]) -> None:
-    """Replaces all rows of a table by `rows` in one commit, if the table still is at the snapshot `expected`.
+    """Replaces all rows of a table by `rows` in one commit, if the table's snapshot still is `expected`.
 
-    Raises CommitConflict if it is not: any file that was added or removed since conflicts.
+    `summary` has entries for the summary of the commit. Raises CommitConflict if any file was added or removed since.
     """
     options = {
         "distribution-mode": "none",
@@ -153,33 +153,33 @@ def overwrite_table(rows: DataFrame, table: TableName, expected: int, summary: M
 
 
 def build_merged_summary(version: Version) -> dict[str, str]:
-    """Builds the summary of a base's commit: the version of the change table up to which the base is merged."""
+    """Builds the entry for the summary of a base table's commit: the version up to which changes are merged into it."""
     return {MERGED: encode_versions({"changes": version})}
 
 
 def build_isolation_options(expected: int) -> dict[str, str]:
-    """Builds the options of an overwrite that conflicts with every change since the snapshot `expected`."""
+    """Builds options of an overwrite by which any change since the snapshot `expected` is a conflict."""
     return {"isolation-level": "serializable", "validate-from-snapshot-id": str(expected)}
 
 
 def build_summary_options(summary: Mapping[str, str]) -> dict[str, str]:
-    """Builds the options of a writer that add the entries `summary` to the summary of its commit."""
+    """Builds options of a DataFrame writer that add `summary` to the summary of its commit."""
     return {f"snapshot-property.{key}": value for key, value in summary.items()}
 
 
 def build_summary_settings(summary: Mapping[str, str]) -> dict[str, str]:
-    """Builds session settings that add the entries `summary` to commits of statements, which take no options."""
+    """Builds session settings that add `summary` to the summaries of commits by SQL, which has no such options."""
     return {f"spark.sql.iceberg.{key}": value for key, value in build_summary_options(summary).items()}
 
 
 def read_tips(spark: SparkSession, table: TableName, *refs: str) -> dict[str, int]:
-    """Reads the snapshot of each of `refs`, branches or tags of a table, by name; missing ones are left out."""
+    """Reads the snapshot ids of the branches or tags `refs` of a table, by name; missing ones are left out."""
     refs_rows = spark.table(quote_name(*table.parts, "refs")).where(F.col("name").isin(*refs))
     return {str(row["name"]): int(row["snapshot_id"]) for row in refs_rows.select("name", "snapshot_id").collect()}
 
 
 def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
-    """Moves main to the branch; raises CommitConflict if main is not an ancestor of the branch."""
+    """Moves main to the head of `branch`; raises CommitConflict if main is not an ancestor of it."""
     call = fill_statement(
         "CALL {catalog}.system.fast_forward(table => {table}, branch => 'main', to => {to})",
         catalog=quote_name(table.catalog),
@@ -192,9 +192,9 @@ def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
 def _has_been_published(
     spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str, error: Exception
 ) -> bool:
-    """Whether main is at the branch after a publish that failed with `error`, since an answer can get lost.
+    """Whether main is at the branch, although its publication failed with `error`; the catalog's answer may be lost.
 
-    Raises CommitUnknown if this can't be read.
+    Raises CommitUnknown if that can't be read.
     """
     try:
         return read_branch_state(spark, reader, table, branch).is_published
@@ -209,7 +209,7 @@ def _has_been_published(
 def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: TableName, branch: str) -> BranchState:
     """Reads the heads of main and of a branch, and the table's snapshots with their writers.
 
-    Uses Spark if `reader` is None.
+    Reads them from the catalog, or by Spark if `reader` is None.
     """
     if reader is not None:
         return observe_branch(reader, table, branch)
@@ -226,13 +226,13 @@ def read_branch_state(spark: SparkSession, reader: CatalogReader | None, table: 
 
 
 def drop_branches(spark: SparkSession, table: TableName, branches: tuple[str, ...]) -> None:
-    """Drops branches; those that were already dropped are not an error."""
+    """Drops branches of a table; it is no error if some do not exist."""
     for branch in branches:
         _drop_branch("commit.drop_abandoned", spark, table, branch)
 
 
 def clear_away(attempt: Attempt, table: TableName, branch: str) -> None:
-    """Drops a branch that is no longer needed; if this fails, nothing is raised, and a later run drops it."""
+    """Drops a branch that is no longer needed; raises no error if this fails, since a later run drops it."""
     for _ in range(attempt.thresholds.drop_branch_attempts):
         with suppress(ArcticError, *SPARK_ERRORS):
             _drop_branch("commit.drop_branch", attempt.spark, table, branch)
@@ -247,7 +247,7 @@ def _drop_branch(effect_name: str, spark: SparkSession, table: TableName, branch
 
 
 def perform_statement(effect_name: str, spark: SparkSession, sql: Sql) -> DataFrame:
-    """Runs a statement as an effect, and returns its result; it must be one that `spark.sql` executes at once."""
+    """Runs a SQL statement as an effect, and returns its result; `spark.sql` must execute the statement at once."""
     return perform_effect(effect_name, lambda: spark.sql(sql), sql, SPARK)
 
 
@@ -258,13 +258,13 @@ def set_properties(effect_name: str, spark: SparkSession, table: TableName, valu
 
 
 def set_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str, snapshot: int) -> None:
-    """Sets a tag of a table to a snapshot, also if the tag exists at another one."""
+    """Sets a tag of a table to a snapshot; moves it if it exists at another one."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag), "v": quote_number(snapshot)}
     template = "ALTER TABLE {table} CREATE OR REPLACE TAG {tag} AS OF VERSION {v}"
     perform_statement(effect_name, spark, fill_statement(template, **parts))
 
 
 def drop_tag(effect_name: str, spark: SparkSession, table: TableName, tag: str) -> None:
-    """Drops a tag of a table; one that was already deleted is not an error."""
+    """Drops a tag of a table; it is no error if it does not exist."""
     parts = {"table": quote_name(*table.parts), "tag": quote_name(tag)}
     perform_statement(effect_name, spark, fill_statement("ALTER TABLE {table} DROP TAG IF EXISTS {tag}", **parts))

@@ -1,4 +1,4 @@
-"""The context of steps: the observed state of one table, and the objects that a step needs to change it."""
+"""The context in which steps are performed: the observed state of a model's tables, Spark and the catalog."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from arctic_runtime.thresholds import Thresholds
 
 @dataclass(frozen=True)
 class Appended:
-    """A commit of change rows on top of the snapshot `after` of a change table, with its number of rows by action.
+    """A commit of change rows on top of the snapshot `after` of a change table; `rows` has their number by action.
 
-    `replaced` are the bounds of keys and partitions of the base's rows that the change rows replace; None if no row
-    is replaced, or the bounds were not collected. `because` is a line for people about anything special, or empty.
+    `replaced` are bounds of keys and partitions that contain all rows of the base table which the change rows replace;
+    None if no row is replaced, or the bounds were not collected. `because` is a line for people about a special event,
+    or empty.
     """
 
     after: int
@@ -32,9 +33,9 @@ class Appended:
 
 @dataclass(frozen=True)
 class Context:
-    """The context of a step: session, catalog, model, observed state, and the token and time of the attempt.
+    """The context in which steps are performed: the observed state, with the token and the time of the attempt.
 
-    `appended` is the newest commit of change rows of this run, if there is one. `tell` is called with lines for people
+    `appended` is the newest commit of change rows by this run, None without one. `tell` is called with lines for people
     about the progress of a long step.
     """
 
@@ -49,7 +50,7 @@ class Context:
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt to commit that this context is for."""
+        """The attempt to commit in this context, with the same token."""
         return Attempt(self.spark, self.reader, self.token, self.thresholds.commits)
 
     @property

@@ -1,4 +1,4 @@
-"""Creates the change table and the base."""
+"""Creates a model's change table and base table."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ DELETE_ISOLATION = {"write.delete.isolation-level": "snapshot"}
 
 @dataclass(frozen=True)
 class NewTable:
-    """A table to create with its first rows.
+    """A table to create, with its first rows.
 
-    `summary` are entries for the summary of its commit. If it `replaces`, an existing table of its name is replaced.
+    `summary` has entries for the summary of its first commit. If it `replaces`, an existing table of the same name is
+    replaced.
     """
 
     name: TableName
@@ -110,9 +111,9 @@ def create_base(step: CreateBase, context: Context) -> None:
 
 
 def create_table(effect_name: str, context: Context, table: NewTable) -> None:
-    """Creates a table with its rows in one commit.
+    """Creates a table with its rows in one commit, as the effect `effect_name`.
 
-    It uses a statement, since the DataFrame API has no transform `truncate`, and does not quote the columns of
+    It runs a SQL statement, since the DataFrame API lacks the transform `truncate`, and does not quote the columns of
     transforms.
     """
     spark, view = context.spark, f"arctic_create_{context.token}"
@@ -145,7 +146,7 @@ def build_table_properties(model: Model, kind: str) -> dict[str, str]:
 
 
 def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
-    """Computes the number of nodes (buckets) per partition of a base whose rows in `changes` have `size` bytes."""
+    """Computes the number of buckets per partition of a new base table with `size` bytes; `changes` has its rows."""
     config, limits = context.model.config, context.thresholds.buckets
     parallelism = int(context.spark.conf.get("spark.sql.shuffle.partitions") or 1)
     nodes = config.nodes or compute_node_count(size, parallelism, config.node_bytes, limits)
@@ -157,9 +158,9 @@ def _choose_node_count(changes: DataFrame, size: int, context: Context) -> int:
 
 
 def _build_format_properties(model: Model) -> dict[str, str]:
-    """Builds the properties of the base's format version.
+    """Builds the properties for the base table's format version.
 
-    Before version 3, deletes are stored in position delete files; these get one for each data file with deletes.
+    Before version 3, deletes are stored in position delete files; the properties ask for one of them per data file.
     """
     version = model.config.format_version
     return {
@@ -192,7 +193,7 @@ def transform_text(transform: Transform) -> Sql:
 
 
 def _lay_out_rows(rows: DataFrame, model: Model, transforms: Sequence[Transform]) -> DataFrame:
-    """Repartitions rows by partition and node and sorts them, so that each task writes the files of its nodes."""
+    """Repartitions rows by partition and bucket and sorts them, so that each task writes all files of its buckets."""
     if not transforms:
         return rows
     values = [transform_value(model.table.catalog, transform) for transform in transforms]
@@ -210,7 +211,7 @@ def transform_value(catalog: str, transform: Transform) -> Expression:
 
 
 def set_write_order(context: Context, table: TableName) -> None:
-    """Sets the order in which writers sort the rows of a file, by the sort key; does nothing without a sort key."""
+    """Sets the order in which writers sort the rows of a file to the model's sort key; does nothing without one."""
     key = context.model.config.sort_key
     if key:
         order = join_parts([quote_name(part) for part in key])

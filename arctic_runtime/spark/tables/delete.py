@@ -1,4 +1,4 @@
-"""Deletes the rows of a table that match rows of a DataFrame, by deletion vectors."""
+"""Deletes the rows of a table that match rows of a DataFrame, by deletion vectors instead of rewrites."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGET = "__arctic_t"
 
 
 def build_key_conditions(key: Sequence[str]) -> list[Sql]:
-    """Builds the conditions that a row of `TARGET` has the key of a row with the columns of `frames.as_key`."""
+    """Builds the conditions that a row of the table, `TARGET`, has the key of a row with the columns of `as_key`."""
     return [
         fill_statement("{c} = {k}", c=quote_name(TARGET, part), k=quote_name(name_key_column(i)))
         for i, part in enumerate(key)
@@ -26,9 +26,9 @@ def build_key_conditions(key: Sequence[str]) -> list[Sql]:
 
 @dataclass(frozen=True)
 class RowMatch:
-    """The rows of `TARGET` that match a row of `sought` by the conditions `on`.
+    """The rows to delete: those of the table, `TARGET`, that match a row of `sought` by all conditions `on`.
 
-    All of them meet the conditions `where`, by which files are pruned.
+    `where` are conditions that all of them meet, by which files are pruned.
     """
 
     sought: DataFrame
@@ -37,7 +37,7 @@ class RowMatch:
 
 
 def delete_matching(effect_name: str, context: Context, branch: Sequence[str], match: RowMatch) -> None:
-    """Deletes the rows of a branch that `match`, by one DELETE statement."""
+    """Deletes the rows of a branch that `match` describes, by one DELETE statement."""
     view = f"arctic_delete_{context.token}"
     exists = fill_statement(
         "EXISTS (SELECT 1 FROM {view} WHERE {on})",

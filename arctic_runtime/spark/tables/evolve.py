@@ -1,4 +1,4 @@
-"""Renames, adds, widens and drops columns of a table."""
+"""Renames, adds, widens and drops columns of a change table or a base table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from arctic_runtime.spark.tables.rows.frames import type_of
 
 
 def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) -> None:
-    """Renames, adds, widens and drops columns of a table, each by a statement of its own.
+    """Changes the columns of a table, each by its own statement; `key` are the columns of the primary key.
 
-    In a change table the fields of `_before` are changed first, since only the other columns show what is left to do.
-    After a crash the next run performs only the remaining changes.
+    In a change table, the fields of `_before` are changed before the other columns. So after a crash the other columns
+    show the remaining changes, which the next run performs.
     """
     schema = spark.table(quote_name(*step.table.parts)).schema
     if step.change.rename:
@@ -36,9 +36,9 @@ def evolve_columns(step: EvolveSchema, spark: SparkSession, key: Sequence[str]) 
 
 
 def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[Sql]:
-    """Yields the statements for the remaining renames; first those of fields of `_before`.
+    """Yields the statements for columns that still have their old names; those of fields of `_before` come first.
 
-    The top-level columns still have their old names if a run dies in between, so the next run continues.
+    The other columns keep their old names if a run dies in between, so the next run continues.
     """
     before = [((BEFORE,), cast(StructType, schema[BEFORE].dataType))] if BEFORE in schema.names else []
     for holder, fields in (*before, ((), schema)):
@@ -54,9 +54,9 @@ def _list_rename_statements(step: EvolveSchema, schema: StructType) -> Iterator[
 
 
 def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -> tuple[Sql, ...]:
-    """Builds the statements that change the fields of `_before` to the columns outside the key after the change.
+    """Builds the statements that give `_before` the fields it must have after the change: all columns outside the key.
 
-    `_before` is added if it is missing, and dropped if no such column is left.
+    `_before` is added if it is missing, and dropped if it would have no fields.
     """
     change, target, before = step.change, quote_name(*step.table.parts), quote_name(BEFORE)
     types = {field.name: type_of(field.dataType) for field in schema.fields if field.name not in CHANGE_COLUMNS}
@@ -77,7 +77,7 @@ def _evolve_before(step: EvolveSchema, schema: StructType, key: Sequence[str]) -
 
 
 def _find_remaining_change(change: SchemaChange, schema: StructType) -> SchemaChange:
-    """Returns the part of a change that the columns in `schema` do not have yet."""
+    """Returns the part of `change` that was not made yet, according to the columns in `schema`."""
     types = {field.name.lower(): type_of(field.dataType) for field in schema.fields}
     return SchemaChange(
         add=tuple(column for column in change.add if column.name.lower() not in types),
@@ -87,7 +87,7 @@ def _find_remaining_change(change: SchemaChange, schema: StructType) -> SchemaCh
 
 
 def _list_statements(table: TableName, change: SchemaChange, holder: tuple[str, ...] = ()) -> tuple[Sql, ...]:
-    """Builds the statements that add, widen and drop columns, at the top level or in the struct `holder`."""
+    """Builds the statements that add, widen and drop columns, or fields of the struct column `holder`."""
     target = quote_name(*table.parts)
     return (
         *(_add_column(target, quote_name(*holder, column.name), type_name(column.type)) for column in change.add),

@@ -1,4 +1,4 @@
-"""Internal tables, which this project stores for its own use."""
+"""Creates internal tables, which this project stores for its own use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_OTHERS: Mapping[str, str] = {}
 def create_internal_writer(
     writer: DataFrameWriterV2, kind: str, others: Mapping[str, str] = NO_OTHERS
 ) -> DataFrameWriterV2:
-    """Configures `writer` to create an Iceberg table of format 3, with `kind` and `others` as its properties."""
+    """Returns `writer` set to create an Iceberg table of format version 3, with the properties `kind` and `others`."""
     writer = writer.using("iceberg")
     for key, value in {"format-version": "3", KIND: kind, **others}.items():
         writer = writer.tableProperty(key, value)

@@ -1,4 +1,4 @@
-"""Tables without a key: plain Iceberg tables. Every event adds a row, and every batch of events is one commit."""
+"""Creates and writes tables without a key, which are plain Iceberg tables to which each run appends one commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from arctic_runtime.spark.tables.rows.frames import conform_frame
 
 
 def create_keyless_table(step: CreateAppended, context: Context) -> None:
-    """Creates the table with its partitioning, and with a first snapshot without rows."""
+    """Creates the table with its partitioning, in a first commit without rows."""
     config = context.model.config
     fields = [F.lit(None).cast(column.type).alias(column.name) for column in step.columns]
     target = {TARGET_PROPERTY: str(config.target_file_bytes)}
@@ -32,7 +32,7 @@ def create_keyless_table(step: CreateAppended, context: Context) -> None:
 
 
 def set_layout(step: SetLayout, spark: SparkSession) -> None:
-    """Sets the partition fields, write order and properties of a table.
+    """Sets the partition fields, the write order and the properties of a table.
 
     The property LAYOUT is set last, so that after a crash the next process continues.
     """
@@ -56,9 +56,9 @@ def _write_order(table: Sql, sort_key: Sequence[str]) -> Sql:
 
 
 def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
-    """Appends rows in one commit, if the table still is as observed; columns that `rows` lack are null.
+    """Appends rows in one commit, with `summary` as the record of the run; columns that `rows` lack are null.
 
-    Raises CommitConflict if another writer was faster.
+    Raises CommitConflict if the table has changed since it was observed.
     """
     table = context.model.table
     spread = _distribute_rows(rows, context)
@@ -71,9 +71,9 @@ def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
 
 
 def replace_rows(rows: DataFrame | None, summary: RunSummary, context: Context) -> None:
-    """Replaces all rows of the table by `rows` in one commit, if the table still is as observed; None for no rows.
+    """Replaces all rows of the table by `rows`, None for no rows, in one commit with the record `summary` of the run.
 
-    Readers see the old rows or the new ones. Raises CommitConflict if another writer was faster.
+    Raises CommitConflict if the table has changed since it was observed.
     """
     table = context.model.table
     new = rows if rows is not None else context.spark.table(quote_name(*table.parts)).limit(0)
@@ -87,7 +87,7 @@ def replace_rows(rows: DataFrame | None, summary: RunSummary, context: Context) 
 
 
 def _get_observed_table(context: Context) -> tuple[int, tuple[Column, ...]]:
-    """Returns the snapshot and the columns of the table when it was observed."""
+    """Returns the snapshot id and the columns that the table had when it was observed."""
     table = context.state.appended
     assert table is not None
     assert table.head is not None
@@ -97,7 +97,7 @@ def _get_observed_table(context: Context) -> tuple[int, tuple[Column, ...]]:
 def _distribute_rows(rows: DataFrame, context: Context) -> DataFrame:
     """Casts rows to the table's columns, and spreads them over as many tasks as their size needs.
 
-    Rows of a partitioned table are left to Iceberg, which distributes them by partition.
+    For a partitioned table, Iceberg distributes them by partition instead.
     """
     whole = conform_frame(rows, _get_observed_table(context)[1])
     return whole if context.model.config.partition_by else whole.hint("rebalance")

@@ -1,4 +1,4 @@
-"""Merges change rows into the base."""
+"""Merges change rows into the base table."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ _LEFT_OUT_IN_ONE_PART = {
 
 
 def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str, str]:
-    """Builds the settings for a lookup by about `keys` keys.
+    """Builds session settings for a statement that looks up about `keys` keys in a table.
 
-    Few keys are used to prune nodes (buckets) of the table; many keys are shuffled to the nodes of their rows.
+    By few keys, Spark prunes the buckets of the table; many keys are shuffled to the buckets of their rows.
     """
     is_pruned = keys <= thresholds.bucket_pruning_keys
     pruning = {} if is_pruned else {"spark.sql.optimizer.dynamicPartitionPruning.enabled": "false"}
@@ -79,10 +79,10 @@ def build_lookup_settings(keys: int, thresholds: PruningThresholds) -> dict[str,
 
 
 def merge_base(step: MergeBase, context: Context) -> None:
-    """Merges the change rows of a step into the base, in one commit or on a branch that becomes main.
+    """Merges the change rows of a step into the base table; a repeated merge changes nothing.
 
-    A small base without partitions is overwritten; otherwise replaced rows are deleted and new ones appended. If the
-    merge is repeated, the table is the same.
+    A small base table without partitions is overwritten in one commit. Otherwise replaced rows are deleted and new ones
+    appended, on a branch that is then published. Raises CommitConflict if the base table has changed.
     """
     model, spark, base, changes = context.model, context.spark, context.state.base, context.state.changes
     assert base is not None
@@ -119,7 +119,10 @@ def merge_base(step: MergeBase, context: Context) -> None:
 
 @dataclass(frozen=True)
 class _Sought:
-    """Rows of the base to delete: their keys, their approximate number, and the search for bounds of their values."""
+    """The rows of the base table to delete: their keys and their approximate number.
+
+    `find_bounds` computes bounds of their key and partition values; it returns None if there are no rows to delete.
+    """
 
     keys: DataFrame
     count: int
@@ -129,9 +132,9 @@ class _Sought:
 def _estimate_replaced(
     step: MergeBase, context: Context, changes: ChangeTableState
 ) -> tuple[int, tuple[Bound, ...] | None]:
-    """Estimates how many rows a merge replaces, and returns the bounds of their values if this run has computed them.
+    """Estimates how many rows of the base table a merge replaces; returns the number, and bounds of their values.
 
-    The bounds are None if it has not, or if no row is replaced.
+    The bounds are None if this run has not computed any, or if no row is replaced.
     """
     appended = context.appended
     if appended is None or step.commits != 1 or step.start is None or step.start.snapshot != appended.after:
@@ -140,7 +143,7 @@ def _estimate_replaced(
 
 
 def _locate_replaced_rows(changes: DataFrame, model: Model) -> DataFrame:
-    """Selects the key and the partition values of the base's rows that `changes` replace."""
+    """Computes the values of key and partition columns of the base table's rows that `changes` replace."""
     places = [alias_as(value, part) for part, value in list_location_columns(model).items()]
     return changes.where(F.col(ACTION) != INSERT).selectExpr(*places)
 
@@ -152,11 +155,12 @@ def _replace_rows(
     alive: DataFrame,
     summary: Mapping[str, str],
 ) -> None:
-    """Deletes the rows `gone` by deletion vectors and appends the rows `alive`, without a shuffle of the base.
+    """Deletes the rows `gone` from a branch of the base table by deletion vectors, and appends the rows `alive`.
 
-    This takes half the time of a MERGE, whose outer join has to track which change has a matching row. Both run at the
-    same time if the commit of each row is known, so that the delete spares rows that are appended meanwhile. Then both
-    commits have `summary`, the version that the base is merged to; it holds once the later one is done.
+    The base table is not shuffled. This takes half the time of a MERGE, whose outer join has to track which change has
+    a matching row. Both commits are made at the same time if the commit of each row is known, so that the delete can
+    spare rows that are appended meanwhile. Then both have `summary`, the version up to which the table is merged; it is
+    true once the later one is done.
     """
 
     def append_rows() -> None:
@@ -183,7 +187,10 @@ def _replace_rows(
 def _delete_rows(
     context: Context, branch: Sequence[str], gone: _Sought, where: Sequence[Sql], summary: Mapping[str, str]
 ) -> None:
-    """Deletes the rows `gone` from a branch; all of them meet the conditions `where`, by which files are pruned."""
+    """Deletes the rows `gone` from a branch; `where` are conditions that all of them meet, by which files are pruned.
+
+    `summary` has entries for the summary of the commit.
+    """
     pruned = build_lookup_settings(gone.count, context.thresholds.pruning)
     with override_settings(context.spark, {**JOINED_AS_IT_LIES, **pruned, **build_summary_settings(summary)}):
         on = build_key_conditions(context.model.config.primary_key)

@@ -1,4 +1,4 @@
-"""Expires snapshots of a table, and sets and drops the tags that keep snapshots."""
+"""Expires snapshots of a table, and sets and drops the tags that keep snapshots from expiry."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from arctic_runtime.spark.tables.commit import drop_tag, perform_statement, set_
 
 
 def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
-    """Expires the snapshots of a step by their ids, without the table's age limits.
+    """Expires exactly the snapshots whose ids the step has; the age limits in the table's properties are ignored.
 
-    Those limits would expire snapshots that are still needed.
+    By those limits, Iceberg would also expire snapshots that are still needed.
     """
     call = fill_statement(
         "CALL {catalog}.system.expire_snapshots(table => {table}, older_than => TIMESTAMP '1970-01-02 00:00:00', "
@@ -26,13 +26,13 @@ def expire_snapshots(step: ExpireSnapshots, spark: SparkSession) -> None:
 
 
 def drop_view_tags(step: DropTags, spark: SparkSession) -> None:
-    """Drops tags that keep snapshots for a view; a tag that was already dropped is not an error."""
+    """Drops the tags of a step, which kept snapshots for a view; it is no error if some do not exist."""
     for tag in step.tags:
         drop_tag("expiry.drop_tag", spark, step.table, tag)
 
 
 def set_savepoint_tag(step: SetTag, spark: SparkSession) -> None:
-    """Sets the tag of a savepoint at a snapshot of a table, or drops it."""
+    """Sets the tag of a savepoint to the step's snapshot, or drops the tag if that is None."""
     if step.snapshot is None:
         drop_tag("savepoint.drop_tag", spark, step.table, step.name)
     else:

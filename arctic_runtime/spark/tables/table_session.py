@@ -1,4 +1,4 @@
-"""A session to work on one table, for refreshes of its rows and for maintenance of its files."""
+"""A session to work on one model's relations, for refreshes and for maintenance."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from arctic_runtime.timings import Timings
 
 
 class TableSession:
-    """A model's table, its catalog, and a Spark session that is started at its first use.
+    """A model, its catalog, and a Spark session that is started at its first use.
 
-    `now` is the time of all that is done in the session, by default that of its creation. Durations of performed steps
-    are added to `timings`.
+    `now` is the time of all work in the session, by default that of its creation. The seconds of performed steps are
+    added to `timings`.
     """
 
     def __init__(
@@ -46,16 +46,21 @@ class TableSession:
         return observe_model(self.reader, self.model)
 
     def build_context(self, state: TableState, appended: Appended | None = None) -> Context:
-        """Builds the context for steps that were planned for `state`, with a new token; starts Spark."""
+        """Builds the context for steps that were planned for `state`, with a new token; starts Spark.
+
+        The token is part of the names of the branches that the steps create.
+        """
         return Context(self.spark(), self.reader, self.model, state, uuid.uuid4().hex[:12], self.now, appended)
 
     def reconcile_until_done(
         self, state: TableState, fold: bool = False, appended: Appended | None = None, defer: bool = False
     ) -> TableState:
-        """Performs the steps that `plan_reconciliation` plans until none is left, and returns the state after them.
+        """Brings the base table and the view up to date with the change table; returns the state after that.
 
-        `appended` is the commit of change rows that was just made, if any. Raises CorruptState if the table does not
-        converge, and CommitConflict if another writer is faster.
+        It performs the steps that `plan_reconciliation` plans until none is left. `fold` demands a merge of any
+        unmerged changes, `defer` none if a view can show them. `appended` is the commit of change rows that was just
+        made, None without one. Raises CorruptState if steps are left after many rounds, and CommitConflict if another
+        writer is faster.
         """
         thresholds = self.reader.thresholds.merge
         steps = plan_reconciliation(self.model, state, thresholds, fold, defer)

@@ -1,4 +1,4 @@
-"""Looks up versions of a table by a number or a name."""
+"""Finds versions of a table by a number or by the name of a savepoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from arctic_runtime.spark.tables.table_session import TableSession
 
 
 def find_version(session: TableSession, commits: Sequence[Commit], version: str) -> Commit:
-    """Returns the commit of `version`, a number or the name of a savepoint; raises ConfigError if there is none."""
+    """Returns the commit of `version`, a number or a savepoint's name; raises ConfigError if it is not kept.
+
+    `commits` are the commits of the change table.
+    """
     known = observe_savepoints(session.reader, session.model)
     if not version.isdecimal():
         return find_savepoint(session.model, version, known).commit
@@ -21,7 +24,7 @@ def find_version(session: TableSession, commits: Sequence[Commit], version: str)
 
 
 def _find_known_version(session: TableSession, commits: Iterable[Commit], version: int) -> Commit:
-    """Returns the commit among `commits` whose version has the number `version`; raises ConfigError if none has."""
+    """Returns the one of `commits` whose snapshot id is `version`; raises ConfigError if there is none."""
     for commit in commits:
         if commit.version.snapshot == version:
             return commit

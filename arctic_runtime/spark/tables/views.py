@@ -1,4 +1,7 @@
-"""Two kinds of views: of a table that is merged on read, and of the current versions of a table with history."""
+"""Creates the views of tables that are merged on read, and of the current versions of tables with history.
+
+A view reads, or *pins*, fixed snapshots of the base table and the change table.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,10 @@ from arctic_runtime.thresholds import PruningThresholds
 def replace_view(
     spark: SparkSession, model: Model, state: TableState, step: ReplaceView, thresholds: PruningThresholds
 ) -> None:
-    """Replaces the view in one commit: readers see the old pinned snapshots or the new ones, never a mixture.
+    """Replaces the view of a table that is merged on read, so that it reads the snapshots of `step`, in one commit.
 
-    A tag keeps the pinned snapshot of the base. Expiry drops the tag a day after the view was pinned to another
-    snapshot: until then a slow process may still move the view back.
+    Readers see the old snapshots or the new ones, never a mixture. A tag keeps the base table's snapshot from expiry;
+    it is dropped a day after the view has moved on, since until then a slow process may still move the view back.
     """
     assert state.base is not None
     if state.view is None or state.view.base_snapshot != step.base_snapshot:
@@ -54,7 +57,10 @@ def replace_view(
 def write_view_statement(
     model: Model, state: TableState, step: ReplaceView, pinned: tuple[Column, ...], thresholds: PruningThresholds
 ) -> Sql:
-    """Builds `CREATE OR REPLACE VIEW` over the pinned base, whose columns are `pinned`, and the unmerged changes."""
+    """Builds the statement that creates the view over the base table's pinned snapshot and the unmerged changes.
+
+    `pinned` are the columns that the base table has at that snapshot.
+    """
     assert state.base is not None
     most, changes = thresholds.broadcast_keys, state.changes
     few = step.commits > 0 and changes is not None and changes.has_at_most_rows_after(step.merged, most)
@@ -76,7 +82,10 @@ def write_view_statement(
 
 
 def replace_current(spark: SparkSession, model: Model, state: TableState, step: ReplaceCurrentView) -> None:
-    """Creates or replaces the view of a table's current versions; raises ConfigError if the catalog has no views."""
+    """Creates or replaces the view of a table's current versions.
+
+    Raises ConfigError if the catalog supports no views.
+    """
     try:
         perform_statement("current_view.replace", spark, _write_current_view_statement(model, state, step))
     except SPARK_ERRORS as error:
@@ -107,7 +116,7 @@ def _write_current_view_statement(model: Model, state: TableState, step: Replace
 
 
 def _write_column_comments(model: Model, columns: Sequence[Column]) -> Sql:
-    """Lists the columns of a view with their comments, for its statement."""
+    """Builds the list of a view's columns with their comments, for the statement that creates it."""
     comments = {key.lower(): value for key, value in model.column_comments.items()}
     return join_parts(_add_comment(quote_name(column.name), comments.get(column.name.lower())) for column in columns)
 
@@ -144,9 +153,10 @@ def _write_view_query(
 
 
 def _as_wanted(column: Column, pinned: tuple[Column, ...], then: Names) -> Sql:
-    """Selects `column` from the pinned base, cast to its current type; null if the base lacks it.
+    """Builds the expression for `column` over the pinned snapshot of the base table, cast to the column's current type.
 
-    `pinned` are the columns of the base at the pinned snapshot; `then` maps current names to the names at that time.
+    It is null if the snapshot lacks the column. `pinned` are the columns of the snapshot; `then` has the old names of
+    renamed columns by their current names.
     """
     column_found = find_column(pinned, then.get(column.name, column.name))
     if column_found == column:
@@ -170,9 +180,9 @@ def _write_key_match(model: Model) -> Sql:
 
 
 def _write_newest_rows(model: Model, columns: list[Sql], step: ReplaceView) -> Sql:
-    """Builds the relation of the newest change row of each key.
+    """Builds the relation with the newest unmerged change row of each key, for the view's query.
 
-    One commit has each key only once, so all its rows are the newest; several commits need a search.
+    The rows of one commit are read as they are, since it has only one change row per key.
     """
     if step.commits == 1:
         return _write_log_read(model, step)

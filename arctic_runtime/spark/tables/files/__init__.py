@@ -1,1 +1,1 @@
-"""Rewrites of a table's data files that leave its rows unchanged."""
+"""Rewrites data files of a model's tables without a change of the rows that readers see."""

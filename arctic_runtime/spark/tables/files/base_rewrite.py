@@ -1,4 +1,4 @@
-"""Rewrites the base with its change rows merged in, node (bucket) by node and without a shuffle of the base."""
+"""Rewrites the base table with its unmerged changes, bucket by bucket and without a shuffle of the base table."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ CHANGED = f"{OWN_PREFIX}changed"
 
 
 def rewrite_base(step: RewriteBase, context: Context) -> None:
-    """Writes the remaining parts of a step and then publishes them; reports each part to the context's `tell`.
+    """Writes the parts of a base rewrite that are left, then publishes them; calls `context.tell` after each part.
 
-    If all nodes are one part, this is one commit, for which Iceberg checks that the base is as observed. Raises
-    CommitConflict if the base has changed; the work that was done is then lost.
+    If the table is one part, this is one commit, for which Iceberg checks that the base table is as observed. Raises
+    CommitConflict if the base table has changed; the written parts are then lost.
     """
     if len(step.ranges) == 1:
         _write_part(
@@ -62,10 +62,10 @@ def rewrite_base(step: RewriteBase, context: Context) -> None:
 
 
 def _rewrite_by_parts(step: RewriteBase, context: Context) -> None:
-    """Writes the remaining parts to a branch, one commit each, and then publishes it; written parts survive a failure.
+    """Writes the remaining parts to a branch, one commit each, then publishes the branch.
 
-    A part may be written twice, also by two processes at the same time. The rows are the same then: it replaces the
-    rows of its nodes, and changes that are already merged may be merged again.
+    Written parts stay on the branch after a failure. It does no harm if a part is written twice, even by two processes
+    at the same time: it replaces the rows of its buckets by the same rows.
     """
     spark, branch = context.spark, step.table.to_branch_parts(step.branch)
     create = fill_statement(
@@ -96,7 +96,7 @@ def _format_progress(step: RewriteBase, part: BucketRange) -> str:
 
 
 def _check_all_done(step: RewriteBase, context: Context) -> None:
-    """Raises CommitConflict if the branch lacks a part, which means that it was dropped meanwhile."""
+    """Raises CommitConflict if a part is missing on the branch, which means that the branch was dropped meanwhile."""
     begun = observe_partial_progress(context.reader, step.table)
     done = next((one.done for one in begun if one.branch == step.branch), frozenset())
     lost = [str(part) for part in step.ranges if part not in done]
@@ -110,7 +110,10 @@ def _check_all_done(step: RewriteBase, context: Context) -> None:
 def _write_part(
     step: RewriteBase, part: BucketRange, context: Context, to: Sequence[str], more: Mapping[str, str]
 ) -> None:
-    """Replaces the files in the nodes of a part, in one commit."""
+    """Replaces the files in the buckets of a part by merged ones, in one commit to the table or branch `to`.
+
+    `more` are further options of the writer.
+    """
     rows, is_within = _merge_part(step, part, context, to), _build_part_condition(step, part, context)
     options = {
         "distribution-mode": "none",
@@ -128,10 +131,9 @@ def _write_part(
 
 
 def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_parts: Sequence[str]) -> DataFrame:
-    """Computes the rows of a part after the merge, with the current columns of the base.
+    """Computes the rows of a part after the merge, with the columns that the base table has now.
 
-    Each row stays in the task of its node. `base_parts` is the name of the table or branch that they are read from and
-    written to.
+    Each row stays in the task of its bucket. `base_parts` is the name of the table or branch to read from.
     """
     assert context.state.base is not None
     columns = context.state.base.columns
@@ -149,7 +151,7 @@ def _merge_part(step: RewriteBase, part: BucketRange, context: Context, base_par
 
 
 def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context) -> DataFrame:
-    """Reads the newest change row of each key whose node is in a part."""
+    """Reads the newest unmerged change row of each key in the buckets of a part."""
     changes = context.state.changes
     assert changes is not None
     appended = read_own_changes(context.spark, context.model.table.changes, changes, step.start, step.end)
@@ -160,7 +162,10 @@ def _read_newest_changes(step: RewriteBase, part: BucketRange, context: Context)
 def _join_changes(
     base: DataFrame, changes: DataFrame, step: RewriteBase, columns: Sequence[Column], context: Context
 ) -> DataFrame:
-    """Joins base rows and changes on the key, by a full outer join; for a hash join, the smaller side is hashed."""
+    """Joins base rows and change rows on the key, by a full outer join, as `step.meeting` says: by sort or by hash.
+
+    For a hash join, the side with fewer rows is hashed.
+    """
     places = {column_kept.name.lower(): place for place, column_kept in enumerate(columns)}
     pairs = [to_column(part) == F.col(f"{CHANGED}{places[part.lower()]}") for part in context.model.config.primary_key]
     assert context.state.base is not None
@@ -172,7 +177,10 @@ def _join_changes(
 
 
 def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context) -> Expression:
-    """Builds the condition for rows of a part, for the base as well as its changes; true if the table is one part."""
+    """Builds the condition that a row of the base table or a change row is in the buckets of a part.
+
+    It is true if the table is one part.
+    """
     if len(step.ranges) == 1:
         return F.lit(True)
     bucket = transform_value(context.model.table.catalog, step.transforms[-1])
@@ -180,7 +188,10 @@ def _build_part_condition(step: RewriteBase, part: BucketRange, context: Context
 
 
 def _sort_by_partition(rows: DataFrame, step: RewriteBase, catalog: str) -> DataFrame:
-    """Sorts rows within tasks; first by partition if a node has several, so that one file is written at a time."""
+    """Sorts rows within tasks by the step's order; first by partition and bucket if the table has partitions.
+
+    So a task writes one file at a time.
+    """
     values = [transform_value(catalog, transform) for transform in step.transforms] if len(step.transforms) > 1 else []
     order = [*values, *map(to_column, step.order)]
     return rows.sortWithinPartitions(*order) if order else rows

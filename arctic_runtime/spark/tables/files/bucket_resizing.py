@@ -1,4 +1,7 @@
-"""Changes the depth at which nodes are stored (2^depth buckets): prepares the partition specs, and rewrites files."""
+"""Changes the number of buckets in which hash nodes are stored: prepares partition specs, and rewrites files.
+
+The number is 2^depth, where depth is that of the hash node in the hash tree.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from arctic_runtime.spark.tables.files.file_rewrite import rewrite_files
 
 
 def resize_buckets(step: ResizeBuckets, context: Context) -> None:
-    """Rewrites the files of nodes at another depth of the hash tree, in one commit after the partition specs are ready.
+    """Rewrites the files of hash nodes with another number of buckets, in one commit after preparing partition specs.
 
-    If a process dies in between, new files of the table have another depth than its old ones, which is correct for
-    readers and writers. Raises CommitConflict if another writer was faster.
+    If the process dies in between, new files of the table have another number of buckets than its old ones, which is
+    correct for readers and writers. Raises CommitConflict if another writer was faster.
     """
     rewrite_files(_build_rewrite(step, context), context)
 
 
 def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
-    """Builds the step that rewrites the files of the nodes under the partition spec of the new depth."""
+    """Builds the step that rewrites the files of hash nodes under a partition spec with the new number of buckets."""
     reader = context.reader
     spec = _prepare_spec(step, context, reader)
     return RewriteFiles(
@@ -45,9 +48,9 @@ def _build_rewrite(step: ResizeBuckets, context: Context) -> RewriteFiles:
 
 
 def _prepare_spec(step: ResizeBuckets, context: Context, reader: CatalogReader) -> int:
-    """Returns the partition spec of the step's depth, created if it is missing.
+    """Returns the id of the partition spec with the step's depth; creates it if it is missing.
 
-    After that, the spec of the step's `default_depth` becomes the table's default.
+    Afterwards the spec with the step's `default_depth` is the table's default.
     """
     model = context.model
     for depth in (step.depth, step.default_depth):
@@ -85,7 +88,10 @@ def _make_default(step: ResizeBuckets, specs: Specs, depth: int, context: Contex
 
 
 def _find_spec_of_depth(specs: Specs, depth: int, model: Model) -> int | None:
-    """Returns the newest spec with 2^`depth` buckets whose other fields are those of the default; None without one."""
+    """Returns the id of the newest spec with 2^`depth` buckets, and otherwise the fields of the default spec.
+
+    Returns None if there is none.
+    """
     wanted = _list_other_transforms(specs, specs.default, model), 1 << depth
     specs_found = (
         spec

@@ -1,4 +1,4 @@
-"""Changelog compaction: deletes change rows that newer ones of their key replace; the rest still gives the table."""
+"""Changelog compaction: deletes change rows that a newer change row of the same key has replaced."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NEWEST, _LAST, _TOP = "__arctic_newest", "__arctic_last", "__arctic_top"
 
 
 def compact_changelog(step: CompactChangelog, context: Context) -> None:
-    """Deletes replaced change rows in one commit.
+    """Deletes the replaced change rows in one commit.
 
-    Before that, the property COMPACTED_UNTIL is set to the version up to which rows may be missing, for readers that
-    lag behind. Raises CommitConflict if the change table has changed.
+    First it sets the property COMPACTED_UNTIL to the version up to which rows may be missing, so that readers that lag
+    behind raise an error. Raises CommitConflict if the change table has changed.
     """
     set_properties("changelog_compaction.mark", context.spark, step.table, {COMPACTED_UNTIL: format_ages([step.until])})
     swap_in(context.attempt, step.table, step.expected, lambda on: _delete_change_rows(step, context, on))

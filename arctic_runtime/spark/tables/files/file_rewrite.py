@@ -1,4 +1,4 @@
-"""Rewrites data files by Iceberg's procedure, without a change of rows."""
+"""Rewrites data files by Iceberg's procedure `rewrite_data_files`, without a change of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ ANY_COUNT = 2**31 - 1
 
 
 def rewrite_files(step: RewriteFiles, context: Context) -> None:
-    """Rewrites the data files of a step on a branch that becomes main; raises CommitConflict if main has moved."""
+    """Rewrites the data files of a step on a branch, then publishes it.
+
+    Raises CommitConflict if the table has changed.
+    """
     base = context.state.base if step.table == context.model.base else None
     if base is not None and base.snapshot != step.expected:
         raise CommitConflict(f"{step.table} changed while its files were observed.", fix="run the operation again")
@@ -49,7 +52,7 @@ def rewrite_files(step: RewriteFiles, context: Context) -> None:
 
 
 def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: Version) -> None:
-    """Adds an empty commit whose summary has the version `merged` that the base is merged to.
+    """Adds a commit without rows to a branch, with the version up to which the base table is merged in its summary.
 
     The newest snapshot needs this entry, and the procedure can't set it on its own commit.
     """
@@ -63,9 +66,9 @@ def _stamp_merged_version(spark: SparkSession, branch: tuple[str, ...], merged: 
 
 
 def _write_rewrite_call(step: RewriteFiles, context: Context) -> Sql:
-    """Builds the call of the procedure without its closing bracket, so that the branch can be added.
+    """Builds the call of the procedure without its closing parenthesis, so that the branch can be added.
 
-    Iceberg selects files by the condition and rewrites whole files, so a condition that is too wide only costs time.
+    The step's files are selected by a condition on rows. If it covers more files, that only costs time.
     """
     model = context.model
     order = sort_order(model) if step.table == model.base and (step.way == "sort" or model.config.sort_key) else Sql("")
@@ -100,7 +103,7 @@ def _build_options(step: RewriteFiles) -> dict[str, str]:
 
 
 def sort_order(model: Model) -> Sql:
-    """Builds the sort order for files of a base, by sort key and primary key, in the syntax of Iceberg's procedure."""
+    """Builds the sort order of the base table's files, by sort key and primary key, for Iceberg's procedure."""
     columns = dict.fromkeys((*model.config.sort_key, *model.config.primary_key))
     return join_parts(fill_statement("{c} ASC NULLS FIRST", c=quote_name(column)) for column in columns)
 
@@ -139,7 +142,10 @@ def _write_partition_condition(catalog: str, partition_value: PartitionValue) ->
 
 
 def _list_other_depth_conditions(model: Model, node: FileGroup, buckets: Sequence[int]) -> list[Sql]:
-    """Builds conditions for the rows of a node by other numbers of buckets, to select files of such buckets as well."""
+    """Builds conditions that a row is in a hash node, one for each other number of buckets in `buckets`.
+
+    By these, Iceberg also finds the node's files that were written with such a number.
+    """
     for value in node.partition:
         is_node = value.transform.is_bucket_of(model.config.hash_key)
         own = to_hash_node(value.transform.parameter or 0, int(value.value or 0)) if is_node else None

@@ -1,1 +1,1 @@
-"""DataFrames over a table's relations, and conditions that prune their files."""
+"""Reads a model's relations as DataFrames, and builds conditions by which Spark skips files."""

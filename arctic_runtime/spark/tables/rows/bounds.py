@@ -1,4 +1,4 @@
-"""Value ranges or IN-lists of columns for file pruning, collected in one Spark job."""
+"""Bounds of column values, by which Spark skips files: value ranges or IN-lists, collected in one Spark job."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ EVERYWHERE, NOWHERE = Sql("true"), Sql("false")
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of column values over the rows of a query that meet the condition `among`, computed by aggregates.
+    """Computes, by aggregates, the ranges of column values over those rows of a query that meet the condition `among`.
 
-    `values` are the columns by name, each as an expression with its type.
+    `values` has the columns by name, each as a SQL expression with its type.
     """
 
     values: Mapping[str, tuple[Sql, str]]
     among: Sql = EVERYWHERE
 
     def build_aggregates(self) -> list[Sql]:
-        """Builds the aggregates to compute over the rows; `read_bounds` reads their values."""
+        """Builds the aggregates to compute over the query's rows; `read_bounds` takes their values."""
         aggregates = [count_where(self.among, _ROWS)]
         for place, (value, kind) in enumerate(self.values.values()):
             one = {"among": self.among, "value": value}
@@ -45,7 +45,7 @@ class Ranges:
         return aggregates
 
     def read_bounds(self, row: Mapping[str, Any]) -> tuple[Bound, ...] | None:
-        """Returns the ranges from a row of the aggregates' values; None if no row met the condition."""
+        """Converts a row with the values of the aggregates to bounds; None if no row of the query met the condition."""
         if not row[_ROWS]:
             return None
         return tuple(
@@ -64,12 +64,12 @@ def compute_pruning_bounds(
     thresholds: PruningThresholds,
     known: tuple[Bound, ...] | None = None,
 ) -> Sequence[Bound] | None:
-    """Computes bounds that contain all rows of a table that equal a row of `rows`; None if no row can.
+    """Computes bounds that contain all rows of a table which equal a row of `rows`; None if there can't be such rows.
 
     `rows` has the compared columns of the table, and about `count` rows; a null is an unknown value. `table_rows` is
-    the number of rows of the table. The bounds are empty if pruning is not worthwhile. If there are too many rows for
-    IN-lists and their ranges are `known`, no job runs; nor if the table has few rows or `count` is 0. Otherwise one job
-    runs.
+    the number of the table's rows. The bounds are empty if pruning is not worthwhile, such as for a small table.
+    `known` are ranges that were computed before; they are used if there are too many rows for IN-lists. Otherwise this
+    runs one Spark job.
     """
     if count == 0:
         return None
@@ -82,9 +82,10 @@ def compute_pruning_bounds(
 
 
 def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = None) -> Sql:
-    """Builds the condition that is true for all rows of a table within `bounds`; false for None.
+    """Builds the condition that is true for all rows of a table within `bounds`.
 
-    `alias` is the table's alias in the query.
+    None for `bounds` means no rows, so the condition is false; without bounds it is true. `alias` is the table's alias
+    in the query.
     """
     if bounds is None:
         return NOWHERE
@@ -92,7 +93,7 @@ def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = N
 
 
 def list_location_columns(model: Model) -> dict[str, Sql]:
-    """Returns the key and partition columns, by which replaced rows are located, with their values in a change row.
+    """Returns, by name, the key and partition columns of a replaced row, as expressions over its change row.
 
     Partition columns outside the key are taken from `_before`.
     """
@@ -106,7 +107,7 @@ def list_location_columns(model: Model) -> dict[str, Sql]:
 
 
 def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: PruningThresholds) -> Keys:
-    """Prepares keys for lookups in a table of `table_rows` rows.
+    """Prepares `keys` for lookups in a table of `table_rows` rows.
 
     `keys` has about `count` rows, and only the columns of the table's key.
     """
@@ -116,14 +117,14 @@ def lookup_keys(keys: DataFrame, count: int, table_rows: int, thresholds: Prunin
 
 
 def is_scanned(table_rows: int, thresholds: PruningThresholds) -> bool:
-    """Whether a table has so few rows that a lookup reads all of them."""
+    """Whether a table has so few rows that a lookup reads all of them instead of pruning files."""
     return table_rows <= thresholds.scanned_table_rows
 
 
 def collect_bounds(rows: DataFrame, count: int, thresholds: PruningThresholds) -> tuple[Bound, ...] | None:
-    """Computes an IN-list or range for each column of `rows`; None if there are no rows.
+    """Computes an IN-list or a range for each column of `rows` whose type allows it; None if there are no rows.
 
-    IN-lists are used if the approximate number of rows, `count`, is small enough.
+    IN-lists are used if `count`, the approximate number of rows, is small enough.
     """
     types = {field: kind for field, kind in rows.dtypes if is_bounded(kind)}
     return _collect_value_lists(rows, types) if count <= thresholds.in_list_values else _collect_ranges(rows, types)
@@ -151,11 +152,11 @@ def _build_range(column: str, kind: str, ends: tuple[str | None, str | None], nu
 
 
 def count_where(is_one: Sql, called: str) -> Sql:
-    """Builds the count of rows that meet the condition `is_one`, as a column named `called`."""
+    """Builds the aggregate that counts rows which meet the condition `is_one`, as a column named `called`."""
     return alias_as(fill_statement("count(CASE WHEN {is_one} THEN true END)", is_one=is_one), called)
 
 
 def _write_as_text(value: Sql, kind: str) -> Sql:
-    """Casts a value of a type to text, in the form that `Bound` stores."""
+    """Casts a value of the SQL type `kind` to the text that `Bound` stores, such as days since 1970 for a date."""
     since = {"date": Sql("unix_date"), "timestamp": Sql("unix_micros")}.get(kind, Sql(""))
     return fill_statement("CAST({since}({value}) AS string)", since=since, value=value)

@@ -1,4 +1,4 @@
-"""DataFrames over a table's relations: its rows at a version, its change rows, and the newest row of each key."""
+"""Reads a model's relations as DataFrames: rows at a version, change rows, and the newest change row of each key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ Hold = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Unmerged:
-    """Change rows of `commits` commits that are not merged into the base yet; if they are `few`, keys are broadcast."""
+    """The change rows that are not merged into the base table yet, and the number of their commits.
+
+    If they are `few`, their keys are broadcast in joins.
+    """
 
     rows: DataFrame
     commits: int
@@ -44,9 +47,9 @@ class Unmerged:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of the base, and the newest change row of each key that is not merged into it yet.
+    """The stored rows of some keys: rows of the base table, and the newest unmerged change row of each key.
 
-    `base` is None if there is no base, `unmerged` if all change rows are merged.
+    `base` is None if there is no base table, `unmerged` if all change rows are merged.
     """
 
     base: DataFrame | None = None
@@ -57,9 +60,9 @@ class StoredRows:
 class Keys:
     """Keys for lookups in a table, in columns named as by `as_key`; a key may occur more than once.
 
-    If they are `few`, they are broadcast; otherwise they are partitioned like the table. A `rebalance` before this
-    keeps Spark from partitioning the table like the keys instead. `near` is a condition that all rows of the table with
-    these keys meet.
+    If they are `few`, they are broadcast; otherwise they are shuffled to the buckets of the table, after a `rebalance`
+    that keeps Spark from shuffling the table instead. `near` is a condition that all rows of the table with these keys
+    meet.
     """
 
     rows: DataFrame
@@ -67,19 +70,22 @@ class Keys:
     near: Sql
 
     def select_rows(self, table: DataFrame, key: Sequence[str]) -> DataFrame:
-        """Selects the rows of a table with these keys, by a semi join, which is the fastest here."""
+        """Selects the rows of `table` with one of these keys; `key` are its key columns."""
         hinted = self.rows.hint("broadcast") if self.few else self.rows.hint("rebalance").hint("shuffle_hash")
         nearby = table.where(self.near)
         return nearby.join(hinted, match_key(nearby, key), "left_semi")
 
 
 def to_column(column_name: str) -> Expression:
-    """Returns the column with exactly this name, which may contain any characters."""
+    """Returns the column with exactly this name, in which dots and other special characters are allowed."""
     return F.col(quote_name(column_name))
 
 
 def query_rows(rows: DataFrame, query: Callable[[Sql], Sql]) -> DataFrame:
-    """Runs a query over `rows`, as one statement; `query` builds its text from the name under which they are known."""
+    """Runs a SQL query over `rows`, as one statement.
+
+    `query` is called with the relation's name for the rows, and returns the query.
+    """
     text = fill_statement("SELECT * FROM {relation}", relation=query(_ROWS))
     template = text.replace("{", "{{").replace("}", "}}").replace(_ROWS, "{rows}")
     # PySpark drops its temporary view of the rows afterwards, and with it the cache of the same DataFrame.
@@ -92,7 +98,7 @@ def list_frame_columns(frame: DataFrame) -> tuple[Column, ...]:
 
 
 def type_of(kind: DataType) -> str:
-    """Formats a type as `sql.types` does; in PySpark's own text the end of a field's name is ambiguous."""
+    """Formats a PySpark type as a text that `sql.types` reads; PySpark's own text is ambiguous for some field names."""
     match kind:
         case StructType(fields=fields):
             return format_struct_type((field.name, type_of(field.dataType)) for field in fields)
@@ -105,9 +111,9 @@ def type_of(kind: DataType) -> str:
 
 
 def conform_frame(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Selects `columns` from a frame, cast to their types; missing ones are null.
+    """Selects `columns` from a frame, cast to their types; columns that the frame lacks are null.
 
-    This is needed since a snapshot is read with the columns that the table had at its time.
+    It is needed since an old snapshot is read with the columns that the table had at its time.
     """
     fields = {field.name.lower(): field for field in frame.schema.fields}
     return frame.selectExpr(*[_conform_column(fields.get(wanted.name.lower()), wanted) for wanted in columns])
@@ -120,10 +126,10 @@ def _conform_column(field: StructField | None, wanted: Column) -> Sql:
 
 
 def cast_as(value: Sql, kind: str, alias: str) -> Sql:
-    """Builds a cast of a value to a type, as a column named `alias`.
+    """Builds a cast of a value to the type `kind`, as a column named `alias`.
 
-    It is a text for `selectExpr`, as all expressions for each column of a table are. Much of a small run's time is
-    calls to Spark, and an expression built by the API needs three of them for each of its parts.
+    Like all expressions that are built for each column of a table, it is a SQL text for `selectExpr`: the DataFrame API
+    needs three calls to Spark for each part of an expression, and calls are much of a small run's time.
     """
     return fill_statement(
         "CAST({value} AS {kind}) AS {alias}", value=value, kind=type_name(kind), alias=quote_name(alias)
@@ -131,7 +137,7 @@ def cast_as(value: Sql, kind: str, alias: str) -> Sql:
 
 
 def hide_constant(value: Sql, text: Sql) -> Sql:
-    """Builds an expression for a constant that differs between runs, which Spark does not put into generated code.
+    """Builds an expression with the constant `value`, which differs between runs, hidden from Spark's code generation.
 
     Spark writes numbers and times into its generated code, and would compile it again for each run. It can't do so for
     an element of an array whose index depends on the row. `text` is a text column of the rows that is never null.
@@ -140,12 +146,12 @@ def hide_constant(value: Sql, text: Sql) -> Sql:
 
 
 def combine_all(conditions: Sequence[Expression]) -> Expression:
-    """Builds the conjunction of conditions; true for none, as for a key without columns."""
+    """Combines conditions by AND; true without any, as for a key without columns."""
     return reduce(and_, conditions, F.lit(True))
 
 
 def combine_any(conditions: Sequence[Expression]) -> Expression:
-    """Builds the disjunction of conditions; false for none.
+    """Combines conditions by OR; false without any.
 
     It costs Spark less than the negation of `combine_all`: each round of its optimizer resolves only one term of that,
     so a table of 150 columns would need 150 rounds.
@@ -156,9 +162,9 @@ def combine_any(conditions: Sequence[Expression]) -> Expression:
 def read_table(
     spark: SparkSession, table: TableName, snapshot: int, formerly: Mapping[int, Names] = NO_OTHERS
 ) -> DataFrame:
-    """Reads a table's rows at one snapshot, with the columns that the table had at that time.
+    """Reads a table's rows at a snapshot, with the columns that the table had at that time.
 
-    Renamed columns get their current names; `formerly` has their names at the time of each snapshot.
+    Columns that were renamed since get their current names; `formerly` has, by snapshot id, the old name of each.
     """
     rows = spark.read.option("versionAsOf", str(snapshot)).table(quote_name(*table.parts))
     then = formerly.get(snapshot)
@@ -176,11 +182,11 @@ def read_appended(
     chain_is_whole: bool = True,
     formerly: Mapping[int, Names] = NO_OTHERS,
 ) -> DataFrame:
-    """Reads the rows that were appended to a table in a window; all rows at its end if it has no start.
+    """Reads the rows that were appended to a table in a window; without a start, all rows at its end.
 
-    Iceberg can't read a range without a snapshot, so no range is read if start and end are the same. If snapshots
-    between them are expired (`chain_is_whole` is False), the rows are selected by their row lineage, which format
-    version 3 stores, and which prunes no files.
+    `formerly` is that of `read_table`. If snapshots within the window are expired (`chain_is_whole` is False), the rows
+    are selected by their row lineage, which needs format version 3 and prunes no files. A window whose start is its end
+    has no rows; Iceberg itself can't read such a range.
     """
     start, end = window.start, window.end
     if start is None:
@@ -194,7 +200,7 @@ def read_appended(
 
 
 def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -> DataFrame:
-    """Reads the rows that were appended to the log of an upstream in a window."""
+    """Reads the rows that were appended to an upstream's change table, or to another upstream, in a window."""
     is_snapshot_there = source.keeps_version(window.start)
     return read_appended(spark, source.log, window, is_snapshot_there, source.formerly)
 
@@ -202,13 +208,19 @@ def read_appended_rows(spark: SparkSession, source: SourceState, window: Span) -
 def read_own_changes(
     spark: SparkSession, table: TableName, changes: ChangeTableState, start: Version | None, end: Version
 ) -> DataFrame:
-    """Reads the rows that were appended to `table`, a model's own change table, after `start` and up to `end`."""
+    """Reads the rows that were appended to `table`, a model's own change table, after `start` and up to `end`.
+
+    None for `start` means from the beginning.
+    """
     window = Span(str(table), start, end)
     return read_appended(spark, table, window, changes.keeps_version(start), changes.formerly)
 
 
 def read_until(spark: SparkSession, source: SourceState, until: Version) -> DataFrame:
-    """Reads the rows of an upstream's log as of `until`; selected by row lineage if that snapshot is expired."""
+    """Reads all rows of an upstream's change table, or of another upstream, as of `until`.
+
+    If that snapshot is expired, they are selected by row lineage.
+    """
     if source.keeps_version(until):
         return read_table(spark, source.log, until.snapshot, source.formerly)
     rows = read_table(spark, source.log, source.version.snapshot, source.formerly)
@@ -216,14 +228,17 @@ def read_until(spark: SparkSession, source: SourceState, until: Version) -> Data
 
 
 def select_newest_changes(changes: DataFrame, key: Sequence[str], commits: int) -> DataFrame:
-    """Selects the newest change row of each key; rows of a single commit are returned as they are."""
+    """Selects the newest change row of each key; `commits` is the number of commits from which `changes` are.
+
+    Rows of one commit are returned as they are, since it has only one change row per key.
+    """
     if commits <= 1:
         return changes
     return select_first_per_key(changes, _list_key_columns(key), [F.col(COMMIT_ORDER).desc(), F.col(SEQUENCE).desc()])
 
 
 def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequence[Expression]) -> DataFrame:
-    """Selects the first row of each key in an order.
+    """Selects the first row of each key, in the order of the columns `order`.
 
     `lag` is used instead of `row_number`: for the latter Spark sorts the rows once more before the shuffle, to drop all
     but the first of each key, and hardly any would be dropped here.
@@ -235,7 +250,10 @@ def select_first_per_key(rows: DataFrame, key: Sequence[Expression], order: Sequ
 def read_folded_rows(
     spark: SparkSession, model: Model, changes: ChangeTableState, snapshot: int | None = None
 ) -> DataFrame:
-    """Computes a table's rows from its change table alone, at `snapshot` or by default at its head; reads no base."""
+    """Computes a table's rows from its change table alone, without the base table.
+
+    They are those at `snapshot` of the change table, by default its head.
+    """
     assert changes.head is not None
     at = changes.head.snapshot if snapshot is None else snapshot
     commits = max(2, changes.count_after(None)) if REPAIRED in changes.properties else changes.count_after(None)
@@ -247,9 +265,9 @@ def read_folded_rows(
 def read_current_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None = None
 ) -> DataFrame | None:
-    """Computes the table's rows at the head of its change table, from the base and the unmerged change rows.
+    """Computes the table's rows at the head of its change table, from the base table and the unmerged change rows.
 
-    With `only`, rows of other keys are left out. None if there is no base yet.
+    If `only` is given, rows of other keys are left out. Returns None if there is no base table yet.
     """
     base, pending = _read_base_rows(spark, model, state, only), _read_pending(spark, model, state, thresholds, only)
     if base is None or state.base is None:
@@ -258,7 +276,7 @@ def read_current_rows(
 
 
 def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: Keys | None) -> DataFrame | None:
-    """Reads the rows of the base, with `only` those of these keys; None if there is no base yet."""
+    """Reads the rows of the base table, only those with keys in `only` if given; None if there is no base table yet."""
     if state.base is None:
         return None
     base = read_table(spark, model.base, state.base.snapshot, state.base.formerly)
@@ -268,7 +286,7 @@ def _read_base_rows(spark: SparkSession, model: Model, state: TableState, only: 
 def read_stored_rows(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys
 ) -> StoredRows:
-    """Reads the base rows and the newest unmerged change rows of a table for the keys `only`."""
+    """Reads the rows of the base table and the newest unmerged change rows, for the keys `only`."""
     pending = _read_pending(spark, model, state, thresholds, only)
     newest = select_newest_changes(pending.rows, model.config.primary_key, pending.commits) if pending else None
     return StoredRows(_read_base_rows(spark, model, state, only), newest)
@@ -277,7 +295,10 @@ def read_stored_rows(
 def _read_pending(
     spark: SparkSession, model: Model, state: TableState, thresholds: PruningThresholds, only: Keys | None
 ) -> Unmerged | None:
-    """Reads all change rows that are not merged into the base, with `only` those of these keys; None without any."""
+    """Reads the change rows that are not merged into the base table, only those with keys in `only` if given.
+
+    Returns None if there are none.
+    """
     changes, base = state.changes, state.base
     if changes is None or base is None or base.merged is None or changes.newest is None:
         return None
@@ -290,10 +311,10 @@ def _read_pending(
 
 
 def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-    """Applies change rows to base rows: keeps the base rows of other keys, and adds the newest row of each changed key.
+    """Applies change rows to base rows: keeps base rows without a change, and adds the newest row of each changed key.
 
-    The base is joined with the keys of all change rows. The newest ones are already partitioned by key, and Spark would
-    partition the base in the same manner.
+    The result has `columns`. The base rows are joined with the keys of all change rows, not of the newest ones: those
+    are already partitioned by key, and Spark would shuffle the base rows in the same way.
     """
     keys = changes.rows.select(*as_key(key))
     unchanged = base.join(keys.hint("broadcast" if changes.few else "shuffle_hash"), match_key(base, key), "left_anti")
@@ -302,19 +323,25 @@ def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], colu
 
 
 def name_key_column(place: int) -> str:
-    """Returns the name of the key's column at position `place` in frames of keys that a table is joined with."""
+    """Returns the name, in DataFrames of keys, of the key column at position `place`."""
     return f"__arctic_k{place}"
 
 
 def as_key(key: Sequence[str]) -> list[Expression]:
-    """Renames the key's columns to the names that `match_key` joins on; one constant for a key without columns."""
+    """Returns the key columns under the names that DataFrames of keys have; one constant for a key without columns.
+
+    By these names, `match_key` joins a table with the keys.
+    """
     return [to_column(part).alias(name_key_column(i)) for i, part in enumerate(key)] or [
         F.lit(True).alias("__arctic_k")
     ]
 
 
 def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
-    """Builds the condition that joins a table with frames of its keys; nulls equal each other if `null_safe`."""
+    """Builds the condition that a row of `base` has the key of a row of keys, whose columns are named as by `as_key`.
+
+    `key` are the key columns of `base`. Nulls equal each other if `null_safe`.
+    """
     pairs = [(base[quote_name(part)], F.col(name_key_column(i))) for i, part in enumerate(key)]
     return combine_all(
         [own.eqNullSafe(given_column) if null_safe else own == given_column for own, given_column in pairs]
@@ -322,9 +349,10 @@ def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> E
 
 
 def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
-    """Adds the position of each row in its source, a table of format version 3: the commit, and the row's place in it.
+    """Adds the column POSITION, by which rows of a source are ordered: their commit, and their place in it.
 
-    If a commit may have several rows of one key (`keeps_all`), the position has `_seq` before the place.
+    The source must have format version 3. If a commit may have several rows of one key (`keeps_all`), `_seq` comes
+    before the place.
     """
     inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
     place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))
@@ -336,5 +364,5 @@ def _list_key_columns(key: Sequence[str]) -> list[Expression]:
 
 
 def format_examples(rows: list[Row]) -> str:
-    """Formats rows for a message, one per line."""
+    """Formats rows as the lines `example: …` of an error message."""
     return "".join(f"  example: {row.asDict(recursive=True)}\n" for row in rows)

@@ -1,7 +1,8 @@
-"""Places in the order of events, as texts that mean the same in every time zone.
+"""Converts places in the order of events, which are values of `sequence_by`, to texts and back.
 
-A timestamp is written in UTC with a `Z` behind it. Earlier versions wrote it in the time zone of their session, without
-the zone, so such a text may mean any instant within `UNKNOWN_ZONE` of it.
+The texts mean the same in every time zone: a timestamp is written in UTC, with a `Z` at the end. Earlier versions wrote
+it in the time zone of their session, without the zone; such a text is not exact, and may mean any instant within
+`UNKNOWN_ZONE` of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ UNKNOWN_ZONE = "18:00"
 
 
 def write_sequence_text(place: Expression, kind: str) -> Expression:
-    """Converts a place of a type to a text that `read_latest` reads back exactly, in any time zone."""
+    """Converts a place, of the SQL type `kind`, to an exact text, which `read_latest` converts back."""
     if kind != "timestamp":
         return place.cast("string")
     in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))
@@ -24,22 +25,22 @@ def write_sequence_text(place: Expression, kind: str) -> Expression:
 
 
 def is_exact(text: str, kind: str) -> bool:
-    """Whether a text means exactly one place; a timestamp without its zone may mean many."""
+    """Whether a text means exactly one place; false for a timestamp without a time zone."""
     return kind != "timestamp" or text.endswith("Z")
 
 
 def read_latest(text: str, kind: str) -> Expression:
-    """Converts a text to its place in the order, the latest possible one if the text is not exact."""
+    """Converts a text to a place of the SQL type `kind`; to the latest possible one if the text is not exact."""
     return F.lit(text if is_exact(text, kind) else f"{text}-{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_earliest(text: str, kind: str) -> Expression:
-    """Converts a text to its place in the order, the earliest possible one if the text is not exact."""
+    """Converts a text to a place of the SQL type `kind`; to the earliest possible one if the text is not exact."""
     return F.lit(text if is_exact(text, kind) else f"{text}+{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_exact(text: str, kind: str) -> Expression:
-    """Converts a text to its value; raises ConfigError if the text is not exact."""
+    """Converts a text to a place of the SQL type `kind`; raises ConfigError if the text is not exact."""
     if not is_exact(text, kind):
         raise ConfigError(
             f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.",
