@@ -49,15 +49,16 @@ _HAS_AFTER, _HAS_BEFORE, _FLAW, _TS, _SEQ = "has_after", "has_before", "flaw", "
 def diff_states(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
     """Computes the change rows that turn the rows `old` into the rows `new`; None for `old` means no rows.
 
-    Both are joined on the key, so the cost depends on the size of both. Flawed rows of `new` get their flaw as action.
-    `keyed` promises that all keys of `new` differ, and saves the search for duplicates.
+    Both are joined on the key, so the cost depends on the size of both. A row of `new` that must not be written, such
+    as one with a null key, gets the reason, a value of `FLAWS`, as its action. `keyed` promises that all keys of `new`
+    differ, and saves the search for duplicates.
     """
     pairs, flaw = _join_new_and_old(new, old, shape, keyed)
     return _emit_change_rows(pairs, shape, flaw)
 
 
 def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool = False) -> DataFrame:
-    """Joins the new and the old row of each key to one row of images, the input of `emit_image_changes`.
+    """Joins the new and the old row of each key to one row, with the columns that `emit_image_changes` reads.
 
     Keys whose row is unchanged are included. The arguments are those of `diff_states`.
     """
@@ -66,16 +67,19 @@ def pair_images_by_key(new: DataFrame, old: DataFrame | None, shape: Shape, keye
 
 
 def emit_image_changes(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Computes change rows from after and before images; rows whose images are equal give none.
+    """Computes change rows from rows that contain the new and the old row of a key; equal rows give no change row.
 
-    The columns of `pairs` are a0…, b0…, `has_after` and `has_before` (whether the image exists), `ts`, `seq` and
-    `flaw`.
+    The columns of `pairs` are: a0, a1, …, the columns of the new row; b0, b1, …, those of the old row; `has_after` and
+    `has_before`, whether each exists; `ts`; `seq`; and `flaw`, the reason why the new row must not be written, or null.
     """
     return _emit_change_rows(pairs, shape, quote_name(_FLAW))
 
 
 def _join_new_and_old(new: DataFrame, old: DataFrame | None, shape: Shape, keyed: bool) -> tuple[DataFrame, Sql]:
-    """Joins new and old rows on the key; returns the joined images, and the SQL expression of the new row's flaw."""
+    """Joins new rows (as columns a0…) and old rows (b0…) on the key.
+
+    Returns the joined rows, and the SQL expression of the reason why a new row must not be written (its flaw).
+    """
     after = new.selectExpr(
         *build_images("a", shape, new.columns), _build_true(_HAS_AFTER), *_build_default_ts_and_seq(shape)
     )
@@ -108,7 +112,7 @@ def diff_deltas(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
 
 
 def build_delta_images(moved: DataFrame, weight: str, shape: Shape) -> DataFrame:
-    """Pairs the added and the removed row of each key; returns the input of `emit_image_changes`.
+    """Pairs the added and the removed row of each key, with the columns that `emit_image_changes` reads.
 
     The arguments are those of `diff_deltas`.
     """
@@ -144,7 +148,7 @@ def diff_pairs(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
-    """Renames the columns of `pairs`, which are those of `diff_pairs`, to the input of `emit_image_changes`."""
+    """Renames the columns of `pairs`, the argument of `diff_pairs`, to those that `emit_image_changes` reads."""
     images_found = pairs.selectExpr(
         *build_images("a", shape, shape.given),
         *build_images("b", shape, shape.given, name_before),
@@ -156,7 +160,7 @@ def build_pair_images(pairs: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _add_flaw(pairs: DataFrame, flaw: Sql) -> DataFrame:
-    """Adds the column `flaw` with the value of the expression `flaw`, or null if there is no new row."""
+    """Adds the column `flaw`, with the value of the SQL expression `flaw`; null if there is no new row."""
     return pairs.withColumn(_FLAW, F.when(F.col(_HAS_AFTER), F.expr(flaw)))
 
 
@@ -192,8 +196,8 @@ def refresh_changes(
 ) -> DataFrame:
     """Computes the change rows that turn all rows of the table, `old`, into those computed from all its events.
 
-    `net` has the net event of each key over all events. Rows of `old` without one are deleted, with `mark`, a text of
-    `marks`, as their `_seq`. None for `old` means no rows. Otherwise it works like `diff_events`.
+    `net` has the net event of each key over all events. Rows of `old` without one are deleted, with `mark`, a
+    `sequence_by` value as text, as their `_seq`. None for `old` means no rows. Otherwise it works like `diff_events`.
     """
     if old is None:
         return diff_events(net, StoredRows(), shape, required=required)
@@ -249,10 +253,10 @@ def build_provided_flag(position: int) -> str:
 
 
 def _build_event_flaw(shape: Shape, required: Sequence[int]) -> Sql:
-    """Builds the SQL expression of a new row's flaw; null if the row is sound.
+    """Builds the SQL expression of the reason why a new row must not be written (its flaw), or null.
 
-    The flaw is UNSENT_VALUE if no row of the key is stored and its events lack a `required` column, else the violation
-    of the contract.
+    It is UNSENT_VALUE if no row of the key is stored and its events lack a `required` column, else the violation of the
+    contract.
     """
     if not required:
         return _build_contract_flaw(shape)
@@ -323,7 +327,7 @@ def _build_true(own: str) -> Sql:
 
 
 def _name_image(prefix: str, place: int) -> Sql:
-    """Returns the quoted column name of `prefix` and the column's position, such as a0."""
+    """Returns the quoted name of `prefix` and a column's position in the table, such as a0 for the first column."""
     return quote_name(f"{prefix}{place}")
 
 
@@ -334,7 +338,7 @@ def build_struct(fields: Iterable[tuple[Sql, str]]) -> Sql:
 
 
 def _build_difference(shape: Shape) -> Sql:
-    """Builds the condition that after and before image differ in any column outside the key."""
+    """Builds the condition that new row (a0…) and old row (b0…) differ in any column outside the key."""
     rest = shape.rest_positions
     return write_difference((_name_image("a", i), _name_image("b", i), shape.columns[i].type) for i in rest)
 
@@ -342,11 +346,11 @@ def _build_difference(shape: Shape) -> Sql:
 def build_images(
     prefix: str, shape: Shape, frame_columns: Sequence[str], named: Callable[[str], str] = str
 ) -> list[Sql]:
-    """Builds the table's columns from a frame's columns, cast to the table's types and named by `prefix` and position.
+    """Builds expressions for all of the table's columns from a frame that has some of them.
 
-    `frame_columns` are names of the frame's columns as the table has them; `named` maps them to the names in the frame.
-    Columns that are missing in the frame are null. In key columns -0.0 becomes 0.0, since Spark treats both as the same
-    key.
+    They are cast to the table's types, and named by `prefix` and position, such as a0; columns that the frame lacks are
+    null. `frame_columns` has the frame's columns by the table's names; `named` converts these to the names in the
+    frame. In key columns -0.0 becomes 0.0, since Spark treats both as the same key.
     """
     names = {own.lower(): quote_name(named(own)) for own in frame_columns}
     return [
@@ -374,7 +378,7 @@ def _keep_absent_columns(joined: DataFrame, shape: Shape) -> DataFrame:
 
 
 def _build_flaw(shape: Shape, copies: Sql = _ONE) -> Sql:
-    """Builds the SQL expression of a new row's flaw: null key, duplicate key or broken contract, else null.
+    """Builds the SQL expression of the flaw of a new row: a null key, a duplicate key or a broken contract, or null.
 
     `copies` is the expression of the number of new rows with the same key.
     """
@@ -430,12 +434,15 @@ def _build_any_null(places: Sequence[int]) -> Sql:
 
 
 def list_key_images(shape: Shape) -> list[Expression]:
-    """Returns the after images of the key's columns as columns to group by; one constant for a key without columns."""
+    """Returns the new row's key columns (a0…), to group by; one constant for a key without columns."""
     return list(map(F.expr, key_names(shape)))
 
 
 def key_names(shape: Shape) -> list[Sql]:
-    """Returns the names of the key's after images, to group by in SQL; one constant for a key without columns."""
+    """Returns the quoted names of the new row's key columns (a0…), to group by.
+
+    For a key without columns it is one constant.
+    """
     return [_name_image("a", i) for i in shape.key_positions] or [Sql("true")]
 
 
