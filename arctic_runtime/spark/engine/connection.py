@@ -50,7 +50,10 @@ def join_server(profile: Profile) -> SparkSession:
 
 
 def check_reachable(url: str, thresholds: EngineThresholds) -> None:
-    """Raises ConfigError if nothing listens at the address of `url`, at once; pyspark would retry for ten minutes."""
+    """Raises ConfigError if nothing listens at the address of `url`.
+
+    It waits for the time in `thresholds`, where pyspark itself would retry for ten minutes.
+    """
     parts = urlsplit(url)
     try:
         address = (parts.hostname or "", parts.port or _CONNECT_PORT)

@@ -33,4 +33,4 @@ def make_cancellable(session: SparkSession, tag: str) -> Iterator[Callable[[], N
 
 
 def _ignore_result(_: object) -> None:
-    """Drops the ids of cancelled operations that Spark returns."""
+    """Discards the ids of the cancelled operations, which Spark returns."""
