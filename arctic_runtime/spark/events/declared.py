@@ -20,9 +20,10 @@ from arctic_runtime.spark.tables.rows.frames import combine_all, format_examples
 
 
 def drop_declared(model: Model, events: DataFrame, shape: Shape, declared: Declared) -> DataFrame:
-    """Drops the events up to the place of a declaration, of rows in the part of the table that it declared.
+    """Drops events that an overwrite has made obsolete: those of the overwritten part of the table, up to its position.
 
-    Raises ConfigError if it can't be decided whether an event is later, since an old declaration lacks a time zone.
+    The position is a value of `sequence_by`; `declared` has that of each part. Raises ConfigError if it can't be
+    decided whether an event is later, since the position is stored without a time zone.
     """
     if not declared.places or model.config.sequence_by is None:
         return events

@@ -117,7 +117,7 @@ class Flows:
         return replace_columns(select_from(folded, [Sql("*"), *values]), {}, drop=[flow.newest for flow in flows])
 
     def blend(self, joined: Sql) -> Sql:
-        """Builds the query for new rows: net events, but stored values of flows whose stored place is later."""
+        """Builds the query for new rows: each flow's values come from its net event, or from a newer stored row."""
         values = MergeFunctions(self.model, self.shape, self.partial).blend_columns(COMMUTATIVE)
         for flow in self._flows():
             a, b = quote_name(f"a{flow.sequence}"), quote_name(f"b{flow.sequence}")
@@ -160,7 +160,7 @@ class Flows:
 def _fold_newest(flow: _Flow) -> Sql:
     """Builds the aggregate for the columns of a flow's newest event, as a struct.
 
-    Events without a place in the flow's order are ignored, and so are those that take back a row.
+    Ignored are events with a null in the flow's order column, and events that take back a row.
     """
     place = quote_name(f"a{flow.sequence}")
     images = [
@@ -175,7 +175,7 @@ def _fold_newest(flow: _Flow) -> Sql:
 
 
 def _fold_place(flow: _Flow) -> Sql:
-    """Builds the aggregate for the latest place in a flow's order, without events that take back a row."""
+    """Builds the aggregate for the latest value of a flow's order column, without events that take back a row."""
     own = f"a{flow.sequence}"
     return alias_as(fill_statement("max(CASE WHEN deleted OR sign > 0 THEN {place} END)", place=quote_name(own)), own)
 
@@ -187,7 +187,7 @@ def _is_not_brought(position: int) -> Sql:
 
 
 def find_late_keys(model: Model, events: DataFrame, old: DataFrame) -> DataFrame:
-    """Returns the distinct keys of late events, whose flow has a later place stored in the row than that of the event.
+    """Returns the distinct keys of late events: the stored row has a later value in the order column of their flow.
 
     `old` are rows of the table; only those with keys of `events` are needed.
     """

@@ -33,16 +33,19 @@ _NEWEST = "__arctic_seen"
 
 
 def select_maybe_late_keys(model: Model, events: DataFrame, high_watermark: str, shape: Shape) -> DataFrame:
-    """Returns the distinct keys of events before `high_watermark`, the latest place that earlier runs read, as text."""
+    """Returns the distinct keys of events that may be late, since their `sequence_by` value is below `high_watermark`.
+
+    `high_watermark` is the highest value of earlier runs, as text.
+    """
     is_late = _sequence(model) < marks.read_latest(high_watermark, shape.sequence_type)
     return events.where(is_late).select(*[to_column(part) for part in model.config.entity_key]).distinct()
 
 
 def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str, shape: Shape) -> DataFrame:
-    """Computes for each of `keys` the latest place that was read before, from `seen`: keys with `_seq`, a place.
+    """Computes for each of `keys` the highest `sequence_by` value that earlier runs have read.
 
-    Places up to `oldest_late`, the first late event's, are ignored, and keys without others left out. Both conditions
-    allow Spark to skip files.
+    `seen` has keys and such values, as `_seq`. Values up to `oldest_late`, that of the first late event, are ignored,
+    and keys without higher ones left out, so that Spark can skip files.
     """
     later = seen.where(F.col(SEQUENCE) > marks.read_latest(oldest_late, shape.sequence_type))
     rows = keys.select_rows(later, model.config.primary_key)
@@ -50,7 +53,7 @@ def find_newest_seen(model: Model, seen: DataFrame, keys: Keys, oldest_late: str
 
 
 def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """Drops the events before the newest place of their key in `newest`, the result of `find_newest_seen`."""
+    """Drops events with a lower `sequence_by` value than their key's in `newest`, the result of `find_newest_seen`."""
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key), "left")
     kept = matched.where(F.col(_NEWEST).isNull() | (_sequence(model) >= F.col(_NEWEST)))
@@ -58,7 +61,10 @@ def drop_late(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
 
 
 def find_late_keys(model: Model, events: DataFrame, newest: DataFrame) -> DataFrame:
-    """Returns the distinct keys with an event before the key's place in `newest`, the result of `find_newest_seen`."""
+    """Returns the distinct keys of events with a lower `sequence_by` value than their key's in `newest`.
+
+    `newest` is the result of `find_newest_seen`.
+    """
     key = model.config.primary_key
     matched = events.join(newest, match_key(events, key))
     is_late = _sequence(model) < F.col(_NEWEST)
@@ -72,9 +78,9 @@ def drop_keys(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
 
 
 def check_all_is_kept(model: Model, upstreams: Upstreams, last: RunSummary) -> None:
-    """Raises DataError if rows with late events can't be recomputed, since events or rows from others would be lacking.
+    """Raises DataError if rows with late events can't be recomputed from all events of their keys.
 
-    This is so if the last run shows that the table was restored or its rows were declared by an overwrite, or if an
+    This is so if, according to the summary of the `last` run, rows come from a restore or an overwrite, or if an
     upstream no longer has all its rows.
     """
     declared = last.declared or Declared()

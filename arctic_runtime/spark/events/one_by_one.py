@@ -133,9 +133,9 @@ class OneByOne:
         return select_from(rows, [Sql("*"), state, Sql("element_at(events, -1) AS event")])
 
     def _outcome(self, state: tuple[str, ...], event: tuple[str, ...]) -> dict[str, Sql]:
-        """Builds the columns of a net event by name: values from the struct `state`, times from the struct `event`.
+        """Builds the columns of a net event by name: row values from the struct `state`, times from the struct `event`.
 
-        `state` is the row after the event; both parameters are the parts of a column name.
+        Both parameters are given as the parts of a column name.
         """
         return {
             **{f"a{i}": quote_name(*state, f"a{i}") for i in range(len(self.shape.columns))},

@@ -84,9 +84,9 @@ def read_event_rows(model: Model, source: SourceState, rows: DataFrame, window: 
 def sign_rows(spark: SparkSession, rows: DataFrame, source: SourceState, window: Window) -> DataFrame:
     """Splits change rows of a source into the rows that they add (sign 1) and the rows that they take back (sign -1).
 
-    The sign is a field of POSITION, and 0 if the row before the change is unknown. If earlier change rows were deleted,
-    the oldest ones left can't be taken as changes of a known row: after a changelog compaction, the newest change row
-    of each key up to it counts as an insert, and if only forgotten rows were deleted, the first one of each key does.
+    The sign is a field of POSITION, and 0 if the row before the change is unknown. If earlier change rows of the source
+    were deleted, some of the remaining ones are read as inserts: after a changelog compaction, the newest of each key
+    up to it; if only forgotten rows were deleted, the first of each key.
     """
     placed = with_source_position(rows, source.keeps_all)
     if not source.trimmed or window.start is not None:
@@ -190,9 +190,10 @@ def _cast_before(field: str, kind: str) -> Sql:
 
 
 def read_sign(columns: Iterable[Column]) -> Sql:
-    """Builds the expression of an event's sign: 1 if it adds a row, -1 if it takes it back, 0 if it is unknown.
+    """Builds the expression of an event's sign: 1 if it adds a row, -1 if it takes back a row, else 0.
 
-    It is always 1 if POSITION, in the events' `columns`, has no sign.
+    0 means that the old row is unknown. The sign is always 1 if POSITION, in the events' `columns`, does not contain
+    it.
     """
     position = next((column.type for column in columns if column.name == POSITION), None)
     match None if position is None else read_type(position):

@@ -48,9 +48,10 @@ def is_spread(events: DataFrame) -> Expression:
 
 
 def spread_truncations(model: Model, events: DataFrame, keys: DataFrame) -> DataFrame:
-    """Replaces each truncation by one delete per key of `keys`, with the same place and other columns.
+    """Replaces each event that empties the table by deletes, one for each of `keys`, with its other columns.
 
-    `keys` has the columns of the primary key; duplicates do not matter.
+    So the deletes have its place in the order of events. `keys` has the columns of the primary key; duplicates do not
+    matter.
     """
     if model.config.truncate_when is None:
         return events
@@ -74,7 +75,10 @@ def spread_over_own_keys(model: Model, events: DataFrame) -> DataFrame:
 
 
 def drop_truncated(model: Model, events: DataFrame, sequence_type: str, truncated: str | None) -> DataFrame:
-    """Drops events before `truncated`, the place of the newest truncation of earlier runs; None if there was none."""
+    """Drops events before `truncated`, the `sequence_by` value of the newest truncation that earlier runs have read.
+
+    None for `truncated` means that there was none.
+    """
     if truncated is None or model.config.sequence_by is None:
         return events
     is_older = to_column(model.config.sequence_by) < marks.read_latest(truncated, sequence_type)
