@@ -62,7 +62,7 @@ class ForgottenRows:
     def leave_rows(self, source: SourceState, rows: DataFrame) -> DataFrame:
         """Returns the part of `rows`, change rows of the upstream, from which the table can be recomputed.
 
-        These are the rows of `skip_rows` and the restated rows, turned into inserts.
+        These are the rows of `skip_rows`, and as inserts those that remain under the keys and were published once more.
         """
         left = self._exclude_rows(source, rows, self.since)
         if self.since is None or not self.restated:
@@ -83,9 +83,9 @@ class ForgottenRows:
 
 
 def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
-    """Returns by upstream the filter with which a refresh does not read forgotten rows.
+    """Returns by upstream the filter by which a refresh skips forgotten change rows.
 
-    The refresh leaves the rows that were computed from them unchanged; `recompute_rows` recomputes those.
+    The refresh does not touch rows that were computed from these; `recompute_rows` recomputes them.
     """
     return {source: rows.skip_rows for source, rows in forgotten.items()}
 
@@ -93,8 +93,8 @@ def list_skips(forgotten: Mapping[TableName, ForgottenRows]) -> Narrowed:
 def can_follow_deletion(refresh: Refresh) -> bool:
     """Whether a refresh can apply deletes of upstream rows to a model, so that its rows need not be recomputed.
 
-    This is so only if recomputing is impossible, since rows were declared or restored or not all events can be read,
-    and all columns are sums, which can subtract a deleted row.
+    This is so only if recomputing is impossible, since rows come from an overwrite or a restore or not all events can
+    be read, and if all columns are sums, which can subtract a deleted row.
     """
     model = refresh.model
     changes, _ = require_built(refresh.table.observe_state(), model.table)
@@ -112,9 +112,9 @@ def can_follow_deletion(refresh: Refresh) -> bool:
 def check_recomputable(refresh: Refresh, keys: DataFrame, forgotten: Mapping[TableName, DataFrame]) -> None:
     """Raises DataError if the rows under `keys` can't be recomputed without the `forgotten` rows of upstreams.
 
-    `forgotten` has the forgotten keys by upstream. No row can be recomputed if rows were declared or restored. A row
-    made of both forgotten and other events can't be if the table is bitemporal, or if upstreams no longer have all
-    events that it needs.
+    `forgotten` has the forgotten keys by upstream. No row can be recomputed if any came from an overwrite or a restore.
+    A row made of both forgotten and other events can't be if the table is bitemporal, or if upstreams no longer have
+    all events that it needs.
     """
     session, model = refresh.table, refresh.model
     state = session.reconcile_until_done(session.observe_state(), fold=True)
@@ -195,7 +195,7 @@ def _require_last_run(changes: ChangeTableState) -> RunSummary:
 
 
 def _explain_other_origin(last: RunSummary) -> str:
-    """Returns `restored` or `declared` if the table has rows that do not come from events, else an empty text."""
+    """Returns `restored` or `declared` if the table has rows of a restore or an overwrite, else an empty text."""
     if last.restored is not None:
         return "restored"
     return "declared" if last.declared and last.declared.places else ""

@@ -137,8 +137,8 @@ def publish_forgotten(session: TableSession, state: TableState, rows: Callable[[
 def purge_files(session: TableSession, restated: Restated, count: int) -> TableForgotten:
     """Removes rows of forgotten keys from all files of a table, including those of old snapshots.
 
-    Only the restated rows and later ones remain. All readers of the table must have read the restated rows before.
-    `count` is the number of keys, for the result. Raises CommitConflict if other writers are faster at every attempt.
+    Only rows from the commit `restated.since` on remain; all readers of the table must have read that commit. `count`
+    is the number of keys, for the result. Raises CommitConflict if other writers are faster at every attempt.
     """
     attempts = session.reader.thresholds.commits.attempts
     return retry_on_conflict(partial(_purge_once, session, restated, count), attempts)
@@ -226,7 +226,7 @@ def _restate_once(session: TableSession, keys: DataFrame) -> Restated:
 
 
 def build_empty_restatement(session: TableSession, state: TableState, keys: Keys, until: int) -> Restated:
-    """Returns the restatement of keys under which no rows remain since the sequence number `until`."""
+    """Returns a `Restated` for `keys` under which no row remains since the commit with the sequence number `until`."""
     changes, _ = require_built(state, session.model.table)
     known = [commit for commit in changes.commits if commit.rows and commit.version.sequence <= until]
     newest = known[-1] if known else changes.commits[0]

@@ -60,9 +60,10 @@ class Rewritten:
 
 
 def purge_changes(purged: Purged, context: Context) -> None:
-    """Deletes the change rows that `purged` describes in one commit, after a mark for readers that have not read them.
+    """Deletes the change rows that `purged` describes, in one commit.
 
-    Raises CommitConflict if another writer committed meanwhile.
+    First it sets properties of the change table, by which readers that have not read these rows notice that they are
+    missing. Raises CommitConflict if another writer committed meanwhile.
     """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
@@ -87,9 +88,9 @@ def purge_changes(purged: Purged, context: Context) -> None:
 
 
 def rewrite_changes(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the change table's files with deleted rows, if they may have rows that meet the condition `near`.
+    """Rewrites the files of the change table with deleted rows, among those that may have rows meeting `near`.
 
-    Raises CommitConflict if another writer committed meanwhile.
+    `near` is a SQL condition. Raises CommitConflict if another writer committed meanwhile.
     """
     changes, table = context.state.changes, context.model.table.changes
     assert changes is not None
@@ -102,9 +103,9 @@ def rewrite_changes(near: Sql, context: Context) -> Rewritten:
 
 
 def purge_base(near: Sql, context: Context) -> Rewritten:
-    """Rewrites the base table's files with deleted rows, if they may have rows that meet the condition `near`.
+    """Rewrites the files of the base table with deleted rows, among those that may have rows meeting `near`.
 
-    Raises CommitConflict if another writer committed meanwhile.
+    `near` is a SQL condition. Raises CommitConflict if another writer committed meanwhile.
     """
     base, table = context.state.base, context.model.base
     assert base is not None
@@ -156,7 +157,10 @@ def rewrite_manifests(spark: SparkSession, table: TableName) -> None:
 
 
 def _rewrite_deleted(context: Context, table: TableName, branch: Sequence[str], near: Sql) -> Rewritten:
-    """Rewrites, on a branch, all files with deleted rows that may have rows that meet the condition `near`."""
+    """Rewrites, on a branch, the files of `table` with deleted rows, among those that may have rows meeting `near`.
+
+    Raises CommitConflict if some files could not be rewritten.
+    """
     is_sorted = table == context.model.base and bool(context.model.config.sort_key)
     order = fill_statement(", strategy => 'sort', sort_order => {o}", o=quote_text(sort_order(context.model)))
     options = {

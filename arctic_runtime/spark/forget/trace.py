@@ -269,9 +269,10 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """Yields, for each upstream with `forgotten` keys, the query's result for only its change rows under these keys.
+    """Yields, for each upstream with `forgotten` keys, the query's result over only these keys' change rows of it.
 
-    Each result must be read before the next one is taken, since they use the same temporary views.
+    Of the other upstreams it reads all change rows. Each result must be read before the next one is taken, since they
+    use the same temporary views.
     """
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):
         for source in list_changes_read(model.sql):
@@ -287,7 +288,7 @@ def _list_events_of(
 
 
 def _add_images_before(rows: DataFrame) -> DataFrame:
-    """Adds the row before each change as a row of its own, since it may have led to another key of the result."""
+    """Adds the row before each change as a further row, since the query may compute another key from it."""
     if BEFORE not in rows.columns:
         return rows
     before_names = {column.lower() for column in rows.select(f"{BEFORE}.*").columns}
