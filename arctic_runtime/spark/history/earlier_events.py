@@ -105,8 +105,8 @@ def select_overtaken_keys(
 ) -> DataFrame:
     """Returns the distinct keys of `events` that are not later than all `earlier` events of their key.
 
-    `oldest` is the place of the oldest event that needs earlier ones; `earlier` is read only from there on, so that
-    files with older events are skipped.
+    `oldest` is the lowest `sequence_by` value of events that need earlier ones; `earlier` is read only from there on,
+    so that files with older events are skipped.
     """
     key = model.config.entity_key
     later = earlier.where(_sequence(model) >= oldest)
@@ -118,9 +118,9 @@ def select_overtaken_keys(
 def select_later(
     model: Model, earlier: DataFrame, keys: Keys, oldest: Expression, oldest_time: Expression | None
 ) -> DataFrame:
-    """Selects the `earlier` events of `keys` that are later than `oldest` in sequence or `oldest_time` in valid time.
+    """Selects the `earlier` events of `keys` with a higher `sequence_by` value than `oldest`.
 
-    None for `oldest_time` means that the valid time does not matter.
+    Also selects those with a later valid time than `oldest_time`, unless that is None.
     """
     is_later = _sequence(model) > oldest
     if oldest_time is not None and model.config.delete_when is not None:

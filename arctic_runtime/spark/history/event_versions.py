@@ -57,10 +57,10 @@ def check_history_is_kept(model: Model, upstreams: Mapping[str, SourceState | No
 
 
 def find_oldest_changed(config: ModelConfig, oldest: str | None, is_recomputed: bool) -> str | None:
-    """Returns the place from which on versions may change, given the place `oldest` of the first event; None means all.
+    """Returns the value of `valid_time` or `sequence_by` from which on versions may change; None if all may.
 
-    All may change if a delete removes all versions (no `keep_deleted`), in bitemporal tables, and if the versions of
-    some keys are recomputed from all their events (`is_recomputed`).
+    `oldest` is the value of the first event. All may change if a delete removes all versions (no `keep_deleted`), in
+    bitemporal tables, and if the versions of some keys are recomputed from all their events (`is_recomputed`).
     """
     return None if not config.keep_deleted or config.valid_time or is_recomputed else oldest
 
@@ -79,10 +79,10 @@ def select_affected_versions(old: DataFrame | None, oldest: str | None, shape: S
 def build_event_images(
     events: DataFrame, known: DataFrame | None, old: DataFrame | None, shape: Shape, model: Model
 ) -> DataFrame:
-    """Computes the versions that begin at each place, paired with the stored versions that began there.
+    """Computes new versions from `events`, and pairs each with the stored version that began at the same time.
 
     `known` are events of earlier runs on which `events` depend, None without any. `old` has the stored versions of each
-    key that are valid at its oldest event or later. The result is input of `emit_image_changes`.
+    key that are valid at its oldest event or later. The result has the columns that `emit_image_changes` reads.
     """
     places = Positions.find(model.config, shape)
     # At one position, the highest rank wins: first the new events. A stored version has the values of the event that
@@ -117,10 +117,10 @@ def _select_event_points(events: DataFrame, shape: Shape, model: Model, rank: in
 
 
 def select_event_points(events: Sql, columns: Sequence[str], shape: Shape, config: ModelConfig, rank: int) -> Sql:
-    """Builds the query for the points of `events`: for each event its place, and the row's values from there on.
+    """Builds the query for the points at which rows change: the place of each event, and the row from there on.
 
-    `events` is a query with `columns`, `__arctic_is_delete` and `__arctic_is_new`. Among points of one key at the same
-    place, the one with the highest `rank` is used.
+    The place is the value of `valid_time` or `sequence_by`. `events` is a query with `columns`, `__arctic_is_delete`
+    and `__arctic_is_new`. Among points of one key at the same place, the one with the highest `rank` is used.
     """
     assert config.sequence_by is not None
     commit, row = [quote_name(POSITION, part) if POSITION in columns else Sql("NULL") for part in ("commit", "row")]
@@ -171,16 +171,19 @@ def select_stored_points(old: Sql, columns: Sequence[str], shape: Shape, positio
 
 
 def fold_points(points: Sql, shape: Shape, positions: Positions, config: ModelConfig) -> Sql:
-    """Builds the query for one row per place: the version that begins there now, and the stored one that began there.
+    """Builds the query that turns points, at which rows change, into versions, in one pass over the points of each key.
 
-    It computes this in one pass over the sorted points of each key.
+    It has one row per place: the version that begins there now, and the stored version that began there.
     """
     known = _find_edges(_find_neighbours(_select_winners(points, positions), positions), shape, positions, config)
     return _build_versions(known, shape, positions, config)
 
 
 def _select_winners(points: Sql, positions: Positions) -> Sql:
-    """Builds the query for the point that is used at each place, with the stored version that is valid there."""
+    """Builds the query that keeps, among points of a key at the same place, the one with the highest rank.
+
+    It adds the stored version that is valid there.
+    """
     arrival = fill_statement(
         "PARTITION BY {entity} ORDER BY place, standing, sequence, of_commit, in_commit, is_new",
         entity=_list_entity(positions),
@@ -199,7 +202,10 @@ def _select_winners(points: Sql, positions: Positions) -> Sql:
 
 
 def _find_neighbours(points: Sql, positions: Positions) -> Sql:
-    """Builds the query that adds to each point whether the row existed just before (`was_alive`), and its values."""
+    """Builds the query that adds to each point whether the row existed before (`was_alive`), and its values then.
+
+    A point is a value of `valid_time` or `sequence_by` at which a row changes.
+    """
     order = _order_by_place(positions)
     neighbours = [
         fill_statement("coalesce(NOT lag(deleted) OVER ({w}), false) AS was_alive", w=order),

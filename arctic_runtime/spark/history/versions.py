@@ -180,7 +180,10 @@ def follow_versions(
 
 
 def to_entity_shape(config: ModelConfig, shape: Shape) -> Shape:
-    """Returns the shape of the table's rows with the key of the entity; interval columns count as not in the query."""
+    """Returns the table's shape with the key of the entity, which is the query's row, in place of the version's key.
+
+    Interval columns do not count as columns of the query (`given`).
+    """
     given = tuple(name for name in shape.given if not is_named(name, HISTORY_COLUMNS))
     return replace(shape, key=config.entity_key, given=given)
 
@@ -219,7 +222,7 @@ def build_version_changes(moves: DataFrame, shape: Shape, config: ModelConfig, t
 
 
 def _choose_moves(shape: Shape, places: Positions, config: ModelConfig) -> Sql:
-    """Builds the array of moves that an entity's versions need, from its row after and before the change."""
+    """Builds the SQL array of moves (close, open, keep, delete) of an entity's versions, from its new and old row."""
     return fill_statement(
         "CASE WHEN flaw IS NOT NULL OR NOT has_before THEN array({open}) WHEN NOT has_after THEN array({end}) "
         "WHEN {differs} THEN array({close}, {open}) ELSE array({keep}) END",
@@ -242,7 +245,7 @@ def _select_closed_without_row(old: DataFrame, new: DataFrame, entities: Shape) 
 
 
 def find_place_type(shape: Shape) -> str:
-    """Returns the SQL type of `_valid_from`, the places at which versions begin and end."""
+    """Returns the SQL type of the values at which versions begin and end, which is that of `_valid_from`."""
     return next(column.type for column in shape.columns if is_named(column.name, (VALID_FROM,)))
 
 
