@@ -33,7 +33,7 @@ Narrowed = Mapping[TableName, Callable[[SourceState, DataFrame], DataFrame]]
 class QueryInputs:
     """A model's query, to be run over given versions of its upstreams.
 
-    `narrowed` has filters for the rows of some upstreams.
+    `narrowed` has, for some upstreams, a function that filters their change rows before the query reads them.
     """
 
     model: Model
@@ -44,8 +44,8 @@ class QueryInputs:
         """Runs the query; each `changes(…)` in it reads the rows of its window in `windows`, by the upstream's name.
 
         Without a window it reads all rows. A window without a start may end at a snapshot that is expired. If `other`
-        is given, the temporary views of the sources get names with it, so that the result can be read together with the
-        run's own query.
+        is given, the temporary views of the sources have other names, so that the result can be read together with that
+        of the run's own query.
         """
         sources = list_changes_read(self.model.sql)
         states = {source: self.upstreams.states.get(str(source)) for source in sources}

@@ -75,7 +75,10 @@ class Overtaken:
             keys.unpersist()
 
     def _recompute_rest(self, plan: Rebase, inputs: QueryInputs, context: Context, keys: DataFrame) -> RefreshInputs:
-        """Returns the inputs to recompute the rows of `keys`, from events left to read and the state in `context`."""
+        """Returns the inputs from which the rows of `keys` are computed again.
+
+        They are the events that no other run has applied, and the state of the table in `context`.
+        """
         key = self.table.model.config.primary_key
         events = inputs.run_query(self.inputs.spark, plan.left)
         query = events.join(keys, match_key(events, key), "left_semi")
@@ -86,7 +89,7 @@ class Overtaken:
     def _build_on_top(
         self, now: ChangeTableState, rows: DataFrame, computed: Computed, keys: DataFrame, plan: Rebase
     ) -> ChangeSet:
-        """Builds the change set of `rows` on top of `now`, with `computed` as the change rows of `keys`."""
+        """Builds the change set for a commit on top of `now`: `rows`, with those of `keys` replaced by `computed`."""
         assert now.head is not None
         untouched = rows.join(keys, match_key(rows, self.table.model.config.primary_key), "left_anti")
         summary = self.changes.summary.with_entries_from(computed.summary)
@@ -103,9 +106,9 @@ class Overtaken:
         )
 
     def _choose_high_watermark(self, watermark: str | None) -> str | None:
-        """Returns the later of this run's high watermark and `watermark`, that of the recomputed rows.
+        """Returns the later one of two high watermarks: this run's, and `watermark`, that of the recomputed rows.
 
-        None counts as earliest.
+        None counts as the earlier one.
         """
         own, kind = self.changes.summary.high_watermark, self.inputs.shape.sequence_type
         if own is None or watermark is None or own == watermark:

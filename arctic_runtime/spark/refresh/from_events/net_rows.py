@@ -57,7 +57,10 @@ def _net_events(inputs: RefreshInputs, rules: EventRules, window: EventWindow) -
 
 
 def _recompute_keys(inputs: RefreshInputs, rules: EventRules, window: EventWindow, keys: DataFrame) -> DataFrame:
-    """Computes the net events of `window`; for `keys`, from all events that were ever read, with the flag `reset`."""
+    """Computes the net events of `window`, but those of `keys` from all events that were ever read.
+
+    The latter have the flag `reset`, since they do not depend on stored values.
+    """
     model, shape = inputs.model, inputs.shape
     assert window.last is not None
     cached = inputs.cache(keys)

@@ -158,8 +158,8 @@ def _apply_changes(
 ) -> DataFrame:
     """Returns the state after the changes; groups that lost a minimum or maximum are recomputed from the sources.
 
-    `before` is the state before, `moved` are the changes per group. `register` and `materialize` are those of
-    `update_aggregate_state`.
+    `before` is the state before, `moved` are the changes per group. `register` creates the views of sources that
+    operator trees read; `materialize` computes rows once that are read several times.
     """
     added = _add_changes(before, moved, plan)
     if not plan.extremes:

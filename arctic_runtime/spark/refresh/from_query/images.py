@@ -63,7 +63,7 @@ class SourceWindow:
     thresholds: Thresholds
 
     def register_views(self, scans: Sequence[Scan], asked: Collection[str] = (), hold: Hold | None = None) -> None:
-        """Creates the temporary views that `scans`, which all read this source, expect for its images.
+        """Creates the temporary views that `scans` read; these are the scans of this source in operator trees.
 
         Changed rows get a filter with the bounds of their values in the columns `asked`, by which Spark can prune
         joined tables; this takes a Spark job. `hold` caches changed rows that are many and read several times; None
@@ -82,10 +82,12 @@ class SourceWindow:
             rows.createOrReplaceTempView(quote_name(format_image_view(image, self.source.name)))
 
     def read_image(self, image: Image, fields: Sequence[str]) -> DataFrame:
-        """Reads one image of the source, in the columns `fields`; see the module for the images.
+        """Reads one image of the source, in the columns `fields`.
 
-        `delta` also has the multiplicity, 1 or -1. `pair` also has the columns before the change and two flags for
-        which of both rows exists; its change rows must have before images.
+        `old` and `new` are the rows at the start and the end of the window. `delta` are the added and removed rows,
+        with their multiplicity, 1 or -1. `pair` has one row per changed key, with its new values, its old values under
+        names by `name_before`, and flags for their existence; it needs change rows with before images. `either` are the
+        rows of `new` and all removed rows.
         """
         wanted = _select_source_columns(self.source, fields)
         if image == "new":
@@ -228,7 +230,10 @@ class SourceWindows:
 
 
 def _list_image_columns(scans: Iterable[Scan], asked: Collection[str]) -> tuple[str, ...]:
-    """Returns the columns of a source image from which `scans` take the columns `asked`, after or before a change."""
+    """Returns the source columns from which `scans` take the operator tree's columns `asked`.
+
+    Values before a change are columns of their own, named by `name_before`.
+    """
     now = [field for scan in scans for made, field in scan.fields if made in asked]
     was = [name_before(field) for scan in scans for made, field in scan.fields if name_before(made) in asked]
     return tuple(dict.fromkeys([*now, *was]))
@@ -241,11 +246,11 @@ def read_rows_at(
     thresholds: PruningThresholds,
     select: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """Reads a source's rows as of `version`: the newest base table that is not later, with the changes since.
+    """Reads a source's rows as of `version`: the newest snapshot of its base table up to then, with the changes since.
 
-    If no such snapshot of the base table is kept, all changes up to the version are folded. `select` filters the rows,
-    and may drop any columns but the key. It is applied to the base table before the changes are merged into it, so a
-    merge into few rows is cheap.
+    If no such snapshot is kept, all changes up to the version are folded. `select` filters the rows, and may drop any
+    columns but the key. It is applied to the base table before the changes are merged into it, so a merge into few rows
+    is cheap.
     """
     if source.kind != "changes":
         return select(read_table(spark, source.name, version.snapshot, source.formerly))

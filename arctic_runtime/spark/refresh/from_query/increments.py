@@ -35,10 +35,11 @@ from arctic_runtime.thresholds import Thresholds
 
 
 def register_images(sources: SourceWindows, trees: Iterable[Node], hold: Hold | None = None) -> None:
-    """Creates the temporary views of source images that the operator trees `trees` read.
+    """Creates the temporary views of sources and their changes that the operator trees `trees` read.
 
     If they read large tables, changed rows get a filter with the bounds of their join columns. From this, Spark derives
-    which rows of the large tables can match, and skips files without any. `hold` caches rows.
+    which rows of the large tables can match, and skips files without any. `hold` caches changed rows that are read
+    several times; None caches none.
     """
     trees = tuple(trees)
     read = [scan for tree in trees for scan in list_scans(tree)]
@@ -82,7 +83,7 @@ def compute_pairs(spark: SparkSession, pairs: Node, increment: Increment, query:
     """Computes pairs of result rows after and before the changes.
 
     They have the columns of `query`, the same columns named by `name_before`, and the flags HAS_AFTER and HAS_BEFORE,
-    which say which of both rows exists.
+    whether each row exists.
     """
     pair_rows = spark.sql(render_sql(pairs))
     was = _list_outputs(pair_rows, increment, query, name_before)
