@@ -44,9 +44,9 @@ def publish_changes(
     """Appends change rows in one commit, if the change table is unchanged since it was observed; returns their counts.
 
     Readers see all of the rows or none. Rows are sorted by key, except in a first run, whose rows are later read as a
-    whole. If rows have a flaw as their action, raises DataError with some of them. If another writer committed first,
-    calls `overtaken` with the written change rows: it may publish others, whose counts it returns, or return None,
-    which raises CommitConflict. Also raises the errors of `changes.confirm`.
+    whole. If rows have a value of `FLAWS`, such as a null key, as their action, raises DataError with some of them. If
+    another writer committed first, calls `overtaken` with the written change rows: it may publish others and return
+    their counts, or return None, which raises CommitConflict. Also raises the errors of `changes.confirm`.
     """
     step, shape = changes.commit, changes.shape
     seen = Observation()
@@ -99,7 +99,7 @@ def read_observed_counts(seen: Observation) -> dict[str, Any]:
 
 
 def _collect_ranges(context: Context, shape: Shape) -> Ranges | None:
-    """Builds aggregates for the ranges of keys and partitions of the base table's rows that change rows replace.
+    """Builds aggregates over change rows that locate the base table's rows to replace: ranges of keys and partitions.
 
     Returns None if they are not needed, since no merge follows that looks up rows in the base table: there is none, it
     is merged on read, or it is so small that it is read in full.

@@ -71,9 +71,10 @@ def append_rows(rows: DataFrame, summary: RunSummary, context: Context) -> None:
 
 
 def replace_rows(rows: DataFrame | None, summary: RunSummary, context: Context) -> None:
-    """Replaces all rows of the table by `rows`, None for no rows, in one commit with the record `summary` of the run.
+    """Replaces all rows of the table by `rows` in one commit; None for `rows` means no rows.
 
-    Raises CommitConflict if the table has changed since it was observed.
+    `summary` is the record of the run in the commit. Raises CommitConflict if the table has changed since it was
+    observed.
     """
     table = context.model.table
     new = rows if rows is not None else context.spark.table(quote_name(*table.parts)).limit(0)

@@ -84,8 +84,8 @@ def compute_pruning_bounds(
 def write_nearby_condition(bounds: Sequence[Bound] | None, alias: str | None = None) -> Sql:
     """Builds the condition that is true for all rows of a table within `bounds`.
 
-    None for `bounds` means no rows, so the condition is false; without bounds it is true. `alias` is the table's alias
-    in the query.
+    None for `bounds` stands for no rows, so the condition is false; an empty sequence sets no bounds, so it is true.
+    `alias` is the table's alias in the query.
     """
     if bounds is None:
         return NOWHERE

@@ -323,14 +323,14 @@ def overlay_changes(base: DataFrame, changes: Unmerged, key: Sequence[str], colu
 
 
 def name_key_column(place: int) -> str:
-    """Returns the name, in DataFrames of keys, of the key column at position `place`."""
+    """Returns the name that the key column at position `place` has in DataFrames of keys."""
     return f"__arctic_k{place}"
 
 
 def as_key(key: Sequence[str]) -> list[Expression]:
-    """Returns the key columns under the names that DataFrames of keys have; one constant for a key without columns.
+    """Returns the columns `key`, renamed as in all DataFrames of keys, with which `match_key` joins tables.
 
-    By these names, `match_key` joins a table with the keys.
+    For a key without columns it is one constant.
     """
     return [to_column(part).alias(name_key_column(i)) for i, part in enumerate(key)] or [
         F.lit(True).alias("__arctic_k")
@@ -338,7 +338,7 @@ def as_key(key: Sequence[str]) -> list[Expression]:
 
 
 def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> Expression:
-    """Builds the condition that a row of `base` has the key of a row of keys, whose columns are named as by `as_key`.
+    """Builds the condition that joins `base` with a DataFrame of keys, whose columns are named by `as_key`.
 
     `key` are the key columns of `base`. Nulls equal each other if `null_safe`.
     """
@@ -349,10 +349,10 @@ def match_key(base: DataFrame, key: Sequence[str], null_safe: bool = False) -> E
 
 
 def with_source_position(rows: DataFrame, keeps_all: bool = False) -> DataFrame:
-    """Adds the column POSITION, by which rows of a source are ordered: their commit, and their place in it.
+    """Adds the column POSITION, by which rows of a source can be ordered: a struct of their commit and their row id.
 
-    The source must have format version 3. If a commit may have several rows of one key (`keeps_all`), `_seq` comes
-    before the place.
+    The source must have format version 3. If a commit may have several rows of one key (`keeps_all`), `_seq` is between
+    the two.
     """
     inside = [F.col(SEQUENCE).alias("sequence")] if keeps_all else []
     place = F.struct(F.col(COMMIT_ORDER).alias("commit"), *inside, F.col("_row_id").alias("row"))

@@ -17,7 +17,10 @@ UNKNOWN_ZONE = "18:00"
 
 
 def write_sequence_text(place: Expression, kind: str) -> Expression:
-    """Converts a place, of the SQL type `kind`, to an exact text, which `read_latest` converts back."""
+    """Converts a `sequence_by` value of the SQL type `kind` to a text that means the same in every time zone.
+
+    `read_latest` converts it back.
+    """
     if kind != "timestamp":
         return place.cast("string")
     in_utc = F.timestamp_add("MICROSECOND", F.unix_micros(place), F.lit("1970-01-01").cast("timestamp_ntz"))
@@ -25,22 +28,28 @@ def write_sequence_text(place: Expression, kind: str) -> Expression:
 
 
 def is_exact(text: str, kind: str) -> bool:
-    """Whether a text means exactly one place; false for a timestamp without a time zone."""
+    """Whether a text means exactly one `sequence_by` value; false for a timestamp without a time zone."""
     return kind != "timestamp" or text.endswith("Z")
 
 
 def read_latest(text: str, kind: str) -> Expression:
-    """Converts a text to a place of the SQL type `kind`; to the latest possible one if the text is not exact."""
+    """Converts a text to a `sequence_by` value of the SQL type `kind`.
+
+    For a timestamp without a time zone, it is the latest possible one.
+    """
     return F.lit(text if is_exact(text, kind) else f"{text}-{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_earliest(text: str, kind: str) -> Expression:
-    """Converts a text to a place of the SQL type `kind`; to the earliest possible one if the text is not exact."""
+    """Converts a text to a `sequence_by` value of the SQL type `kind`.
+
+    For a timestamp without a time zone, it is the earliest possible one.
+    """
     return F.lit(text if is_exact(text, kind) else f"{text}+{UNKNOWN_ZONE}").cast(kind)
 
 
 def read_exact(text: str, kind: str) -> Expression:
-    """Converts a text to a place of the SQL type `kind`; raises ConfigError if the text is not exact."""
+    """Converts a text to a value of the SQL type `kind`; raises ConfigError for a timestamp without a time zone."""
     if not is_exact(text, kind):
         raise ConfigError(
             f"{text!r} was written by an earlier version of dbt-arctic, without a time zone.",
