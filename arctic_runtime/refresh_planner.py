@@ -109,10 +109,10 @@ class RefreshPlanner:
             return PlannedRefresh(state, upstreams, decision)
 
     def _decide_and_observe(self, state: TableState, request: Request) -> tuple[Decision, Upstreams]:
-        """Returns the decision on a run, with the versions of the upstreams for which it was made.
+        """Returns the decision on a run, and the versions of the upstreams for which it was made.
 
-        These are the pinned versions. They are the newest ones if the run is a full refresh, or if a pinned version is
-        older than the one that the last run has read.
+        It uses the newest versions for a full refresh, and if a pinned version is older than the one that the last run
+        has read. Otherwise it uses the pinned versions.
         """
         pinned = self.observe_upstreams(self.pins)
         if _is_behind(pinned, get_offsets(find_last_run(state.log))):
