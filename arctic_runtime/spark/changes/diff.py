@@ -349,8 +349,8 @@ def build_images(
     """Builds expressions for all of the table's columns from a frame that has some of them.
 
     They are cast to the table's types, and named by `prefix` and position, such as a0; columns that the frame lacks are
-    null. `frame_columns` has the frame's columns by the table's names; `named` converts these to the names in the
-    frame. In key columns -0.0 becomes 0.0, since Spark treats both as the same key.
+    null. `frame_columns` are the table's names of the columns that the frame has; `named` converts these to the frame's
+    names. In key columns -0.0 becomes 0.0, since Spark treats both as the same key.
     """
     names = {own.lower(): quote_name(named(own)) for own in frame_columns}
     return [

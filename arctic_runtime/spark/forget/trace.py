@@ -269,9 +269,9 @@ def _list_event_keys(
 def _list_events_of(
     spark: SparkSession, model: Model, upstreams: Upstreams, forgotten: Mapping[TableName, Keys]
 ) -> Iterator[DataFrame]:
-    """Yields, for each upstream with `forgotten` keys, the query's result over only these keys' change rows of it.
+    """Yields, for each upstream with `forgotten` keys, the query's result if it reads only their change rows from it.
 
-    Of the other upstreams it reads all change rows. Each result must be read before the next one is taken, since they
+    From the other upstreams it reads all change rows. Each result must be read before the next one is taken, since they
     use the same temporary views.
     """
     for forgets in (source for source in list_changes_read(model.sql) if source in forgotten):

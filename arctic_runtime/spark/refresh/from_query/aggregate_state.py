@@ -159,7 +159,7 @@ def _apply_changes(
     """Returns the state after the changes; groups that lost a minimum or maximum are recomputed from the sources.
 
     `before` is the state before, `moved` are the changes per group. `register` creates the views of sources that
-    operator trees read; `materialize` computes rows once that are read several times.
+    operator trees read; `materialize` computes rows at once, so that they are not recomputed for each use.
     """
     added = _add_changes(before, moved, plan)
     if not plan.extremes:
