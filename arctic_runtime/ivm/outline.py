@@ -1,4 +1,4 @@
-"""A short outline of a tree for people to read."""
+"""Draws a tree of operators as a short outline for people to read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from arctic_runtime.sql.spark_sql import write_sql
 
 
 def draw_outline(node: Node, changed: Collection[TableName], depth: int = 0) -> Iterator[str]:
-    """Yields one line per operator of a tree, with its inputs indented below it; projections are left out."""
+    """Yields one line per operator of a tree, with its inputs indented below it; projections are left out.
+
+    Sources in `changed` are marked. `depth` is the indentation of the first line, in steps of two spaces.
+    """
     if isinstance(node, Project):
         yield from draw_outline(node.child, changed, depth)
         return

@@ -33,17 +33,17 @@ from arctic_runtime.sql.spark_sql import write_sql
 
 
 def name_input(source: TableName, image: Image) -> str:
-    """Name of the view that holds an image of a source when a plan is executed."""
+    """Name of the view from which a plan reads the rows or changes of a source that `image` selects."""
     return format_image_view(image, source)
 
 
 def render_sql(node: Node) -> str:
-    """Renders a tree as SQL; it reads images of sources from the views of `name_input`, and spools by their names."""
+    """Renders a tree of operators as SQL text; it reads sources by the names of `name_input`, spools by their own."""
     return write_sql(build_query(node))
 
 
 def build_query(node: Node) -> exp.Query:  # noqa: C901 - one case per operator
-    """Builds sqlglot's query for a tree."""
+    """Builds the query that computes a tree of operators, as a sqlglot expression."""
     match node:
         case Scan(source=source, fields=fields, image=image):
             read = [

@@ -30,11 +30,11 @@ State = Literal["count", "count_if", "sum", "average", "min", "max"]
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateFunction:
-    """Facts about an aggregate function. No field has a default, so that whoever adds a function decides on each.
+    """Facts about one aggregate function of Spark. No field has a default, so that whoever adds one decides on each.
 
-    `name` is Spark's, in upper case. `expression` is the class of its calls in a parsed query, None if they keep their
-    name: the parser has no class for them, or would write them back as another call. Two names of one class are one
-    function, and have the same facts.
+    `name` is in upper case. `expression` is sqlglot's class for calls of the function; None if sqlglot has no class for
+    it, or would write its calls back as another function. Two names with the same class are one function and have the
+    same facts.
     """
 
     name: str

@@ -19,15 +19,18 @@ _MOST_COUNTED = 19
 
 
 def is_averaged(of_type: str | None) -> bool:
-    """Whether averages of a type are computed from sums, without an intermediate result of more than 38 digits."""
+    """Whether `build_average` can compute the average of values of the type `of_type` exactly.
+
+    It can for decimals that Spark averages without floating point, if no intermediate result has more than 38 digits.
+    """
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     return is_averaged_exactly(of_type) and precision <= _MOST and scale <= _MOST_BEHIND
 
 
 def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
-    """Builds the average `total / count` of values of a type for which `is_averaged` holds.
+    """Builds the expression `total / count`, rounded as Spark rounds an average of values of the type `of_type`.
 
-    `count` is not zero. The average is null if `total` or `count` is.
+    `is_averaged(of_type)` must hold, and `count` must not be zero. The average is null if `total` or `count` is null.
     """
     precision, scale = get_precision_and_scale(of_type) or (0, 0)
     precision, scale = precision + 4, scale + 4
@@ -42,7 +45,11 @@ def build_average(total: exp.Expr, count: exp.Expr, of_type: str) -> exp.Expr:
 
 
 def _build_rounding(rest: exp.Expr, step: exp.Expr, last: exp.Expr) -> exp.Expr:
-    """Builds what rounding adds: `last` if `rest` is at least half of `step`, `-last` if it is at most minus half."""
+    """Builds the correction that rounds a quotient half away from zero, after its further digits were cut off.
+
+    `last` is one unit of the last digit, `step` is the divisor times `last`, and `rest` is the dividend modulo `step`.
+    The correction is `last` if `rest` is at least half of `step`, `-last` if it is at most minus half, else 0.
+    """
     twice = exp.Add(this=exp.paren(rest), expression=exp.paren(rest))
     less = exp.Neg(this=exp.paren(step))
     up = exp.GTE(this=twice, expression=exp.paren(step))

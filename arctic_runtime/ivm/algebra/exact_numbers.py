@@ -20,9 +20,10 @@ def is_averaged_exactly(of_type: str | None) -> bool:
 
 
 def is_exact(value: exp.Expr, types: Mapping[str, str]) -> bool | None:
-    """Whether the type of a number is exact; None if that is not known.
+    """Whether the type of `value` is a whole number or a decimal; None if that is not known.
 
-    For a quotient the result is None unless a side is inexact, because only quotients of decimals are exact.
+    A quotient is never known to be exact, because Spark divides whole numbers as floating point: it gives None, or
+    False if one of its sides is inexact.
     """
     bare = value.unnest()
     if isinstance(bare, exp.Neg):

@@ -23,10 +23,10 @@ def unwrap_parens(expression: exp.Expr) -> exp.Expr:
 
 
 def transform_expression(expression: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
-    """Copies an expression with each part replaced by the result of `visit`.
+    """Returns a copy of an expression in which each part is replaced by the result of `visit`.
 
-    Parts of a replaced part are not visited; if `visit` returns the part itself, the parts inside it are. It does the
-    same as sqlglot's `transform` in a third of its time.
+    `visit` is called for the outermost part first. If it returns another expression, the parts inside are not visited;
+    if it returns its argument, they are. Does the same as sqlglot's `transform` in a third of the time.
     """
     waiting: list[tuple[exp.Expr, exp.Expr]] = []
 
@@ -49,9 +49,9 @@ def transform_expression(expression: exp.Expr, visit: Callable[[exp.Expr], exp.E
 
 
 def get_form(expression: exp.Expr) -> Form:
-    """Returns a hashable key that is the same for equal expressions, apart from the case of unparsed function names.
+    """Returns a hashable key for comparison: equal expressions have equal keys.
 
-    The key has each operator with its arguments and their number.
+    The case of function names is ignored only for functions that sqlglot does not know.
     """
     items: list[Hashable] = []
     waiting: list[Any] = [expression]
@@ -71,9 +71,9 @@ def get_form(expression: exp.Expr) -> Form:
 
 
 def walk_parts(expression: exp.Expr, whole: type[exp.Expr] | None = None) -> Iterator[exp.Expr]:
-    """Yields an expression and all its parts, level by level; the parts of a node of class `whole` are left out.
+    """Yields an expression and all its parts, level by level, but not the parts inside nodes of the class `whole`.
 
-    It does the same as sqlglot's `walk` in half of its time.
+    Does the same as sqlglot's `walk` in half of the time.
     """
     waiting = [expression]
     for node in waiting:

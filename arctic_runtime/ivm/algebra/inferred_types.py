@@ -119,9 +119,9 @@ def _infer_arithmetic_type(value: exp.Add | exp.Sub | exp.Mul, types: Mapping[st
 
 
 def _get_precision_and_scale(value: exp.Expr, of_type: str | None) -> tuple[int, int] | None:
-    """Returns precision and scale of an operand as in arithmetic with a decimal; None if they are not certain.
+    """Returns the precision and scale that Spark gives `value` in arithmetic with a decimal; None if not certain.
 
-    The precision of a whole literal is the number of its digits, as in Spark.
+    `of_type` is the type of `value`. The precision of a whole literal is the number of its digits.
     """
     if not is_whole(of_type) or isinstance(value, exp.Column | exp.Cast):
         return get_precision_and_scale(of_type)

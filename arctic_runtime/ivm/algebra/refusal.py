@@ -27,9 +27,10 @@ class NotMaintained(Exception):
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why an incremental run computes in full instead.
+    """The reason why a run computes its whole query instead of the changes only.
 
-    `lasts` is True if later runs are refused as well, until the query, a setting or the rules change.
+    `because` is one line for people. `lasts` is True if later runs are refused as well, until the query, a setting or
+    the rules change.
     """
 
     reason: Reason

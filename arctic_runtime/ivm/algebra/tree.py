@@ -35,9 +35,10 @@ Side = Literal["left", "right"]
 
 @dataclass(frozen=True)
 class Scan:
-    """Reads a source. `fields` are its columns: the name in the tree and the name in the source.
+    """Reads the rows or the changes of a source table, as `image` says.
 
-    `key` are the columns that identify a row, None if they are not known.
+    `fields` are its columns, as pairs of the name in the tree and the name in the table. `key` are the columns of the
+    tree that identify a row, None if they are not known.
     """
 
     source: TableName
@@ -57,9 +58,9 @@ class Scan:
 
 @dataclass(frozen=True)
 class SpoolScan:
-    """Reads rows that are available as `name` when the plan is executed, such as the keys of affected rows.
+    """Reads rows that were computed before and are available as `name`, such as the keys of affected rows.
 
-    `key` are the columns that identify a row, None if not known.
+    `names` are their columns. `key` are the columns that identify a row, None if they are not known.
     """
 
     name: str
@@ -74,7 +75,7 @@ class OneRow:
 
 @dataclass(frozen=True)
 class Project:
-    """Computes each column by a deterministic expression over one row of the child."""
+    """Computes each output column by a deterministic expression over one row of the child."""
 
     child: Node
     expressions: tuple[tuple[str, exp.Expr], ...]
@@ -139,7 +140,7 @@ class Window:
 class Explode:
     """Each row of the child, repeated for each row that a generator such as explode returns for it.
 
-    `outer` keeps rows for which the generator returns none.
+    `names` are the columns that the generator adds. `outer` keeps rows for which the generator returns none.
     """
 
     child: Node
@@ -165,7 +166,10 @@ class UnionAll:
 
 @dataclass(frozen=True)
 class SetOperation:
-    """The rows in both children (`intersect`), or only in the left one (`except`); with `all`, duplicates count."""
+    """The rows in both children (`intersect`), or only in the left one (`except`); `all` keeps duplicates, as in SQL.
+
+    Columns are matched by position and get the new names `names`.
+    """
 
     kind: Literal["intersect", "except"]
     all: bool
@@ -192,7 +196,7 @@ Node = (
 
 
 def list_columns(node: Node) -> tuple[str, ...]:
-    """The names of a node's columns, in order."""
+    """The names of an operator's output columns, in order."""
     cached = vars(node)
     if _COLUMNS not in cached:
         cached[_COLUMNS] = _compute_columns(node)
@@ -231,7 +235,7 @@ def _compute_columns(node: Node) -> tuple[str, ...]:
 
 
 def list_expressions(node: Node) -> list[exp.Expr]:
-    """Lists the expressions that a node evaluates over the columns of its inputs, conditions included."""
+    """Lists the expressions that an operator itself evaluates over the columns of its inputs, conditions included."""
     match node:
         case Project(expressions=named) | Window(expressions=named) | Aggregate(aggregates=named):
             return [value for _, value in named]
@@ -245,12 +249,15 @@ def list_expressions(node: Node) -> list[exp.Expr]:
 
 
 def name_before(name: str) -> str:
-    """Name of the column of a pair that holds the old value of the column `name`."""
+    """Name of the column that holds the old value of the column `name`, in a scan with the image `pair`."""
     return f"__arctic_before_{name}"
 
 
 def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tuple[tuple[str, str], ...]:
-    """Lists the columns that an image has besides the source's columns: name in the tree, name in the image."""
+    """Lists the columns that a scan with this image has besides `fields`, such as the multiplicity of a delta.
+
+    Each is a pair of the name in the tree and the name in the image.
+    """
     if image == "delta":
         return ((MULTIPLICITY, MULTIPLICITY),)
     flags = ((HAS_AFTER, HAS_AFTER), (HAS_BEFORE, HAS_BEFORE))
@@ -258,7 +265,7 @@ def list_image_fields(fields: tuple[tuple[str, str], ...], image: Image) -> tupl
 
 
 def list_children(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node, left before right."""
+    """The direct inputs of an operator, left before right."""
     nodes: list[Node] = []
     for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
@@ -267,7 +274,7 @@ def list_children(node: Node) -> tuple[Node, ...]:
 
 
 def map_children(node: Node, function: Callable[[Node], Node]) -> Node:
-    """Replaces each input of a node by the result of `function`."""
+    """Copies an operator with each direct input replaced by the result of `function`."""
     mapped: dict[str, Any] = {}
     for name, is_many in _INPUTS[type(node)]:
         part = getattr(node, name)
@@ -286,7 +293,7 @@ _INPUTS: Mapping[type, tuple[tuple[str, bool], ...]] = {operator: _list_inputs(o
 
 
 def walk_tree(node: Node) -> Iterator[Node]:
-    """Yields a node and all nodes below it, each before its inputs."""
+    """Yields an operator and all operators below it, each before its inputs."""
     waiting = [node]
     while waiting:
         current = waiting.pop()
@@ -295,12 +302,12 @@ def walk_tree(node: Node) -> Iterator[Node]:
 
 
 def list_scans(node: Node) -> tuple[Scan, ...]:
-    """Lists the scans below a node, left before right; a source that is read twice has two scans."""
+    """Lists the scans in the tree of an operator, left before right; a source that is read twice has two scans."""
     return tuple(scan for scan in walk_tree(node) if isinstance(scan, Scan))
 
 
 def list_sources(node: Node) -> frozenset[TableName]:
-    """Tables that are read below a node."""
+    """The source tables that the tree of an operator reads."""
     cached = vars(node)
     if _SOURCES not in cached:
         own = (node.source,) if isinstance(node, Scan) else ()

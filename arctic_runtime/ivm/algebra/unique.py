@@ -1,4 +1,4 @@
-"""Finds sets of columns that are proven to identify a row of a tree."""
+"""Finds sets of columns that are proven to identify a row of an operator's result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST = 16
 
 
 def find_unique_keys(node: Node) -> _Keys:
-    """Finds sets of columns in which no two rows of `node` are equal, with nulls equal to each other.
+    """Finds sets of columns that identify a row: no two rows of `node` are equal in all of them, with nulls equal.
 
     The empty set means that there is at most one row.
     """
@@ -109,7 +109,10 @@ def _is_copy_free(generator: exp.Expr) -> bool:
 
 
 def _project_keys(node: Project) -> Iterable[frozenset[str]]:
-    """Yields the child's keys that the projection keeps; a column may be represented by one that equals it."""
+    """Yields the unique keys of the projection's input that the projection keeps, with its own column names.
+
+    A key column that it drops may be represented by a kept column that always has the same value.
+    """
     names = {below: name for name, below in map_plain_columns(node.expressions).items()}
     for key in find_unique_keys(node.child):
         equal_names = [
@@ -133,7 +136,7 @@ def _join_keys(node: Join) -> Iterable[frozenset[str]]:
 
 
 def _close_over_equals(node: Node, names: frozenset[str]) -> frozenset[str]:
-    """Adds to `names` all columns that equal one of them, and all columns that have only one value."""
+    """Returns `names` with all columns of `node` that always equal one of them or have only one value."""
     return names.union(_list_constants(node), *(_list_equal_columns(node, name) for name in names))
 
 
@@ -170,7 +173,7 @@ def _list_constants(node: Node) -> frozenset[str]:
 
 
 def _list_true_conditions(node: Node) -> Iterable[exp.Expr]:
-    """Conjuncts that filters and joins below make true for every row of `node`."""
+    """Lists the conditions of filters and joins below that are true for every row of `node`."""
     match node:
         case Filter(child=child, condition=condition):
             return (*split_conjuncts(condition), *_list_true_conditions(child))

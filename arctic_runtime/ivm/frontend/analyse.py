@@ -53,10 +53,11 @@ _SET_PARTS = frozenset({"this", "expression", "distinct", "order", "with_", "sor
 
 @dataclass(frozen=True)
 class Analysed:
-    """A query's tree, and its `outputs`: each output column's name and the column of the tree, in order.
+    """A query as a tree of operators.
 
-    A name is "" if Spark derives it from the expression's text. Two outputs may be the same column of the tree. `types`
-    has the types of the tree's columns that are certain.
+    `outputs` has a pair for each output column, in order: its name, or "" if Spark derives the name from the
+    expression's text, and the column of the tree. Two outputs may be the same column of the tree. `types` has the types
+    of the tree's columns as far as they are certain.
     """
 
     tree: Node
@@ -71,9 +72,10 @@ def analyse_query(
     catalog: str,
     schema: str,
 ) -> Analysed:
-    """Analyses a Spark query over the tables in `relations`, with its `views` expanded; keys of both are full names.
+    """Analyses the text of a Spark query into a tree of operators; raises NotMaintained if no rule covers the query.
 
-    `catalog` and `schema` complete names with fewer levels; inside a view, those of the view do. Raises NotMaintained.
+    `relations` are the tables and `views` the views that it may read, by full name. Views are replaced by their
+    queries. `catalog` and `schema` complete shorter names in `sql`; a view has its own.
     """
     context = Context(
         relations={name.lower(): (name, relation) for name, relation in relations.items()},
@@ -104,7 +106,10 @@ def _to_view_text(view: str | ViewText) -> ViewText:
 
 
 def _derive_query(query: exp.Query, context: Context, outer: Lookup | None) -> Derived:
-    """Builds the tree of any query: a select, a set operation, or one of these in parentheses."""
+    """Builds the tree of any query: a select, a set operation, or one of these in parentheses.
+
+    `outer` resolves columns of the outer query; None if there is none.
+    """
     if has_limit(query):
         return derive_limited(query, lambda part: _derive_query(part, context, outer), context.names)
     if isinstance(query, exp.Select):
@@ -123,7 +128,10 @@ def _build_select_shape(select: exp.Select, context: Context, outer: Lookup | No
 
 
 def _with_named(query: exp.Query, context: Context) -> Context:
-    """Adds the CTEs of a query to the context; each may read those before it, and hides outer CTEs of the same name."""
+    """Returns `context` with the CTEs of a query added.
+
+    Each CTE may read those before it, and hides outer CTEs of the same name.
+    """
     clause = query.args.get("with_")
     if clause is None:
         return context
@@ -148,10 +156,10 @@ def _set_operation(query: exp.SetOperation, context: Context) -> Derived:
 
 
 def _coerce_sides(what: str, left: Derived, right: Derived, names: Names) -> tuple[Derived, Derived]:
-    """Adds casts to both sides of a set operation `what` where Spark would add them implicitly.
+    """Adds casts to both sides of a set operation where Spark would add them implicitly.
 
-    A rule may compute from one side only, and the types of its columns must not depend on that. Raises NotMaintained
-    if the common type is not certain.
+    A rule may compute from one side only, and the types of its columns must not depend on that. Raises NotMaintained if
+    the common type is not certain; `what` names the operation in its message.
     """
     wanted: list[str | None] = []
     for (name, one), (_, other) in zip(left.fields, right.fields, strict=True):

@@ -71,10 +71,10 @@ class DayTexts:
 
 @lru_cache(maxsize=64)
 def find_day_texts(queries: tuple[str, ...], types: frozenset[tuple[str, str]]) -> DayTexts:
-    """Finds texts that Spark may read as a time of the day of the run in `queries`: a query and its views.
+    """Finds texts in `queries` (a query and its views) that Spark may read as a time of the day of the run.
 
-    All of them can be parsed. `types` are the names, in lower case, and the types of all columns of all tables that
-    they read. Columns are distinguished only by their names, so that too many texts may be returned.
+    Every query must be one that sqlglot can parse. `types` are the names, in lower case, and the types of all columns
+    of all tables that they read. Columns are distinguished only by their names, so that too many texts may be returned.
     """
     trees = [sqlglot.parse_one(sql, dialect="spark") for sql in queries]
     finder = _Finder(_group_by_name(types), _collect_aliases(trees))

@@ -169,9 +169,9 @@ class Context:
 
 
 def find_column(rows: Rows, parts: tuple[str, ...]) -> exp.Expr | None:
-    """Resolves a name in a FROM clause; None if there is no such column.
+    """Resolves the name of a column among the results of FROM; None if there is no such column.
 
-    The longest matching qualifier wins. Parts after the column name nested fields.
+    `parts` are the levels of the name. The longest matching qualifier wins. Parts after the column name nested fields.
     """
     for depth in range(min(3, len(parts) - 1), -1, -1):
         where = _list_qualified_sources(rows, parts[:depth]) if depth else (rows,)
@@ -189,7 +189,7 @@ def select_nested_field(value: exp.Expr, inner: tuple[str, ...]) -> exp.Expr:
 
 
 def find_matching_fields(fields: Iterable[Field], name: str) -> tuple[str, ...]:
-    """Columns of the tree whose field is called `name`, ignoring case, each once."""
+    """Lists the columns of the tree whose field is called `name`, ignoring case, each once."""
     wanted = name.lower()
     return tuple(dict.fromkeys(made for own, made in fields if own.lower() == wanted))
 

@@ -79,7 +79,7 @@ def find_common_type(left: str, right: str) -> str | None:
 
 
 def mark_equalities(condition: exp.Expr, names: Names) -> exp.Expr:
-    """Rewrites the equalities that a condition connects by AND; others remain as they are."""
+    """Marks the equalities that a condition connects by AND, as `mark_unlike` does; others remain as they are."""
     match condition:
         case exp.Paren():
             return exp.Paren(this=mark_equalities(condition.this, names))

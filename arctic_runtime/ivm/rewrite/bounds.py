@@ -1,4 +1,4 @@
-"""Narrows scans of a tree by the bounds of the rows to which the tree is restricted."""
+"""Adds filters to scans whose rows are restricted to known keys, by the least and greatest values of these keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from arctic_runtime.model.files.bounds import Bound
 
 
 def list_join_columns(node: Node) -> frozenset[str]:
-    """The columns that the joins of a tree compare for equality."""
+    """Lists the columns that the joins in a tree compare for equality."""
     names: set[str] = set()
     for part in walk_tree(node):
         if isinstance(part, (Join, SemiJoin)):
@@ -33,9 +33,9 @@ def list_join_columns(node: Node) -> frozenset[str]:
 
 
 def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
-    """Adds filters to sources that are restricted to the rows `keys_name`; the result is unchanged.
+    """Adds range filters to scans that are semi-joined with the spool `keys_name`; the result of the tree is unchanged.
 
-    The filters follow from `bounds`, the bounds of the columns of those rows.
+    `bounds` are the least and greatest values of the spool's columns. Returns the new tree.
     """
     below = map_children(node, lambda child: narrow_sources(child, keys_name, bounds))
     if not isinstance(below, SemiJoin) or below.kind != "semi" or not isinstance(below.left, Scan):
@@ -53,7 +53,7 @@ def narrow_sources(node: Node, keys_name: str, bounds: Sequence[Bound]) -> Node:
 
 
 def _map_key_columns(node: Node, keys_name: str) -> dict[str, str]:
-    """Maps columns of a tree to columns of the rows `keys_name`; empty if the tree reads anything else."""
+    """Maps columns of a tree to columns of the spool `keys_name`; empty if the tree does more than select from it."""
     match node:
         case SpoolScan(name=name, names=names) if name == keys_name:
             return {name: name for name in names}

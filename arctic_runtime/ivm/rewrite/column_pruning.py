@@ -29,7 +29,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def prune_columns(node: Node, needed: Set[str]) -> Node:
-    """Removes all columns of a tree but `needed` and perhaps some others; at least one column stays."""
+    """Removes columns of a tree that are not in `needed`; some others may remain, and always at least one column."""
     match node:
         case Scan(fields=fields, key=key):
             wanted = needed | set(key or ())

@@ -1,4 +1,4 @@
-"""Finds joins that shuffle rows: a join needs no shuffle if both sides are bucketed alike by the join key."""
+"""Explains which joins shuffle rows: a join needs no shuffle if both tables are bucketed alike by the join key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from arctic_runtime.model.names import TableName
 
 
 def describe_joins(tree: Node, placed: Mapping[TableName, Placement]) -> tuple[str, ...]:
-    """Describes each join of two tables in a line: whether it needs a shuffle, and why.
+    """Describes each join of two tables in a line of text: whether it needs a shuffle, and why.
 
-    The lines hold for a full computation of the query. A join with a side that is itself a join or an aggregate has no
-    line. Spark may broadcast a side that it expects to be small, whatever the line says.
+    `placed` says how the rows of each table are bucketed. The lines hold for a full computation of the query. A join
+    with a side that is itself a join or an aggregate has no line. Spark may broadcast a side that it expects to be
+    small, whatever the line says.
     """
     read = prune_columns(tree, set(list_columns(tree)))
     return tuple(
@@ -45,7 +46,10 @@ def _describe_join(join: Join | SemiJoin, placed: Mapping[TableName, Placement])
 def _explain_shuffle(
     left: Scan, right: Scan, keys: list[tuple[str, str]], placed: Mapping[TableName, Placement]
 ) -> str:
-    """Explains why a join needs a shuffle; empty if it needs none."""
+    """Explains why a join of two tables needs a shuffle; "" if it needs none.
+
+    `keys` are the pairs of a left and a right column that the join compares.
+    """
     one, other = (placed.get(side.source, NOT_BUCKETED) for side in (left, right))
     for scan, side in ((left, one), (right, other)):
         if side.otherwise:
@@ -68,14 +72,14 @@ def _explain_shuffle(
 
 
 def _find_source_scan(node: Node) -> Scan | None:
-    """Finds the scan below a side's filters and projections; None if there are other operators."""
+    """Returns the scan below filters and projections; None if `node` has other operators."""
     while isinstance(node, Filter | Project):
         node = node.child
     return node if isinstance(node, Scan) else None
 
 
 def _find_source_column(node: Node, name: str) -> str | None:
-    """Finds the table's column that a side passes on as `name`; None if the side computes it."""
+    """Returns the table's column that `node` returns as `name`; None if `node` computes it."""
     while isinstance(node, Filter | Project):
         if isinstance(node, Project):
             made = dict(node.expressions)[name]

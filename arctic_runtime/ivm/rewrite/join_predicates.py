@@ -25,15 +25,15 @@ def split_conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
 
 
 def apply_filter(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """Filters a node by all conditions; returns the node itself if there are none."""
+    """Filters the rows of `node` by all conditions; returns `node` itself if there are none."""
     condition = build_conjunction(conditions)
     return node if condition is None else Filter(node, condition)
 
 
 def arrange_joins(node: Node, conditions: Sequence[exp.Expr]) -> Node:
-    """Rearranges inner joins and filters their rows by `conditions`.
+    """Reorders the inner joins at the top of a tree, and applies `conditions` to their rows as early as possible.
 
-    If possible, each input is joined at a place where it shares an equality with the inputs before it.
+    If possible, each input is joined after an input with which it shares an equality.
     """
     leaves, own = _collect_leaves(node)
     if len(leaves) == 1:

@@ -32,7 +32,10 @@ _COUNTING = (exp.RowNumber, exp.Rank, exp.DenseRank)
 
 
 def find_never_null(node: Node, stored: Set[str]) -> frozenset[str]:  # noqa: C901 - one case per operator
-    """Finds the columns of a node that are never null; `stored` are such columns of its sources."""
+    """Finds the columns of an operator's result that are never null.
+
+    `stored` are the columns of its scans that are known to be never null.
+    """
 
     def find_in_child(child: Node) -> frozenset[str]:
         return find_never_null(child, stored)

@@ -36,12 +36,12 @@ _Conditions = tuple[exp.Expr, ...]
 
 
 def push_down_filters(node: Node) -> Node:
-    """Moves each condition of a tree down as far as it keeps its meaning; rows and columns stay the same."""
+    """Moves each condition of a tree as close to the scans as its meaning allows; the result stays the same."""
     return _push_under(node, ())
 
 
 def _push_under(node: Node, conditions: _Conditions) -> Node:
-    """Filters the rows of a node by `conditions`, as far down in the tree as possible."""
+    """Filters the result of `node` by `conditions`, as close to the scans as possible."""
     match node:
         case Filter(child=child, condition=condition):
             return _push_under(child, (*factor_conjuncts(condition), *conditions))
@@ -99,8 +99,8 @@ def _rebuild_join(node: Join | SemiJoin, left: _Conditions, right: _Conditions, 
 def _split_by_columns(conditions: Iterable[exp.Expr], allowed: Collection[str]) -> tuple[_Conditions, _Conditions]:
     """Splits conditions into those that read only `allowed` columns, and the others.
 
-    The former also include what the others imply for `allowed` columns. A condition that reads no column is one of the
-    others, so that it stays at its place.
+    The first part also has the conditions on `allowed` columns that the others imply. A condition that reads no column
+    is one of the others, so that it stays at its place.
     """
     inside: list[exp.Expr] = []
     others: list[exp.Expr] = []

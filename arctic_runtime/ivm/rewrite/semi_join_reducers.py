@@ -63,9 +63,9 @@ _COMPARISONS = (
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup of rows whose `fields`, under their names in the source, equal a row of `values`, by position.
+    """Selects rows of a source whose columns `fields` equal a row that the tree `values` computes, by position.
 
-    Nulls are equal to each other if `null_safe`.
+    `fields` are names in the source. Nulls are equal to each other if `null_safe`.
     """
 
     fields: tuple[str, ...]
@@ -75,9 +75,10 @@ class Lookup:
 
 @dataclass(frozen=True)
 class SemiJoinReducer:
-    """The rows of a source that match one of the `lookups`; trees read these rows in place of `scans`.
+    """One read of `source` for the rows that match any of the `lookups`; plans read these rows in place of `scans`.
 
-    Only rows for which `condition`, over the source's own columns, is true are needed.
+    The read also filters by `condition`, over the source's own columns; None reads all matches. The rows are spools
+    whose names begin with `name`.
     """
 
     source: TableName
@@ -88,11 +89,11 @@ class SemiJoinReducer:
 
     @property
     def images(self) -> dict[Image, str]:
-        """Maps the images of the source that trees read to the names of their spools."""
+        """Maps each image of the source that the plans read to the name of its spool."""
         return {scan.image: f"{self.name}_{scan.image}" for scan in self.scans}
 
     def reduce_tree(self, tree: Node) -> Node:
-        """Replaces the source in a tree by the reduced rows; the tree reads changes as before."""
+        """Replaces the scans of the source's rows in a tree by its spools; scans of its changes stay as they are."""
         if isinstance(tree, Scan):
             return self._spool_scan(tree) if _list_row_scans(tree, self.source) else tree
         return map_children(tree, self.reduce_tree)
@@ -103,7 +104,7 @@ class SemiJoinReducer:
 
     @property
     def whole(self) -> Scan:
-        """The scan of the current source, with all columns that the trees read."""
+        """The scan of all current rows of the source, with all columns that the plans read."""
         fields = dict.fromkeys(name for scan in self.scans for _, name in scan.fields)
         key = next((scan.key for scan in self.scans if scan.key), None)
         named = {made: name for scan in self.scans for made, name in scan.fields}
@@ -111,13 +112,13 @@ class SemiJoinReducer:
 
     @property
     def changes(self) -> Scan | None:
-        """The scan of the changes of the reduced rows; None if trees read only the current rows."""
+        """The scan of the source's changes, from which old rows are derived; None if plans read only current rows."""
         is_new = all(scan.image == "new" for scan in self.scans)
         return None if is_new else replace(self.whole, image="delta")
 
     @property
     def trees(self) -> tuple[Node, ...]:
-        """The trees that the reducer reads besides the source: lookup values and, if needed, `changes`."""
+        """The trees that the reducer reads besides the source: the lookups' values and, if needed, `changes`."""
         made = tuple(one.values for one in self.lookups)
         return made if self.changes is None else (*made, self.changes)
 
@@ -125,10 +126,10 @@ class SemiJoinReducer:
 def add_reducers(
     trees: Sequence[Node], sources: Iterable[TableName], few: Collection[str] = ()
 ) -> tuple[tuple[Node, ...], tuple[SemiJoinReducer, ...]]:
-    """Replaces `sources` in the trees by semi-join reducers, if these suffice.
+    """Replaces reads of `sources` in `trees` by semi-join reducers, unless a tree needs all rows of a source.
 
-    Returns the trees, and the reducers in build order, as a reducer may read an earlier one. The spools named in `few`
-    have about as many rows as have changed.
+    Returns the new trees, and the reducers in the order in which they must be computed, as one may read an earlier one.
+    `few` names the spools that have about as many rows as have changed.
     """
     added: list[SemiJoinReducer] = []
     for source in sources:
@@ -143,9 +144,10 @@ def add_reducers(
 def _plan_reducers(
     trees: Sequence[Node], source: TableName, few: frozenset[str], first: int, depth: int = 1
 ) -> tuple[SemiJoinReducer, ...]:
-    """Plans the reducer of a source, preceded by the reducers that its own lookups need.
+    """Plans the reducer of a source, after the reducers of the same source that its lookups need.
 
-    Their numbers start at `first`. The result is empty if the trees need the whole source.
+    The reducers are numbered from `first`; `depth` is the number of reads in the chain so far. Empty if the trees need
+    all rows of the source, or if the chain would be too long.
     """
     lookups = _collect_lookups(trees, source, few)
     if not lookups:
@@ -164,9 +166,9 @@ def _plan_reducers(
 
 
 def _collect_lookups(trees: Iterable[Node], source: TableName, few: frozenset[str]) -> tuple[Lookup, ...] | None:
-    """Collects the lookups of all rows of a source that the trees can need, in any image.
+    """Collects lookups that together select all rows of a source that the trees can need, whether old or current.
 
-    None if they can need all rows. The spools named in `few` hold only changed rows and their join partners.
+    None if they can need all rows. `few` names the spools that have only changed rows and their join partners.
     """
     collector = _LookupCollector(source, few)
     try:
@@ -214,12 +216,15 @@ def _list_scan_conditions(node: Node, source: TableName) -> Iterator[tuple[exp.E
 
 
 class _NeedsAllRows(Exception):
-    """Raised if a tree needs all rows of a source, so that no lookup can restrict them."""
+    """Raised if a tree needs all rows of a source, so that no lookup selects enough."""
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """A restriction of a tree to rows whose `columns` equal a row of `values`, by position."""
+    """Restricts a tree to the rows whose `columns` equal a row that the tree `values` computes, by position.
+
+    Nulls are equal to each other if `null_safe`.
+    """
 
     columns: tuple[str, ...]
     values: Node
@@ -231,9 +236,9 @@ _Soughts = tuple[_Sought, ...]
 
 @dataclass(frozen=True)
 class _LookupCollector:
-    """Collects the lookups of a source from its scans in a tree.
+    """Collects one lookup for each scan of a source's rows in a tree.
 
-    A scan may have several restrictions; each of them suffices as a lookup.
+    A scan may be restricted in several ways; each of them suffices as a lookup. `few` is as in `add_reducers`.
     """
 
     source: TableName
@@ -242,7 +247,10 @@ class _LookupCollector:
     small: dict[int, tuple[Node, bool]] = field(default_factory=dict)
 
     def visit_node(self, node: Node, sought: _Soughts) -> None:
-        """Adds the lookups of the source below a node whose rows are restricted by `sought`."""
+        """Adds a lookup to `lookups` for each scan of the source below `node`.
+
+        Only rows of `node` that meet every restriction in `sought` are needed.
+        """
         if not _list_row_scans(node, self.source):
             return
         match node:
@@ -270,11 +278,11 @@ class _LookupCollector:
                 assert_never(node)
 
     def _note_lookup(self, node: Scan, sought: _Soughts) -> None:
-        """Adds a lookup by the restriction in `sought` whose values are cheapest to compute.
+        """Adds the lookup for one scan: of the restrictions in `sought`, the one whose values are cheapest to compute.
 
         A lookup by the source's key returns at most one row for each value, so extra values do no harm. Extra values
-        are also accepted if exact values would need another read of the source. Raises `_NeedsAllRows` if there is no
-        restriction.
+        are also accepted if exact values would need another read of the source. Raises `_NeedsAllRows` if `sought` is
+        empty.
         """
         if not sought:
             raise _NeedsAllRows
@@ -293,9 +301,9 @@ class _LookupCollector:
         return whole.count(self.source), len(whole)
 
     def _split_by_side(self, node: Join | SemiJoin, sought: _Soughts) -> tuple[_Soughts, _Soughts]:
-        """Derives the restrictions of both sides of a join from the restrictions `sought` of the join.
+        """Derives the restrictions of the left and of the right side of a join from those of its result, `sought`.
 
-        A side is restricted by its own columns, by equal columns, and by the partners on the other side.
+        A side is restricted by its own columns, by equal columns, and by its partners on the other side.
         """
         if node.kind == "full":
             return (), ()
@@ -315,10 +323,10 @@ class _LookupCollector:
     def _restrict_partners(
         self, side: Node, sought: _Soughts, equal: Collection[Equality], others: Mapping[str, str]
     ) -> _Soughts:
-        """Derives the restrictions that the rows of `side` put on the other side of a join.
+        """Derives restrictions of the other side of a join: only partners of the rows of `side` are needed.
 
         `others` maps columns of `side` to equal columns of the other side. If `side` has many rows, only its rows that
-        are restricted by `sought` are used.
+        meet a restriction in `sought` are used.
         """
         if not equal:
             return ()
@@ -328,7 +336,7 @@ class _LookupCollector:
         return tuple(_Sought(tuple(others.values()), select_columns(rows, tuple(others)), null_safe) for rows in few)
 
     def is_small(self, node: Node) -> bool:
-        """Whether a tree has about as many rows as have changed."""
+        """Whether a tree has about as many rows as have changed; the answer is cached in `small`."""
         if id(node) not in self.small:
             self.small[id(node)] = (node, self._is_small(node))
         return self.small[id(node)][1]

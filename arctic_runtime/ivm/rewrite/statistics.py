@@ -40,7 +40,7 @@ from arctic_runtime.thresholds import SHIPPED, JoinThresholds
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """Row count of a source, number of its changed rows in the window, and average bytes of a value in its files."""
+    """Row count of a source, number of changed rows that a run reads of it, and mean bytes of a value in its files."""
 
     rows: int
     changes: int
@@ -49,7 +49,7 @@ class SourceStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures that are known before a plan is executed: statistics by source, and estimated row counts by spool name.
+    """Figures that are known before a plan is executed: statistics of each source, and estimated rows of each spool.
 
     `reduced` maps the spools of semi-join reducers to the scan of the whole source.
     """
@@ -63,7 +63,7 @@ class Statistics:
         return replace(self, spool_rows={**self.spool_rows, name: rows})
 
     def with_reducer(self, part: SemiJoinReducer) -> Statistics:
-        """Adds estimates for the spools of a semi-join reducer; returns new statistics."""
+        """Returns statistics that also have estimates for the spools of a semi-join reducer."""
         lookup_rows = sum(
             _Estimates(self).estimate_counts(_build_matching_rows(part.whole, one))[0] for one in part.lookups
         )
@@ -80,7 +80,7 @@ class Statistics:
         return _Estimates(self).estimate_counts(tree)[0]
 
     def with_join_hints(self, tree: Node) -> Node:
-        """Sets a broadcast side for each join that has a small side; returns the new tree."""
+        """Returns the tree with a broadcast side for each join that has a small side."""
         return _Estimates(self).with_join_hints(tree)
 
 
@@ -97,7 +97,7 @@ class _Estimates:
     known: dict[int, tuple[Node, tuple[float, float]]] = field(default_factory=dict)
 
     def estimate_counts(self, node: Node) -> tuple[float, float]:
-        """Estimates the row count of a tree, and its row count if it read all its sources in full."""
+        """Estimates two row counts of a tree: as it is, and if it read all rows of its sources; infinity if unknown."""
         if id(node) not in self.known:
             self.known[id(node)] = (node, self._compute_counts(node))
         return self.known[id(node)][1]
@@ -147,9 +147,9 @@ class _Estimates:
         return (max(left, by_left), max(all_left, whole)) if node.kind == "left" else (min(by_left, by_right), whole)
 
     def _estimate_distinct(self, node: Join | SemiJoin) -> float:
-        """Estimates the number of distinct values of the join columns; 0 if it is unknown.
+        """Estimates the number of distinct values of a join's columns; 0 if it is unknown.
 
-        It is the row count of a source on either side whose key consists of join columns.
+        It is the row count of a source, on either side, whose whole key is among the join columns.
         """
         pairs = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
         scan_counts = [0.0]
@@ -162,7 +162,7 @@ class _Estimates:
         return max(scan_counts)
 
     def _find_origin(self, node: Node, name: str) -> tuple[Scan, str] | None:
-        """Finds the scan that a column comes from, and the column's name there; None if the column is computed."""
+        """Returns the scan that reads a column, and the column's name there; None if the column is computed."""
         match node:
             case Scan():
                 return node, name
@@ -181,7 +181,7 @@ class _Estimates:
                 return next((self._find_origin(child, name) for child in below_it), None)
 
     def with_join_hints(self, node: Node) -> Node:
-        """Sets the broadcast side of each join in a tree; returns the new tree."""
+        """Returns the tree with the broadcast side of each join set, or None where no broadcast is worthwhile."""
         if isinstance(node, Join | SemiJoin):
             return replace(
                 node,
@@ -219,8 +219,8 @@ class _Estimates:
 
 
 def _estimate_pairs(rows: float, others: float, values: float) -> float:
-    """Estimates the number of join pairs of `rows` rows with `others` rows that have `values` distinct join values.
+    """Estimates how many pairs a join of `rows` rows with `others` rows has, if it compares `values` distinct values.
 
-    Infinity if `values` is 0 or `others` is infinite.
+    Infinity if `values` is 0, which means unknown, or if `others` is infinite.
     """
     return rows * max(1.0, others / values) if values and others < math.inf else math.inf

@@ -20,10 +20,10 @@ def derive_delta(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """Derives the rows added to (+1) and removed from (-1) the result of `node`; None if no source has changed.
+    """Builds a tree that computes the rows added to (+1) and removed from (-1) the result of `node`.
 
-    They have the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number of
-    its copies in the new result less the number in the old result.
+    It has the columns of `node` and MULTIPLICITY. For each distinct row, the multiplicities add up to the number of its
+    copies in the new result less the number in the old result. None if `node` reads none of the `changed` sources.
     """
     return _Applied(changed, filter_sources, known).derive_delta(node)
 
@@ -35,16 +35,17 @@ def derive_touched(
     filter_sources: FilterSources = NO_FILTER_SOURCES,
     known: Known = NOTHING_KNOWN,
 ) -> Node | None:
-    """Derives the values of `names` in added and removed rows; None if no source that `node` reads has changed.
+    """Builds a tree that computes the values of the columns `names` in all added and removed rows of `node`.
 
     The values may be a superset, and each may occur any number of times: the tree is built to be cheap to compute, not
-    to return few rows. Raises NotMaintained if it would depend on the old value of a `chosen` column.
+    to return few rows. None if `node` reads none of the `changed` sources. Raises NotMaintained if it would depend on
+    the old value of a `chosen` column.
     """
     return _Applied(changed, filter_sources, known).derive_touched(node, names)
 
 
 def derive_either(node: Node, names: Names, changed: frozenset[TableName]) -> Node:
-    """Derives the values of `names` in rows of the old and the new result of `node`, or a superset."""
+    """Builds a tree that computes the values of `names` in old and new rows of `node`'s result, or a superset."""
     return _Applied(changed, NO_FILTER_SOURCES).derive_either(node, names)
 
 
@@ -53,9 +54,9 @@ _Question = tuple[int, str, Names]
 
 @dataclass(frozen=True)
 class _Applied:
-    """Applies the rules for one set of changed sources, and caches what they derive for each node.
+    """Applies the rules for one set of changed sources, and caches the trees that they derive for each operator.
 
-    Nodes are cached by identity, so a cache entry holds the node itself next to its result or its number of scans.
+    The keys of both caches contain `id(node)`; each entry also holds the operator itself, so that the id stays unique.
     """
 
     changed: frozenset[TableName]
@@ -85,7 +86,7 @@ class _Applied:
         return self.answers[question][1]
 
     def _count_scans(self, node: Node) -> int:
-        """Number of scans in a tree. Trees share subtrees, so the number of each subtree is cached."""
+        """Number of scans in a tree; cached, because trees share subtrees."""
         if id(node) not in self.sizes:
             size = 1 if isinstance(node, Scan) else sum(self._count_scans(child) for child in list_children(node))
             self.sizes[id(node)] = (node, size)

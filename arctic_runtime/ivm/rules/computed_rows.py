@@ -19,10 +19,10 @@ ReadRows = Callable[[Node, Names, Inputs], Node]
 def select_computed(
     node: Node, values: Sequence[exp.Expr], names: Names, inputs: Inputs, read: Read, read_rows: ReadRows
 ) -> Node:
-    """Selects the columns `names` of `node`, and the columns from which `values` are computed.
+    """Selects the columns `names` of `node`, and the columns that the expressions in `values` read.
 
-    The rows come from `read`. If a value can fail, they come from `read_rows`, so that values are computed only from
-    rows that exist before or after the changes.
+    `read` derives the rows. If an expression can raise an error, `read_rows` derives them instead: it returns only rows
+    that exist before or after the changes.
     """
     needed = pick_some(
         tuple(dict.fromkeys((*names, *(name for value in values for name in list_used_columns(value))))), node

@@ -1,4 +1,4 @@
-"""Limits derived rows to those that exist before or after the changes, if the rules could also return others."""
+"""Derives rows as rules do, but only rows that exist in a result before or after the changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from arctic_runtime.ivm.rules.terms import require_term
 
 
 def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of added and removed rows; each row exists before or after the changes.
+    """Builds a tree of the columns `names` of added and removed rows; all its rows are old or new rows of `node`.
 
     Raises NotMaintained if that would need old rows that can't be computed again.
     """
@@ -41,7 +41,7 @@ def derive_touched_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Derives the columns `names` of all old and new rows, and of no other rows.
+    """Builds a tree of the columns `names` of all old and new rows of `node`, and of no other rows.
 
     Raises NotMaintained if that would need old rows that can't be computed again.
     """
@@ -52,7 +52,7 @@ def derive_either_rows(node: Node, names: Names, inputs: Inputs) -> Node:
 
 
 def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
-    """Whether the values that rules derive for the columns `names` are only those of old or new rows of `node`."""
+    """Whether rules derive the columns `names` of `node` only from old and new rows, never from rows of neither."""
     match node:
         case Scan() | SpoolScan() | OneRow():
             return True
@@ -79,7 +79,7 @@ def has_only_existing(node: Node, names: Names, context: Inputs) -> bool:
 
 
 def keeps_condition(node: Filter, names: Names, inputs: Inputs) -> bool:
-    """Whether the rules apply the condition of a filter to the rows from which they derive `names`.
+    """Whether the rules filter by the condition of `node` when they derive the columns `names`.
 
     They drop the condition if its columns need a further read, if it uses a `chosen` column, or if it can fail for rows
     that do not exist.
@@ -100,7 +100,7 @@ def _check_old_values_known(node: Node, inputs: Inputs) -> None:
 
 
 def _list_identifying_columns(node: Node) -> tuple[str, ...]:
-    """The columns whose values decide which rows a node has."""
+    """Lists the columns whose values decide which rows an operator returns."""
     match node:
         case Filter(condition=condition):
             return list_used_columns(condition)

@@ -27,7 +27,7 @@ from arctic_runtime.ivm.algebra.tree import (
 
 
 def find_free_columns(node: Node, names: Iterable[str]) -> frozenset[str]:
-    """Finds the columns that are available without another scan or join if rules derive `names` of changed rows."""
+    """Finds the columns of `node` that need no further scan or join if rules already derive `names` of changed rows."""
     asked = frozenset(names)
     match node:
         case Scan() | SpoolScan() | OneRow():

@@ -1,4 +1,4 @@
-"""Trees that a rule can derive from an operator's inputs, and trees that rules of several operators build."""
+"""The interface by which a rule derives trees from an operator's inputs, and trees that several rules build."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Known:
-    """Facts about a tree's columns: `types`, if certain, and `chosen` columns, whose values may differ if recomputed.
+    """Facts about a tree's columns that rules use.
 
-    The old values of chosen columns are therefore unknown. A plan with more scans than `most_scans` is refused.
+    `types` are the types that are certain. `chosen` are the columns whose values may differ if they are recomputed, so
+    that their old values are unknown. A plan with more scans than `most_scans` is refused.
     """
 
     types: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +41,7 @@ NOTHING_KNOWN = Known()
 
 
 class Inputs(Protocol):
-    """Derives trees from the inputs of an operator, for one set of changed sources."""
+    """Derives trees from the inputs of an operator, for one set of `changed` sources."""
 
     @property
     def changed(self) -> frozenset[TableName]: ...
@@ -52,22 +53,22 @@ class Inputs(Protocol):
     def known(self) -> Known: ...
 
     def derive_delta(self, node: Node) -> Node | None:
-        """Derives exactly the added and removed rows, as a Z-set."""
+        """Builds a tree of exactly the added and removed rows, as a Z-set; None if nothing below has changed."""
 
     def derive_touched(self, node: Node, names: Names) -> Node | None:
-        """Derives the values of `names` in added and removed rows, or a superset."""
+        """Builds a tree of the values of `names` in added and removed rows, or a superset; None if there are none."""
 
     def derive_either(self, node: Node, names: Names) -> Node:
-        """Derives the values of `names` in all rows before and after the changes, or a superset."""
+        """Builds a tree of the values of `names` in all rows before and after the changes, or a superset."""
 
 
 def at_new(node: Node) -> Node:
-    """The tree over the current rows of its sources, which is `node` itself."""
+    """Returns `node`, which reads the current rows of its sources; the counterpart of `at_old`."""
     return node
 
 
 def at_old(node: Node, inputs: Inputs) -> Node:
-    """The tree over its sources as they were before the changes."""
+    """Returns the tree that reads the sources as they were before the changes."""
     return read_image(node, "old", inputs.changed)
 
 
@@ -81,16 +82,16 @@ def pick_some(names: Names, node: Node) -> Names:
 
 
 def recompute_affected(node: Node, unit: Names, affected: Node | None, inputs: Inputs) -> Node:
-    """Builds the Z-set that replaces all rows whose `unit` columns have affected values.
+    """Builds the Z-set that removes old and adds new rows of `node` whose columns `unit` have values in `affected`.
 
-    It replaces all rows if `unit` is empty or `affected` is None.
+    It does so for all rows if `unit` is empty or `affected` is None.
     """
     before, after = _split_affected(node, unit, affected, inputs)
     return require_term(union_terms((to_zset(before, -1), to_zset(after, 1)), add_multiplicity(list_columns(node))))
 
 
 def select_before_and_after(node: Node, unit: Names, affected: Node | None, names: Names, inputs: Inputs) -> Node:
-    """Selects the columns `names` of all old and new rows whose `unit` columns have affected values.
+    """Selects the columns `names` of old and new rows of `node` whose columns `unit` have values in `affected`.
 
     It selects all rows if `unit` is empty or `affected` is None.
     """
@@ -98,7 +99,7 @@ def select_before_and_after(node: Node, unit: Names, affected: Node | None, name
 
 
 def select_old_and_new(node: Node, names: Names, inputs: Inputs) -> Node:
-    """Selects the columns `names` of all old and new rows of a tree."""
+    """Selects the columns `names` of all old and all new rows of `node`."""
     return (
         select_before_and_after(node, (), None, names, inputs)
         if has_changes(node, inputs)

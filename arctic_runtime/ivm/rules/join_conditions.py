@@ -1,4 +1,4 @@
-"""Join conditions for the rules: they give the same answer if recomputed, and can't fail for rows that don't exist."""
+"""Join conditions for rules: evaluated again, they give the same answer, and no error for rows that don't exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINK = "__arctic_link_"
 
 
 def close_condition(node: _Joined, inputs: Inputs) -> _Joined:
-    """Removes conditions of a join that use `chosen` columns or can fail; the new join may have more pairs.
+    """Removes conditions of a join that use `chosen` columns or can fail; the returned join may have more pairs.
 
     If an equality can fail, its sides are computed below the join, only from rows that exist before or after the
     changes. Raises NotMaintained if the remaining conditions do not limit which rows can be partners.
@@ -57,7 +57,10 @@ def _can_fail(part: exp.Expr, node: Join | SemiJoin, inputs: Inputs) -> bool:
 
 
 def _compute_below(value: exp.Expr, sides: list[tuple[Node, dict[str, exp.Expr]]]) -> exp.Expr:
-    """Adds one side of an equality to the computed columns of the input that it reads; returns that column."""
+    """Adds `value`, one side of an equality, to the computed columns of the input in `sides` that it reads.
+
+    Each of `sides` is an input with its computed columns. Returns the new column.
+    """
     made = next(made for side, made in sides if set(list_used_columns(value)) <= set(list_columns(side)))
     name = f"{_LINK}{sum(len(added_columns) for _, added_columns in sides)}"
     made[name] = value
@@ -70,9 +73,10 @@ def _add_computed(side: Node, made: dict[str, exp.Expr]) -> Node:
 
 
 def _check_link_remains(node: Join | SemiJoin, closed: list[exp.Expr], inputs: Inputs) -> None:
-    """Raises NotMaintained if the conditions `closed` of a join no longer limit which rows can be partners.
+    """Raises NotMaintained if the join had an equality of columns, but its remaining conditions `closed` have none.
 
-    It is also raised if the right side of a semi or anti join is a single row that has changed.
+    Then they no longer limit which rows can be partners. Also raises it if the right side of a semi or anti join is a
+    single row that has changed.
     """
     names = list_columns(node.left), list_columns(node.right)
     was_linked, is_linked = (bool(list_hash_links(on, *names)) for on in (node.on, build_conjunction(closed)))

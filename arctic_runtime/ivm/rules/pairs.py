@@ -42,10 +42,10 @@ _FLAGS = (HAS_AFTER, HAS_BEFORE)
 
 @dataclass(frozen=True)
 class Paired:
-    """The pairs of an operator whose columns are `names`; `node` computes them.
+    """An operator's rows as pairs: `node` computes them, and `names` are the operator's columns.
 
     `reconciled` are the columns with the same value before and after. `keys` maps columns that are part of the source's
-    key to their names in the scan of the source. Both hold whatever the flags say.
+    key to their names in the scan of the source. Both hold whether or not the old and the new row exist.
     """
 
     node: Node
@@ -54,12 +54,12 @@ class Paired:
     keys: Mapping[str, str]
 
     def is_same_for_both(self, condition: exp.Expr | None) -> bool:
-        """Whether a condition has the same value for both rows of each pair."""
+        """Whether a condition has the same value for both rows of each pair, as it reads only reconciled columns."""
         return self.reconciled.issuperset(set(list_used_columns(condition)).intersection(self.names))
 
 
 def list_pair_columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns of pairs of rows with the columns `names`: new values, old values and flags."""
+    """Lists the columns that pairs have if their rows have the columns `names`: new values, old values and flags."""
     return (*names, *map(name_before, names), *_FLAGS)
 
 
@@ -88,7 +88,10 @@ def filter_pairs(below: Paired, condition: exp.Expr) -> Paired:
 
 
 def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """Joins pairs with the same partner for both rows, as the condition reads only columns that did not change."""
+    """Joins pairs to `partner`, where the old and the new row have the same partner.
+
+    That requires that `on` reads only columns that did not change.
+    """
     own = list_columns(partner)
     joined = Join(kind, below.node, partner, on)
     values = {name: build_column(name) for name in list_columns(joined)} | {
@@ -99,7 +102,7 @@ def join_shared_partner(below: Paired, kind: Kept, partner: Node, on: exp.Expr |
 
 
 def join_own_partners(below: Paired, kind: Kept, partner: Node, on: exp.Expr | None) -> Paired:
-    """Joins pairs with a separate partner for each of the two rows."""
+    """Joins pairs to `partner`, where the old and the new row may have different partners, at most one each."""
     joined = replace(below, node=_look_up_partner(below, partner, on), names=(*below.names, *list_columns(partner)))
     return _update_flags(joined, {image.flag: image.match_row() for image in _IMAGES} if kind == "inner" else {})
 
@@ -116,17 +119,17 @@ def semi_join_twice(below: Paired, kind: Asked, probe: Node, on: exp.Expr | None
 
 @dataclass(frozen=True)
 class _Image:
-    """One of the two rows of a pair: its `flag` says whether it exists, `named` gives the names of its columns."""
+    """The old or the new row of a pair: `flag` is the column that says whether it exists, `named` names its columns."""
 
     flag: str
     named: Callable[[str], str]
 
     def bind_columns(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """Replaces the columns `names` in an expression by the columns of this row."""
+        """Replaces the columns `names` in an expression by the columns of this row of the pair."""
         return substitute_columns(value, {name: build_column(self.named(name)) for name in names})
 
     def compute_value(self, value: exp.Expr, names: Collection[str]) -> exp.Expr:
-        """Builds an expression for this row, which is null if the row does not exist.
+        """Builds the value of an expression over the columns `names` of this row; null if the row does not exist.
 
         Columns and constants can't raise an error, so they are used without that check.
         """
@@ -144,7 +147,7 @@ class _Image:
         return exp.case().when(build_column(self.flag), is_true).else_(build_column(self.flag))
 
     def match_row(self, wanted: bool = True) -> exp.Expr:
-        """Builds the condition that this row exists and has a partner; if not `wanted`, that it exists and has none."""
+        """Builds the condition that this row exists and has a partner or, if not `wanted`, exists and has none."""
         is_alone = exp.Is(this=build_column(self.named(_FOUND)), expression=exp.null())
         return exp.and_(build_column(self.flag), exp.not_(is_alone) if wanted else is_alone)
 
@@ -153,9 +156,9 @@ _IMAGES = (_Image(HAS_AFTER, str), _Image(HAS_BEFORE, name_before))
 
 
 def _update_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
-    """Replaces `flags` of pairs, and removes all columns that are not columns of pairs.
+    """Replaces the columns `flags` of pairs by these expressions, and removes columns that pairs don't have.
 
-    With new flags, it also removes pairs of which neither row exists any more.
+    If `flags` is not empty, pairs are removed of which neither row exists any more.
     """
     values = {name: flags.get(name, build_column(name)) for name in list_pair_columns(below.names)}
     node = project_columns(below.node, tuple(values.items()))
@@ -164,7 +167,10 @@ def _update_flags(below: Paired, flags: Mapping[str, exp.Expr]) -> Paired:
 
 
 def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
-    """Adds the one partner of each row to pairs, and `_FOUND`, which is null if the row has none."""
+    """Joins pairs to `partner` twice, for the new and for the old row, each of which matches at most one row.
+
+    The column `_FOUND` of each row is null if it has no partner.
+    """
     values = [*((name, build_column(name)) for name in list_columns(partner)), (_FOUND, exp.true())]
     joined = below.node
     for image in _IMAGES:
@@ -174,7 +180,10 @@ def _look_up_partner(below: Paired, partner: Node, on: exp.Expr | None) -> Node:
 
 
 def _match_row(below: Paired, on: exp.Expr | None, image: _Image, partner: tuple[str, ...]) -> exp.Expr | None:
-    """Builds a join condition for one row of a pair; it keeps equalities, by which an engine can hash."""
+    """Builds the join condition `on` for one row of a pair, with `partner` as the partner's columns.
+
+    An equality stays an equality, so that the engine can use a hash join.
+    """
     own, names = set(below.names), (*below.names, *partner)
 
     def match_part(part: exp.Expr) -> exp.Expr:

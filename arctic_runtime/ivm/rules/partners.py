@@ -1,4 +1,4 @@
-"""Rows of a join whose partners may have changed, with their old and new partners."""
+"""Derives rows of joins whose partners may have changed, with their old and new partners."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DeriveByRight = Callable[[], list[Node]]
 
 
 def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> Node:
-    """Selects the rows of `left` that have or had an added or removed row of `right` as partner.
+    """Selects the rows of `left` for which a partner in `right` may have been added or removed.
 
     All other rows have the same partners before and after. Returns all of `left` if the condition reads no column of
     `right`.
@@ -47,7 +47,7 @@ def _select_affected_left(left: Node, right: Node, on: exp.Expr | None, inputs: 
 
 
 def _derive_partner_images(left: Node, right: Node, on: exp.Expr | None, inputs: Inputs) -> tuple[Node, Node]:
-    """Derives the old and the new rows of `right`, limited to possible partners of affected rows of `left`."""
+    """Builds the old and the new rows of `right`, limited to possible partners of affected rows of `left`."""
     pairs = list_equalities(on, list_columns(left), list_columns(right))
     names = _deduplicate_names(pair.right for pair in pairs)
     if not names:
@@ -66,7 +66,7 @@ def select_partners_of_changed(node: Node, other: Node, on: exp.Expr | None, inp
 
 
 def derive_delta_by_sides(node: Join | SemiJoin, inputs: Inputs, derive_by_right: DeriveByRight) -> Node:
-    """Derives the delta of a join: left changes with their old partners, and right changes by `derive_by_right`."""
+    """Derives the Z-set of a join: left changes with their old partners, and the terms of `derive_by_right`."""
     terms: list[Node] = []
     left = inputs.derive_delta(node.left)
     if left is not None:
@@ -78,16 +78,16 @@ def derive_delta_by_sides(node: Join | SemiJoin, inputs: Inputs, derive_by_right
 
 
 def derive_pairs_by_right(node: Join | SemiJoin, inputs: Inputs) -> Node:
-    """Derives the pairs added and removed by changes on the right, as a Z-set.
+    """Derives the Z-set of joined rows that changes on the right add and remove.
 
-    The left side is read as it is now.
+    It reads the current rows of the left side.
     """
     left = select_partners_of_changed(at_new(node.left), node.right, node.on, inputs)
     return Join("inner", left, require_term(inputs.derive_delta(node.right)), node.on)
 
 
 def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[Node]:
-    """Derives two Z-sets for rows with changed partners: one removes their old result, the other adds the new one.
+    """Derives two Z-sets for left rows whose partners may have changed: one removes old results, one adds new ones.
 
     Each of the two reads the left side.
     """
@@ -102,10 +102,10 @@ def derive_replacements_by_right(node: Join | SemiJoin, inputs: Inputs) -> list[
 def derive_touched_by(
     side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs, keeps_alone: bool = False
 ) -> Node:
-    """Derives `names` of the pairs whose row on `side` changed; also of rows without a partner if `keeps_alone`.
+    """Derives the columns `names` of joined rows whose row on `side` has changed, or a superset.
 
-    If `side` has all these columns, or columns that equal them, its changes alone determine their values. These may be
-    more values than there are pairs, but `other` is not read, or only as much of it as a runtime filter needs.
+    `keeps_alone` includes rows of `side` without a partner, as in a left join. If `side` has all these columns, or
+    columns that equal them, `other` is not read, or only as much of it as a runtime filter needs.
     """
     stands_for = map_equal_columns(side, other, on)
     if set(names) <= set(stands_for):
@@ -131,9 +131,9 @@ def derive_touched_by(
 
 
 def with_partners(side: Node, other: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
-    """Derives the values of `names` in changed rows of `side`.
+    """Derives the columns `names` of changed rows of `side`, or a superset.
 
-    If `other` supplies a runtime filter for `side`, rows that it proves to have no partner are left out.
+    If `other` supplies a runtime filter for `side`, rows are left out that the filter proves to have no partner.
     """
     filter_found = find_runtime_filter(side, other, on, inputs.filter_sources)
     if filter_found is None or filter_found.column not in find_free_columns(side, names):
@@ -149,16 +149,16 @@ _SEEN = "__arctic_seen"
 
 
 def is_narrowed(node: Node) -> bool:
-    """Whether `node` has been derived by `with_partners` with a runtime filter."""
+    """Whether `node` is a tree to which `with_partners` has applied a runtime filter."""
     return isinstance(node, SemiJoin) and list_columns(node.right) == (_SEEN,)
 
 
 def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Callable[[Names], Node]) -> Node:
     """Restricts `node`, one side of a join, to possible partners of the rows on the other side.
 
-    `rows` returns given columns of those rows. `node` is returned unchanged if the join has no equality, or if it
-    computes no groups, windows or sets. Engines skip other rows of such a side themselves; but groups, windows and sets
-    they would first compute for all rows.
+    `rows` builds a tree of the given columns of those rows. `node` is returned unchanged if the join has no equality,
+    or if it computes no groups, windows or sets: engines skip other rows of such a side themselves, but would compute
+    groups, windows and sets for all rows first.
     """
     pairs = list_equalities(on, list_columns(node), list_columns(other))
     if not pairs or not is_whole(node):
@@ -168,7 +168,7 @@ def restrict_to_partners(node: Node, other: Node, on: exp.Expr | None, rows: Cal
 
 
 def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str, str]:
-    """Maps the columns of `side`, and those of `other` that equal one in every pair, to the column of `side`."""
+    """Maps all columns of `side`, and the columns of `other` that always equal one of them, to the one of `side`."""
     equal = {
         pair.right: pair.left for pair in list_equalities(on, list_columns(side), list_columns(other)) if pair.same
     }
@@ -176,14 +176,14 @@ def map_equal_columns(side: Node, other: Node, on: exp.Expr | None) -> dict[str,
 
 
 def has_link(left: Node, right: Node, on: exp.Expr | None) -> bool:
-    """Whether an equality between columns of both sides limits which rows can be partners."""
+    """Whether the condition `on` has an equality between both sides, which limits the rows that can be partners."""
     return bool(list_hash_links(on, list_columns(left), list_columns(right)))
 
 
 def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: Names, inputs: Inputs) -> Node:
-    """Selects `names` of the old and the new pairs, or a superset.
+    """Selects the columns `names` of old and new rows of an inner join, or a superset.
 
-    It reads one side alone if that side has these columns, or columns that equal them in every pair.
+    It reads one side alone if that side has these columns, or columns that always equal them.
     """
     for side, other in ((left, right), (right, left)):
         if set(names) <= set(list_columns(side)):
@@ -196,11 +196,10 @@ def select_pairs_of_either(left: Node, right: Node, on: exp.Expr | None, names: 
 
 
 def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
-    """Joins the rows from before and after the changes by the cheap conditions.
+    """Joins the old and new rows of both sides, by the conditions that need no further read.
 
-    Selects `names` of all old and new pairs, and maybe of more.
-
-    For a left join, it includes the left rows that have no partner, neither before nor after.
+    Selects the columns `names` of all old and new rows of the join, or a superset. For a left join, this includes the
+    left rows that have a partner neither before nor after.
     """
     link = _select_link_conditions(
         node.on, node.left, _select_own(node.left, names), node.right, _select_own(node.right, names)
@@ -215,10 +214,10 @@ def select_either_rows(node: Join, names: Names, inputs: Inputs) -> Node:
 def _select_link_conditions(
     on: exp.Expr | None, left: Node, of_left: Names, right: Node, of_right: Names
 ) -> exp.Expr | None:
-    """Selects the part of a join condition by which partners can be found cheaply.
+    """Selects the conjuncts of a join condition that need no further scan or join.
 
-    This part is the equalities, and all conditions on columns that are available without a further read. It is the
-    whole condition if there is no equality.
+    They are the equalities, and all conditions on columns that are available if `of_left` and `of_right` are derived
+    from the sides. Returns the whole condition if it has no equality.
     """
     equal = list_hash_links(on, list_columns(left), list_columns(right))
     if not equal:

@@ -1,4 +1,4 @@
-"""Restricts a tree to rows with given values, as close to the scans as is possible without a different result."""
+"""Restricts a tree to rows with given key values, as close to the scans as the result allows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GIVEN = "__arctic_given_"
 
 @dataclass(frozen=True)
 class _Match:
-    """Requires that `column` of a tree equals the column `given` of given rows; nulls are equal if `null_safe`."""
+    """One comparison: `column` of the tree equals `given`, a column of the keys; nulls are equal if `null_safe`."""
 
     column: str
     given: str
@@ -51,10 +51,10 @@ _Matches = tuple[_Match, ...]
 
 
 def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: bool = True) -> Node:
-    """Restricts a tree to rows whose `names` equal a row of `keys`, by position; nulls are equal if `null_safe`.
+    """Restricts a tree to the rows whose columns `names` equal a row of `keys`, by position.
 
-    The restriction is a semi-join with `keys`, as far down in the tree as possible. If only a part of it can be applied
-    further down, that part is applied there and the whole on top.
+    Nulls are equal if `null_safe`. The restriction is a semi-join with `keys`, as close to the scans as possible. If
+    only a part of it can be applied there, that part is applied there and the whole on top.
     """
     aliases = tuple(f"{_GIVEN}{number}" for number in range(len(names)))
     matches = tuple(_Match(name, alias, null_safe) for name, alias in zip(names, aliases, strict=True))
@@ -62,7 +62,7 @@ def restrict_to_keys(node: Node, names: tuple[str, ...], keys: Node, null_safe: 
 
 
 def is_whole(node: Node) -> bool:
-    """Whether a tree computes groups, windows or sets, which engines compute for all rows before they filter any."""
+    """Whether a tree has groups, windows or set operations, which engines compute for all rows before they filter."""
     return any(isinstance(part, Aggregate | Distinct | SetOperation | Window) for part in walk_tree(node))
 
 
@@ -81,7 +81,7 @@ def _semi_join_keys(node: Node, matches: _Matches, keys: Node) -> Node:
 
 
 def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Node, bool]:
-    """Restricts the inputs of a node; also returns whether the node itself then needs no restriction."""
+    """Restricts the inputs of an operator; also returns whether its result then needs no further restriction."""
     match node:
         case Scan(key=key):
             return _semi_join_keys(node, _exclude_nulls(matches, key or ()), keys_node), True
@@ -113,7 +113,10 @@ def _push_down_keys(node: Node, matches: _Matches, keys_node: Node) -> tuple[Nod
 
 
 def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Restricts the child of a projection by plain columns, or else by columns that merge keys of a full join."""
+    """Restricts the input of a projection by its plain columns, or else by its columns that merge keys of a full join.
+
+    Also returns whether the projection's result needs no further restriction.
+    """
     inner = _rename_matches(matches, map_plain_columns(node.expressions))
     both = find_merged_columns(node) if not inner else {}
     merged_matches = tuple(match for match in matches if match.column in both)
@@ -126,7 +129,7 @@ def _push_below_project(node: Project, matches: _Matches, keys: Node) -> tuple[N
 
 
 def find_merged_columns(node: Project) -> dict[str, Equality]:
-    """Maps the columns that coalesce both sides of an equality of the full join below to that equality."""
+    """Maps each column `coalesce(a, b)` of a projection of a full join to the join's equality of `a` and `b`."""
     join = _strip_filters(node.child)
     if not isinstance(join, Join) or join.kind != "full":
         return {}
@@ -137,7 +140,7 @@ def find_merged_columns(node: Project) -> dict[str, Equality]:
 
 
 def _get_coalesced(value: exp.Expr) -> frozenset[str]:
-    """The columns of which an expression returns the first that is not null; empty for other expressions."""
+    """The arguments of an expression `coalesce(a, b, …)` if all are columns; empty for other expressions."""
     bare = value.unnest()
     parts = [part.unnest() for part in (bare.this, *bare.expressions)] if isinstance(bare, exp.Coalesce) else []
     return (
@@ -150,9 +153,9 @@ def _strip_filters(node: Node) -> Node:
 
 
 def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equality], keys: Node) -> Node:
-    """Restricts both sides of a full join, which may be below filters.
+    """Restricts both sides of a full join, which may be below filters, by the columns that merge its keys.
 
-    The rows that remain are those whose merged columns have given values; `both` maps merged columns to their equality.
+    `both` maps these columns to the equality whose sides they merge.
     """
     if isinstance(node, Filter):
         return replace(node, child=_restrict_full_join(node.child, matches, both, keys))
@@ -168,7 +171,7 @@ def _restrict_full_join(node: Node, matches: _Matches, both: Mapping[str, Equali
 def _push_below_allowed(
     node: Explode | Aggregate | Window, allowed: Collection[str], matches: _Matches, keys: Node
 ) -> tuple[Node, bool]:
-    """Restricts the child by its columns `allowed`; also returns whether all matches are on such columns.
+    """Restricts the input by its columns in `allowed`; also returns whether all matches are on such columns.
 
     These columns have the same value in all rows of a group or partition, or in all rows generated from one row.
     """
@@ -177,9 +180,9 @@ def _push_below_allowed(
 
 
 def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Node, bool]:
-    """Restricts a window to whole partitions.
+    """Restricts the input of a window to whole partitions; also returns whether no further restriction is needed.
 
-    If no match is on a partition column, these are the partitions of the matching rows, for which the child is read
+    If no match is on a partition column, these are the partitions of the matching rows, for which the input is read
     twice.
     """
     if not node.partition or any(match.column in node.partition for match in matches):
@@ -194,8 +197,8 @@ def _push_below_window(node: Window, matches: _Matches, keys: Node) -> tuple[Nod
 def _push_below_join(node: Join | SemiJoin, matches: _Matches, keys: Node) -> tuple[Node, bool]:
     """Restricts each side of a join by its own columns, and by columns of the other side that equal them.
 
-    The latter is right because only partners are needed of a side. If rows can lack a partner on the right side, the
-    columns of the right side restrict neither side.
+    A side needs only rows that have a partner, so equal columns may restrict it. In a left, semi or anti join only
+    columns of the left side restrict the sides. Also returns whether the result needs no further restriction.
     """
     equal = list_equalities(node.on, list_columns(node.left), list_columns(node.right))
     if isinstance(node, Join) and node.kind == "inner":
@@ -222,7 +225,7 @@ def _map_equivalents(own: Iterable[str], equal: Mapping[str, str]) -> dict[str, 
 
 
 def _find_never_null(equal: Iterable[Equality]) -> set[str]:
-    """The columns in equalities that are null in no pair of partners."""
+    """The columns in equalities that are not null-safe, so that they are null in no joined row."""
     return {name for pair in equal if not pair.null_safe for name in (pair.left, pair.right)}
 
 
@@ -231,7 +234,7 @@ def _exclude_nulls(matches: _Matches, names: Collection[str]) -> _Matches:
 
 
 def _rename_matches(matches: _Matches, names: Mapping[str, str]) -> _Matches:
-    """The matches on columns that are in `names`, with these columns renamed to those of an input."""
+    """Keeps the matches on columns that are in `names`, and renames these columns to those of an input."""
     return tuple(replace(match, column=names[match.column]) for match in matches if match.column in names)
 
 

@@ -14,7 +14,7 @@ Operator = TypeVar("Operator")
 
 @dataclass(frozen=True)
 class Rule(Generic[Operator]):
-    """Rule that turns changes of an operator's inputs into changes of its rows.
+    """The functions that derive changes of an operator's result from changes of its inputs.
 
     `delta` and `touched` are called only if a source below the operator has changed.
     """

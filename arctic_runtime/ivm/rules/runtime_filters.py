@@ -45,7 +45,7 @@ NO_FILTER_SOURCES: FilterSources = MappingProxyType({})
 
 @dataclass(frozen=True)
 class RuntimeFilter:
-    """Filter of one side of a join: removes rows whose `column` equals no value of the column `other` of `rows`.
+    """Filters one side of a join: keeps rows whose `column` equals a value of the column `other` of `rows`.
 
     `rows` are the filtered rows of a source on the other side. Nulls are equal if `null_safe`.
     """
@@ -59,9 +59,9 @@ class RuntimeFilter:
 def find_runtime_filter(
     side: Node, other: Node, on: exp.Expr | None, filter_sources: FilterSources
 ) -> RuntimeFilter | None:
-    """Finds a runtime filter for one side of a join, made from a filtered source on the other side.
+    """Builds a runtime filter for the rows of `side`, from a filtered source on the `other` side of a join.
 
-    None if there is none, or if `filter_sources` says that a read of the source is not worth its cost.
+    None if there is no such source, or if `filter_sources` says that reading it is not worth its cost.
     """
     useful = frozenset[TableName]().union(*(filter_sources.get(source, ()) for source in list_sources(side)))
     if not useful:
@@ -77,8 +77,8 @@ def find_runtime_filter(
 def add_runtime_filters(node: Node, filter_sources: FilterSources) -> Node:
     """Adds runtime filters below groups, windows and set operations that are joined to a filtered source.
 
-    The result stays the same. Changes are traced through these operators regardless of what they are joined to, so the
-    filter has to be below.
+    The result stays the same. Rules derive changes of these operators regardless of their join partners, so a filter
+    above them would come too late.
     """
     below = map_children(node, lambda child: add_runtime_filters(child, filter_sources))
     if not isinstance(below, Join | SemiJoin) or below.kind == "full":
@@ -99,7 +99,7 @@ def _filter_side(side: Node, other: Node, on: exp.Expr | None, filter_sources: F
 
 
 def _list_filtered_sources(node: Node, name: str, useful: frozenset[TableName]) -> tuple[tuple[Filter, str], ...]:
-    """Lists filtered sources in a tree, each with its column that contains all values of the column `name`."""
+    """Lists filtered scans of sources in `useful`, each with its column that has all values of the column `name`."""
     match node:
         case Filter(child=Scan() as scan):
             return ((node, name),) if scan.source in useful and name in list_columns(scan) else ()

@@ -1,4 +1,4 @@
-"""Builds the parts of which rules compose trees: projections, signs, unions and images."""
+"""Builds the parts of which rules compose trees: projections, multiplicities, unions and images of sources."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ from arctic_runtime.model.names import TableName
 
 
 def has_changed(node: Node, changed: frozenset[TableName]) -> bool:
-    """Whether a tree reads a source that is in `changed`."""
+    """Whether a tree reads one of the sources in `changed`."""
     return not changed.isdisjoint(list_sources(node))
 
 
 def read_image(node: Node, image: Image, changed: frozenset[TableName]) -> Node:
-    """Replaces each scan of a changed source by a scan of `image`; other sources are the same before and after."""
+    """Returns the tree with each scan of a changed source replaced by a scan of `image`.
+
+    Other sources are the same before and after.
+    """
     if isinstance(node, Scan):
         return replace(node, image=image) if node.source in changed else node
     return map_children(node, lambda child: read_image(child, image, changed))
 
 
 def select_columns(node: Node, names: Sequence[str]) -> Node:
-    """Selects the columns `names` of a node, in this order."""
+    """Projects a tree to its columns `names`, in this order."""
     return project_columns(node, [(name, build_column(name)) for name in names])
 
 
 def rename_columns(node: Node, names: Sequence[str]) -> Node:
-    """Renames all columns of a node to `names`, by position."""
+    """Renames all columns of a tree to `names`, by position."""
     if isinstance(node, UnionAll):
         return replace(node, names=tuple(names))
     pairs = zip(list_columns(node), names, strict=True)
@@ -48,10 +51,10 @@ def rename_columns(node: Node, names: Sequence[str]) -> Node:
 
 
 def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> Node:
-    """Projects a node to `expressions`.
+    """Projects a tree to `expressions`, pairs of a column name and an expression.
 
-    It adds no projection that would change nothing. If `expressions` are only columns and constants, they are merged
-    into a projection below.
+    Returns `node` itself if that changes nothing. Expressions that are only columns and constants are merged into a
+    projection below.
     """
     is_same = all(isinstance(value, exp.Column) and value.name == name for name, value in expressions)
     if is_same and tuple(name for name, _ in expressions) == list_columns(node):
@@ -66,7 +69,7 @@ def project_columns(node: Node, expressions: Sequence[tuple[str, exp.Expr]]) -> 
 
 
 def to_zset(node: Node, weight: int) -> Node:
-    """Turns the rows of a tree into a Z-set in which every row has the multiplicity `weight`."""
+    """Adds the column MULTIPLICITY to a tree, with the value `weight` in every row."""
     sign = (MULTIPLICITY, exp.Literal.number(weight))
     if isinstance(node, Project):
         return Project(node.child, (*node.expressions, sign))
@@ -74,12 +77,12 @@ def to_zset(node: Node, weight: int) -> Node:
 
 
 def add_multiplicity(names: Sequence[str]) -> tuple[str, ...]:
-    """Appends MULTIPLICITY to the columns `names` of a tree: the columns of a Z-set."""
+    """Returns the column names `names` and MULTIPLICITY: the columns of a Z-set."""
     return (*names, MULTIPLICITY)
 
 
 def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | None:
-    """Builds UNION ALL of the columns `names` of all terms that are not None; None if there is no such term."""
+    """Combines the columns `names` of all terms by UNION ALL; None if all terms are None."""
     selected = [select_columns(term, names) for term in terms if term is not None]
     flat = [part for term in selected for part in _list_union_parts(term)]
     if len(flat) < 2:
@@ -88,7 +91,7 @@ def union_terms(terms: Iterable[Node | None], names: Sequence[str]) -> Node | No
 
 
 def require_term(node: Node | None) -> Node:
-    """Returns the term, which exists because a source below has changed; raises ValueError if it is None."""
+    """Returns `node`; raises ValueError if it is None, which means that no source below it has changed."""
     if node is None:
         raise ValueError("nothing below has changed: ask `changes` first")
     return node

@@ -71,14 +71,14 @@ ROWS = "__arctic_rows"
 class AggregateState:
     """Plan of aggregate state: sums of exact numbers (0 if there is nothing to sum), counts and extremes by group.
 
-    `state` computes it for all groups of the current sources; `moved` computes what the changes add, for the changed
-    groups. Both have the columns `keys` and then `names`, of which the first is ROWS and the last are those of
-    `extremes`. `moved` also has the extremes of removed rows.
+    `state` computes it for all groups from the current sources. `moved` computes, for the changed groups, the amounts
+    that the changes add to it. Both have the columns `keys` and then `names`, of which the first is ROWS and the last
+    are those of `extremes`. `moved` also has the extremes of removed rows.
 
-    `recomputed` is the state of lost groups, whose keys it reads as `SpoolScan(LOST, keys)`. `result` has the query's
-    columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the same, but reads the other
-    sources as they were before the changes. If `by_group`, each result row follows from one group. Without `keys` there
-    is one group, which exists even if it is empty.
+    `recomputed` computes the state of lost groups, whose keys it reads as `SpoolScan(LOST, keys)`. `result` has the
+    query's columns and reads the state as `SpoolScan(TOTALS, (*keys, *names), keys)`. `was` does the same, but reads
+    the other sources as they were before the changes. If `by_group`, each result row follows from one group. Without
+    `keys` there is one group, which exists even if it is empty.
     """
 
     keys: tuple[str, ...]
@@ -140,7 +140,7 @@ def plan_aggregate_state(
 
 
 def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[AggregateState]:
-    """Yields each plan that maintains a result by aggregate state, whichever source changes.
+    """Yields each plan by which the result can be maintained with aggregate state, for any changed source.
 
     The state depends on the groups, not on the changed source.
     """
@@ -155,7 +155,7 @@ def list_aggregate_states(tree: Node, types: Mapping[str, str]) -> Iterator[Aggr
 
 @dataclass(frozen=True)
 class _Groups:
-    """Nodes of a tree that compute the same groups, in which all changes are; they differ only in column names.
+    """Operators of a tree that compute the same groups, apart from column names; all changes are in these groups.
 
     If `by_group`, each result row follows from one group.
     """
@@ -172,9 +172,9 @@ class _Groups:
 def _list_candidates(
     tree: Node, changed: frozenset[TableName], few_row_sources: frozenset[TableName]
 ) -> Iterator[_Groups]:
-    """Yields groups from which the result of a tree can be computed.
+    """Yields groups from whose aggregate state the result of a tree can be computed.
 
-    Groups come first if each result row follows from one of them.
+    Groups are first if each result row follows from one of them.
     """
     apart = _find_changed_groups(tree, changed)
     if apart is not None:
@@ -188,9 +188,9 @@ def _list_candidates(
 
 
 def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate | Distinct | None:
-    """Finds the node that computes the groups in which all changes are.
+    """Finds the operator that computes the groups in which all changes are.
 
-    None unless each row above follows from one group and from unchanged rows.
+    None if a row of the result may follow from several groups, or from other changed rows.
     """
     match node:
         case Aggregate() | Distinct():
@@ -207,7 +207,7 @@ def _find_changed_groups(node: Node, changed: frozenset[TableName]) -> Aggregate
 
 
 def _find_alike_groups(tree: Node, groups: Aggregate | Distinct) -> tuple[Aggregate | Distinct, ...]:
-    """Finds the nodes that compute the same as `groups`, which comes first, under other column names."""
+    """Returns `groups` and the operators in `tree` that compute the same, apart from column names."""
     wanted = _rename_freshly(groups)
     others = [node for node in walk_tree(tree) if isinstance(node, Aggregate | Distinct) and node is not groups]
     similar = (node for node in others if list_sources(node) == list_sources(groups))
@@ -266,20 +266,20 @@ def _plan_state(
 
 
 def _replace_nodes(node: Node, made: Mapping[Node, Node]) -> Node:
-    """Replaces the nodes of a tree that are keys in `made` by their values."""
+    """Returns the tree with each operator that is a key of `made` replaced by its value."""
     if isinstance(node, Aggregate | Distinct) and node in made:
         return made[node]
     return map_children(node, lambda child: _replace_nodes(child, made))
 
 
 def _build_state(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """Builds the state by group from the rows of a Z-set that has no removed rows."""
+    """Builds the tree that computes the state of each group from `rows`, a Z-set without removed rows."""
     extremes = ((extreme.name, build_extreme(extreme, value)) for extreme, value in columns_kept.extremes.values())
     return Aggregate(rows, keys, (*_sum_added(columns_kept.made.values()), *extremes))
 
 
 def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -> Node:
-    """Builds the change of the state by group from the added and removed rows of a Z-set."""
+    """Builds the tree that computes the change of each group's state from `rows`, a Z-set of added and removed rows."""
     sums: Values = tuple(columns_kept.made.values())
     extremes = [extreme for extreme, _ in columns_kept.extremes.values()]
     if not extremes:
@@ -293,7 +293,10 @@ def _build_state_change(rows: Node, keys: tuple[str, ...], columns_kept: Kept) -
 
 
 def _sum_added(added: Iterable[tuple[str, exp.Expr]]) -> tuple[tuple[str, exp.Expr], ...]:
-    """Builds the sums of state columns, 0 if there is nothing to sum; the zero is a tinyint, which widens no type."""
+    """Builds the sums of state columns, 0 if there is nothing to sum; the 0 is a tinyint, which changes no sum's type.
+
+    `added` has the name of each column, and the expression that a row adds to it.
+    """
     zero = exp.cast(exp.Literal.number(0), "tinyint", dialect="spark")
     additions = ((ROWS, build_column(MULTIPLICITY)), *added)
     return tuple((name, exp.Coalesce(this=exp.Sum(this=value), expressions=[zero.copy()])) for name, value in additions)

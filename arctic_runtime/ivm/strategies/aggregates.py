@@ -1,4 +1,4 @@
-"""Expresses aggregates by aggregate state, and collects the sums, counts and extremes that this takes."""
+"""Expresses aggregates by aggregate state, and collects the sums, counts and extremes that the state needs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from arctic_runtime.ivm.strategies.extremes import Extreme, is_ordered
 class Kept:
     """Collects the columns of aggregate state from which aggregates can be computed.
 
-    `made` are the sums and counts: the name of each, and the expression that a row adds to it, by the form of that
-    expression. `extremes` are the extremes and their values, by kind and by the form of the value. `rows` is the name
-    of the column that counts a group's rows. `never_null` are columns of the grouped rows that are never null. `is_one`
-    says that there is only one group, which may be empty.
+    `rows` is the name of the column that counts a group's rows. `made` are the sums and counts: the name of each, and
+    the expression that a row adds to it, by the form of that expression. `extremes` are the least and greatest values,
+    by kind and by the form of the value. `never_null` are columns of the grouped rows that are never null. `is_one`:
+    there is only one group, which may be empty.
     """
 
     rows: str
@@ -56,7 +56,7 @@ class Kept:
     def value_if_any(self, count: exp.Column, value: exp.Expr) -> exp.Expr:
         """Builds an expression that is `value`, or null if `count` is 0.
 
-        It is just `value` if `count` counts all rows of a group with keys, as such a group is never empty.
+        It is `value` itself if `count` counts all rows of a group with keys, as such a group is never empty.
         """
         if count.name == self.rows and not self.is_one:
             return value
@@ -75,9 +75,9 @@ class Kept:
 
 
 def express_by_state(call: exp.Expr, state: Kept) -> exp.Expr | None:
-    """Expresses an aggregate by columns of the state, which it adds to `state`.
+    """Builds an expression over columns of aggregate state that has the value of the aggregate `call`.
 
-    None if no state determines the aggregate.
+    Adds the columns that it needs to `state`. None if no state determines the aggregate.
     """
     condition = None
     if isinstance(call, exp.Filter):
@@ -130,9 +130,10 @@ def _take_max(parts: list[exp.Expr], condition: exp.Expr | None, state: Kept) ->
 def _take_extreme(
     kind: Literal["min", "max"], parts: list[exp.Expr], condition: exp.Expr | None, state: Kept
 ) -> exp.Expr | None:
-    """Expresses an extreme by the state; None if its type is not suitable.
+    """Builds the expression for a min or max of `parts`; adds the column that it needs to `state`.
 
-    The value is cast to its own type, if known, as a table may store small whole numbers as larger ones.
+    None if values of the type can't be kept as an extreme. The value is cast to its own type, if known, as a table may
+    store small whole numbers as larger ones. `condition` is that of the aggregate's FILTER.
     """
     value, *more = parts
     of_type = type_of(value, state.types)

@@ -48,11 +48,11 @@ _Unit = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """Nondeterministic choice of an operator for each of its groups or partitions, as seen in a node above it.
+    """A result that an operator may choose differently for each group or partition, as an operator above it shows it.
 
-    `names` are the columns whose values depend on it. `unit` has, for each column that identifies the group, the
-    columns that have its value now; none if the value is lost. `fixed` are all columns that have a single value in the
-    rows of one choice. `decides`: which rows exist depends on the choice. `is_near`: possible values differ in their
+    `names` are the columns whose values depend on the choice. `unit` has, for each column that identifies the group,
+    the columns that have its value now; none if the value is lost. `fixed` are all columns that have a single value in
+    the rows of one choice. `decides`: the choice decides which rows exist. `is_near`: possible values differ in their
     last digits at most.
     """
 
@@ -65,7 +65,10 @@ class Choice:
     decides: bool = False
 
     def mark_deciding(self, *read: Iterable[str]) -> Choice:
-        """Returns this choice, with `decides` set if it shows in columns `read` by which rows are selected."""
+        """Returns this choice, with `decides` set if rows are selected by a column that depends on it.
+
+        `read` are the columns by which rows are selected.
+        """
         is_read = any(not self.names.isdisjoint(names) for names in read)
         return replace(self, decides=True) if is_read else self
 
@@ -80,7 +83,7 @@ class Choice:
         )
 
     def add_equal_columns(self, equal: Mapping[str, Collection[str]]) -> Choice:
-        """Returns this choice with the columns added to `unit` and `fixed` that `equal` has for theirs."""
+        """Returns this choice, with columns that equal those in `unit` and `fixed` added to both; `equal` maps them."""
 
         def widen_set(own: frozenset[str]) -> frozenset[str]:
             return own.union(*(equal.get(name, ()) for name in own))
@@ -95,16 +98,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The choices that a tree's rows depend on, and the `names` of all columns in the tree that depend on any."""
+    """All choices on which a tree's result depends, and the `names` of all columns in the tree that depend on any."""
 
     seen: tuple[Choice, ...]
     names: frozenset[str]
 
     def check_choices(self, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> None:
-        """Raises NotMaintained if a part of the rows of one choice could be computed without the rest.
+        """Raises NotMaintained if a run could recompute some rows of one choice without the others.
 
-        The rows with affected keys are computed. These are all or none of a choice's rows if all of them have the same
-        key. The same holds if only rows below the choice have changed, and keys of whole groups are affected.
+        A run recomputes the rows with affected keys. These are all or none of a choice's rows if all of them have the
+        same key. The same holds if only sources below the choice have changed, and keys of whole groups are affected.
         """
         for choice in self.seen:
             is_shown = choice.is_near and not choice.decides
@@ -125,7 +128,7 @@ def _explain_choice(choice: Choice) -> str:
 
 
 def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> bool:
-    """Whether all keys of the rows of a choice's group are affected if one of them is."""
+    """Whether affected keys always include all keys of a choice's group, or none of them."""
     inside, everywhere = (sum(scan.source in changed for scan in list_scans(node)) for node in (choice.origin, tree))
     if inside < everywhere:
         return False
@@ -140,7 +143,7 @@ def _is_whole(choice: Choice, tree: Node, key: tuple[str, ...], changed: frozens
 
 
 def _keeps_all_rows(node: Node, origin: Node) -> bool:
-    """Whether `origin` is a window whose rows are all in the result.
+    """Whether `origin` is a window and each of its rows is in the result of `node`.
 
     If so, the key of the result is a key of the window's rows as well.
     """
@@ -167,7 +170,7 @@ class _Choices:
     names: set[str] = field(default_factory=set)
 
     def collect_from(self, node: Node) -> tuple[Choice, ...]:
-        """Collects the choices that a node's rows depend on, and the names of the columns that show them."""
+        """Collects the choices on which an operator's result depends; adds the columns that show them to `names`."""
         kept_choices = tuple(choice for choice in self._derive_choices(node) if choice.names or choice.decides)
         self.names.update(*(choice.names for choice in kept_choices))
         return kept_choices
@@ -230,9 +233,10 @@ class _Choices:
         yield from _list_own_choices(node, node.partition, answers)
 
     def _derive_join(self, node: Join) -> Iterable[Choice]:
-        """Derives the choices of a join; its chosen partners also decide which rows have no partner.
+        """Derives the choices of a join from those of its sides.
 
-        Rows without a partner have no values of the other side.
+        In an outer join, a choice that decides which pairs exist also decides which rows have no partner; these have no
+        values of the other side.
         """
         to_right, to_left = _map_equal_columns(node)
         read = list_used_columns(node.on)
@@ -264,7 +268,10 @@ class _Choices:
 def _list_own_choices(
     node: Aggregate | Window, keys: tuple[str, ...], answers: Iterable[tuple[str, exp.Expr, Answers]]
 ) -> Iterable[Choice]:
-    """Yields the choices that a node itself makes for each group of its keys, or for each partition."""
+    """Yields the choices that an operator itself makes for each group or partition, which `keys` identify.
+
+    `answers` are its columns, with their functions and the number of answers that each may have.
+    """
     unit = tuple(frozenset((name,)) for name in keys)
     for name, call, answer in answers:
         if answer != "one":

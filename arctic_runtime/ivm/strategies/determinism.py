@@ -102,7 +102,7 @@ def _classify_set_aggregate(call: exp.Expr, types: Mapping[str, str]) -> Answers
 
 
 def _is_fulfilled(condition: OneAnswerIf | None, argument: exp.Expr | None, types: Mapping[str, str]) -> bool:
-    """Whether `argument` fulfils the condition on which an aggregate has one answer.
+    """Whether `argument`, the first of an aggregate, fulfils `condition`, under which the aggregate has one answer.
 
     False for conditions on the order of rows, and if there is no condition or no argument.
     """

@@ -1,4 +1,4 @@
-"""Least and greatest values of groups, stored until a row with such a value is removed without replacement.
+"""Keeps the least or greatest value of each group, until its last row with that value is removed.
 
 An added row can only make an extreme more extreme. A removed row can end it. The group is then computed again, because
 the next extreme follows from its other rows, which are not stored.
@@ -28,7 +28,7 @@ class Extreme:
 
     In the state it is the column `name`. In the change of the state, `name` is the extreme of the added rows, and
     `gone` is that of the removed rows. `gone` is null if no row was removed, or if an added row is as extreme. The new
-    extreme is the more extreme of the stored `name` and the added one. If it is not more extreme than `gone`, the group
+    extreme is the more extreme of the stored value and the added one. If it is not more extreme than `gone`, the group
     is lost: it has to be recomputed.
     """
 
@@ -51,7 +51,7 @@ def build_extreme(extreme: Extreme, value: exp.Expr) -> exp.Expr:
 
 
 def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, exp.Expr], tuple[str, exp.Expr]]:
-    """Builds the extreme of the added rows of a Z-set and, under the name `gone`, that of its removed rows."""
+    """Builds two aggregates over a Z-set: the extreme of its added rows, and `gone`, that of its removed rows."""
     zero = exp.Literal.number(0)
     came = exp.case().when(exp.GT(this=build_column(MULTIPLICITY), expression=zero), value)
     went = exp.case().when(exp.LT(this=build_column(MULTIPLICITY), expression=zero.copy()), value)
@@ -59,17 +59,17 @@ def split_added_removed(extreme: Extreme, value: exp.Expr) -> tuple[tuple[str, e
 
 
 def express_replaced(extreme: Extreme) -> exp.Expr:
-    """Builds the extreme of the removed rows; it is null if an added row is as extreme."""
+    """Builds `gone`, the extreme of the removed rows; the expression is null if an added row is as extreme."""
     sides = {"this": build_column(extreme.name), "expression": build_column(extreme.gone)}
     is_as_extreme = exp.LTE(**sides) if extreme.kind == "min" else exp.GTE(**sides)
     return exp.case().when(is_as_extreme, exp.null()).else_(build_column(extreme.gone))
 
 
 def net_rows(rows: Node, keys: tuple[str, ...], sums: Values, values: Values) -> tuple[Node, Values, Values]:
-    """Removes rows from a Z-set that are both added and removed; returns `sums` and `values` over its columns.
+    """Cancels rows of a Z-set that are both added and removed; returns it with `sums` and `values` over its columns.
 
     If the Z-set is a union of terms, one term may add a row that another term removes, so the group has the row neither
-    before nor after. Rows with equal extreme values are merged into one, which is then added or removed on the whole.
+    before nor after. Rows with equal keys and `values` become one row, whose `sums` are added up.
     """
     if not any(isinstance(node, UnionAll) for node in walk_tree(rows)):
         return rows, sums, values

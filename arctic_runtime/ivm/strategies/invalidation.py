@@ -17,10 +17,10 @@ _UNSURE = "a single row that others are compared to has changed, and may not be 
 
 
 def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
-    """Yields the operators whose changes have to be followed, from the top down.
+    """Yields each operator whose changes a plan has to derive, from the top down.
 
-    If rows are compared with a single row, that row is computed both from the old and from the new sources. Operators
-    below it are therefore not followed.
+    Operators below a single row that others are compared with are left out, because that row is computed in full, both
+    from the old and from the new sources.
     """
     if not has_changed(node, changed):
         return
@@ -31,7 +31,7 @@ def walk_changing(node: Node, changed: frozenset[TableName]) -> Iterator[Node]:
 
 
 def explain_full_invalidation(node: Node, changed: frozenset[TableName], types: Mapping[str, str]) -> str | None:
-    """Explains why any change below an operator affects all of its rows; None if it does not.
+    """Explains why any change below an operator may affect all of its rows; None if it can't.
 
     `types` are the types of columns.
     """

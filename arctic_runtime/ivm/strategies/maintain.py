@@ -34,9 +34,9 @@ class Deltas:
 
 @dataclass(frozen=True)
 class AffectedKeys:
-    """Maintenance by the distinct keys of all rows that may differ, and the current rows with these keys.
+    """Maintenance by affected keys: the current rows with these keys replace the stored ones.
 
-    `affected` has the key's columns, each once; `new` has the tree's columns and reads the keys as
+    `affected` has the key's columns, each key once; `new` has the tree's columns and reads the keys as
     `SpoolScan(AFFECTED, key)`. If an affected key is not in `new`, the row with that key has been removed. `affected`
     may contain keys that are neither in the old nor in the new result.
     """
@@ -53,7 +53,7 @@ class Facts:
     """Known facts besides the query: `types` of the tree's columns, if they are certain.
 
     `paired` are the sources whose change rows hold the row before the change. `small` are the sources that cost little
-    to read twice. `few_rows`: the result is so small that aggregate state of all its groups costs little to keep.
+    to read twice. `few_rows` is True if the result is so small that aggregate state of all its groups costs little.
     `few_row_sources` are the sources with no more rows than such state may have. `filter_sources` are, for each changed
     source, the other sources that are worth a read as a runtime filter of its changes.
     """
@@ -69,11 +69,11 @@ class Facts:
 def plan_maintenance(
     tree: Node, key: tuple[str, ...], changed: frozenset[TableName], facts: Facts | None = None
 ) -> Maintenance:
-    """Plans the maintenance of a result whose rows are identified by `key`, columns of the tree, some perhaps twice.
+    """Plans the maintenance of a result whose rows are identified by the columns `key` of the tree.
 
     The strategy is aggregate state for sums and counts over few groups. Otherwise it is pairs or deltas, if the
-    operators allow them and the key is proven to be unique. In all other cases it is affected keys. Raises
-    NotMaintained if a change could affect all rows, or if no source has changed.
+    operators allow them and the key is proven to be unique. In all other cases it is affected keys. A column may be
+    twice in `key`. Raises NotMaintained if a change could affect all rows, or if no source has changed.
     """
     if not has_changed(tree, changed):
         raise NotMaintained("NOTHING_NEW", "no upstream has changed")
@@ -110,7 +110,7 @@ def plan_maintenance(
 
 
 def derive_touched_keys(tree: Node, key: tuple[str, ...], changed: frozenset[TableName]) -> Node | None:
-    """Derives the keys of all result rows to which changed source rows contribute or did contribute, or a superset.
+    """Builds a tree of the keys of all result rows that depend or depended on changed source rows, or a superset.
 
     None if the result depends on none of the changed sources. Raises NotMaintained if the result has no key.
     """

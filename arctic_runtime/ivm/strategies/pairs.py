@@ -1,4 +1,4 @@
-"""Follows changed rows of one source through a tree, each together with its version before the change."""
+"""Plans maintenance by pairs: a changed row and its version before the change pass through the operators together."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _WHOLE = (Aggregate, Distinct, SetOperation, Window)
 class Pairs:
     """Maintenance by pairs: for each changed row of the one source that changed, the new and the old result row.
 
-    The columns of `rows` are the tree's, `name_before` of each, HAS_AFTER and HAS_BEFORE. Both rows have the key,
-    whatever the flags say.
+    The columns of `rows` are the tree's, `name_before` of each, and the flags HAS_AFTER and HAS_BEFORE. The key columns
+    are filled whichever of the two rows exists.
     """
 
     rows: Node
@@ -68,15 +68,15 @@ def plan_pairs(
 
 @dataclass(frozen=True)
 class _Path:
-    """Follows pairs from the one source that changed to the top of a tree."""
+    """Builds pairs for each operator from the one source that changed up to the result."""
 
     changed: frozenset[TableName]
     small: frozenset[TableName]
 
     def follow_node(self, node: Node) -> Paired | None:
-        """Builds the pairs of a node.
+        """Builds the pairs of an operator's result.
 
-        None if a row of the source may give several rows, or a row that other rows of the source give, too.
+        None if a source row may lead to several result rows, or several source rows to the same one.
         """
         match node:
             case Scan():
@@ -120,7 +120,7 @@ class _Path:
 
 
 def _build_probe(below: Paired, right: Node, on: exp.Expr | None) -> Node | None:
-    """Selects distinct rows of a semi join's right side, so that a left row matches at most one; None if it can't."""
+    """Selects distinct rows of a semi join's right side, so that a left row matches at most one; None if impossible."""
     own = tuple(name for name in list_used_columns(on) if name in list_columns(right))
     if is_one_partner(below.names, right, on):
         return select_columns(right, own)

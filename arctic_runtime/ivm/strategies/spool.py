@@ -1,4 +1,4 @@
-"""Spools: rows of a runtime filter that several terms of a plan read, computed once."""
+"""Spools: changed rows after a runtime filter are computed once, if several terms of a plan read them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Spool:
 
 
 def with_spools(tree: Node) -> tuple[Node, tuple[Spool, ...]]:
-    """Replaces subtrees that the tree reads several times by spools; returns the tree and the spools.
+    """Replaces subtrees that `tree` reads several times by spools; returns the new tree and the spools.
 
-    Only subtrees that read changes, limited by a runtime filter, are replaced.
+    Only changed rows after a runtime filter are replaced.
     """
     times = Counter(_list_shareable(tree))
     several = [node for node, count in times.items() if count > 1]

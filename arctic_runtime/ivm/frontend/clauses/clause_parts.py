@@ -28,7 +28,10 @@ _WRITTEN = {
 
 
 def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
-    """Raises NotMaintained if a clause uses an argument of its syntax node that is not in `known`."""
+    """Raises NotMaintained if the syntax node of a clause has any argument besides those named in `known`.
+
+    So syntax that the analysis does not know is refused, and never ignored.
+    """
     for name, value in node.args.items():
         if value and name not in known:
             reason: Reason = _REASONS.get(name, "UNSUPPORTED")
@@ -37,7 +40,10 @@ def check_clause_args(node: exp.Expr, known: Set[str]) -> None:
 
 
 def check_of_one_row(expression: exp.Expr, clause: str) -> None:
-    """Raises NotMaintained for aggregates, window functions and generators in an expression, except in subqueries."""
+    """Raises NotMaintained for aggregates, window functions and generators in an expression, except in subqueries.
+
+    `clause` names the place of the expression in the message.
+    """
     for node in walk_outside_queries(expression):
         if is_aggregate(node) or isinstance(node, exp.Window) or is_generator(node):
             raise NotMaintained(

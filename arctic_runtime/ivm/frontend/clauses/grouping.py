@@ -24,7 +24,10 @@ Lift = Callable[[exp.Expr, Node], tuple[exp.Expr, Node]]
 
 @dataclass(frozen=True)
 class Grouped:
-    """An aggregate, the expressions that read its columns, and the `pending` conditions on the outer query."""
+    """Result of `group_rows`: `node` computes the groups, and `expressions` read its columns.
+
+    `pending` are the conditions that compare the groups with the outer query, which has to apply them.
+    """
 
     node: Node
     expressions: tuple[exp.Expr, ...]
@@ -41,12 +44,12 @@ def group_rows(
     grouping: GroupingCalls,
     around: Node | None = None,
 ) -> Grouped:
-    """Groups rows by `keys`, and by the expressions that `pending` conditions compare with the outer query.
+    """Groups the rows of `node` by `keys`, and rewrites `expressions` to read the columns of the aggregate.
 
-    A correlated aggregate reads the rows that its conditions select for one outer row. Grouped by the compared
-    expressions as well, these rows are one group, or one for each combination of `keys`. If a condition is no
-    equality, rows are grouped by all columns of the outer rows `around` that the conditions read. `expressions` are
-    rewritten to read the columns of the aggregate.
+    `pending` are the conditions that compare rows of a correlated subquery with the outer query. The rows are also
+    grouped by the expressions that these conditions compare, so that each outer row is joined to its own groups. If a
+    condition is no equality, the rows are grouped by all columns that the conditions read of `around`, the outer
+    query's tree. `lift` replaces subqueries by columns, and `grouping` the calls of `grouping` and `grouping_id`.
     """
     if around is not None and not all(is_by_values(condition, node, names) for condition in pending):
         node, pending = join_domain(node, pending, around, names)
@@ -84,7 +87,7 @@ def group_rows(
 
 
 def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
-    """Collects the aggregate calls in `expressions`, each once, without the functions of windows."""
+    """Collects the aggregate calls in `expressions`, each once; a function with an OVER clause is not one."""
     calls_by_form: dict[Form, exp.Expr] = {}
     for expression in expressions:
         _collect_calls(expression, calls_by_form)
@@ -92,7 +95,7 @@ def collect_aggregate_calls(expressions: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 
 def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
-    """Adds the outermost aggregate calls in `node` to `calls_by_form`, except the functions of windows."""
+    """Adds the outermost aggregate calls in `node` to `calls_by_form`; a function with an OVER clause is not one."""
     if isinstance(node, exp.Query | exp.Column):
         return
     if is_aggregate(node):
@@ -104,7 +107,7 @@ def _collect_calls(node: exp.Expr, calls_by_form: dict[Form, exp.Expr]) -> None:
 
 
 def _list_child_expressions(node: exp.Expr) -> list[exp.Expr]:
-    """Lists the children of a node; of a window the arguments of its function, its partition and its order."""
+    """Lists the children of a node; for a window function the arguments, the partition and the order."""
     if not isinstance(node, exp.Window):
         return list(node.iter_expressions())
     call = _unwrap_call(node.this)
@@ -137,7 +140,11 @@ def _lift_all(expressions: Sequence[exp.Expr], node: Node, lift: Lift) -> tuple[
 def _name_keys(
     written: Sequence[exp.Expr], lifted: Sequence[exp.Expr], names: Names
 ) -> tuple[dict[Form, str], list[tuple[str, exp.Expr]]]:
-    """Maps the form of each key to its column; returns with it the columns that have to be computed first."""
+    """Maps the form of each key in `written` to the column that holds it.
+
+    `lifted` are the same keys without subqueries. Also returns the new columns, with their expressions, for keys that
+    are no plain columns.
+    """
     names_by_form: dict[Form, str] = {}
     computed = []
     for key, value in zip(written, lifted, strict=True):
@@ -176,9 +183,9 @@ def _lift_above_groups(
 
 
 def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[type[exp.Expr]]) -> exp.Expr:
-    """Replaces keys and aggregate calls in an expression by the columns that `known` has for their forms.
+    """Replaces keys and aggregate calls in an expression by the columns to which `known` maps their forms.
 
-    `kinds` are the classes of all keys and calls. Literals are not replaced.
+    `kinds` are the classes of all keys and calls; nodes of other classes are not looked up. Literals are not replaced.
     """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -192,7 +199,7 @@ def _replace_calls(value: exp.Expr, known: Mapping[Form, str], kinds: frozenset[
 
 
 def _is_windows_own(call: exp.Expr) -> bool:
-    """Whether a call is the function of a window, perhaps inside a filter, `ignore nulls` or the like."""
+    """Whether a call has an OVER clause, perhaps around a filter, `ignore nulls` or the like."""
     while call.arg_key == "this" and isinstance(call.parent, _WRAPPERS):
         call = call.parent
     return call.arg_key == "this" and isinstance(call.parent, exp.Window)

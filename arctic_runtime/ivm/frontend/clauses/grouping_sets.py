@@ -38,7 +38,7 @@ _Set = tuple[exp.Expr, ...]
 
 @dataclass(frozen=True)
 class GroupingSets:
-    """The distinct `keys` of all grouping sets, in order, and for each of the `sets` the positions of its keys."""
+    """The grouping sets of a GROUP BY: the distinct `keys` of all sets, and for each set the positions of its keys."""
 
     keys: tuple[exp.Expr, ...]
     sets: tuple[tuple[int, ...], ...]
@@ -52,13 +52,13 @@ class GroupingSets:
         )
 
     def list_sets_with_key(self, place: int) -> tuple[int, ...]:
-        """The distinct `numbers` of the sets that contain the key at position `place`."""
+        """Lists the distinct `numbers` of the sets that contain the key at position `place`."""
         return tuple(dict.fromkeys(number for number, one in zip(self.numbers, self.sets, strict=True) if place in one))
 
 
 @dataclass(frozen=True)
 class Expanded:
-    """Rows that are repeated for each grouping set.
+    """A tree whose rows are the input's rows, each repeated for each grouping set.
 
     `keys` are the columns of the keys, null if the row's grouping set lacks the key. `number` is the column with the
     number of the set. `groups` are the columns by which to group: they distinguish the groups of all sets.
@@ -82,7 +82,7 @@ class GroupingCalls:
     made: dict[Form, tuple[str, exp.Expr]] = field(default_factory=dict)
 
     def replace_calls(self, expression: exp.Expr) -> exp.Expr:
-        """Replaces the calls in an expression by columns, except in its subqueries."""
+        """Replaces the calls in an expression by columns, except in its subqueries, and adds the calls to `made`."""
 
         def visit_node(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Query):
@@ -96,7 +96,10 @@ class GroupingCalls:
         return transform_expression(expression, visit_node) if self.is_allowed else expression
 
     def list_values(self, grouping: GroupingSets, number: str) -> list[tuple[str, exp.Expr]]:
-        """Builds the column and the value of each call; `number` is the column with the number of the grouping set."""
+        """Lists the column of each collected call with the expression that computes it.
+
+        `number` is the column with the number of the grouping set.
+        """
         return [(name, _compute_call_value(call, grouping, number)) for name, call in self.made.values()]
 
 
@@ -109,7 +112,7 @@ def has_grouping_sets(select: exp.Select) -> bool:
 
 
 def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -> GroupingSets:
-    """Analyses a GROUP BY with grouping sets; `key` resolves a written key to an expression over the tree."""
+    """Analyses a GROUP BY with ROLLUP, CUBE or GROUPING SETS; `key` resolves a written key to an expression."""
     check_clause_args(clause, {"expressions", *_SUFFIXES})
     suffixes = [(kind, clause.args[name]) for name, kind in _SUFFIXES.items() if clause.args.get(name)]
     if not suffixes:
@@ -134,9 +137,9 @@ def read_grouping_sets(clause: exp.Group, key: Callable[[exp.Expr], exp.Expr]) -
 def expand_rows(
     node: Node, grouping: GroupingSets, keys: Sequence[str], output_columns: Iterable[str], names: Names
 ) -> Expanded:
-    """Repeats each row of `node` for each grouping set, and keeps only `output_columns` besides the sets' columns.
+    """Repeats each row of `node` for each grouping set. Of the columns of `node` only `output_columns` are kept.
 
-    `keys` are the columns of `grouping.keys`.
+    `keys` are the columns of `node` that hold `grouping.keys`.
     """
     number = names.make_fresh("grouping_id", "bigint")
     numbers = grouping.numbers

@@ -43,7 +43,11 @@ def resolve_having(
     outer: Lookup | None,
     names: Names,
 ) -> exp.Expr:
-    """Resolves a condition of HAVING over the ungrouped columns; casts it to boolean, as Spark does only in HAVING."""
+    """Resolves the names in a HAVING condition to columns of the rows before they are grouped.
+
+    `items` are the entries of the select list, `keys` the grouped expressions, `rows` the result of FROM. A result that
+    is not boolean is cast to boolean, as Spark does only in HAVING.
+    """
     resolved = _Groups((*keys, *(item.value for item in items)), items, rows, outer, names).resolve_condition(
         unwrap_parens(condition)
     )
@@ -99,7 +103,10 @@ class _Groups:
         return transform_expression(node, lambda part: self._resolve_whole(part, lookup) or part)
 
     def _resolve_whole(self, node: exp.Expr, lookup: Lookup) -> exp.Expr | None:
-        """Resolves a name or an aggregate and copies a subquery; None if the parts of `node` have to be resolved."""
+        """Resolves `node` if it is a name or an aggregate, and copies it if it is a subquery.
+
+        Returns None for any other node: then its parts have to be resolved one by one.
+        """
         if isinstance(node, exp.Query):
             return node.copy()
         if is_aggregate(node):
@@ -159,5 +166,5 @@ def _is_beside_whole_number(name: exp.Expr, of_type: str) -> bool:
 
 
 def _get_comparable_kind(value: exp.Expr) -> type[exp.Expr]:
-    """Returns one class for all expressions that may mean the same, because Spark turns comparisons around."""
+    """Returns the class of an expression; all predicates have the same, as Spark turns `not a < b` into `a >= b`."""
     return exp.Predicate if isinstance(value, exp.Predicate | exp.Not) else type(value)

@@ -124,7 +124,7 @@ def _read_aggregate(written: exp.Expr, rows: Rows) -> tuple[str, exp.Expr]:
 
 
 def _check_empty(calls: Sequence[exp.Expr], names: Names) -> None:
-    """Raises NotMaintained if the result of a call is not known for a value that a group does not have.
+    """Raises NotMaintained if the result of a call is not known for a pivot value that a group lacks.
 
     Spark has two implementations of PIVOT. If all results are numbers or booleans, the missing result is null; else it
     is the value of the call over no rows.

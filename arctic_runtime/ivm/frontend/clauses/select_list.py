@@ -15,7 +15,10 @@ from arctic_runtime.model.columns import is_same_name
 
 @dataclass(frozen=True)
 class Item:
-    """One entry of a select list; `names` are several for a generator, and none if Spark derives the name."""
+    """One entry of a select list: an expression with its names.
+
+    A generator has several names. There is none if Spark derives the name.
+    """
 
     names: tuple[str, ...]
     value: exp.Expr

@@ -61,7 +61,10 @@ _PARTS = frozenset(
 
 
 def build_shape(select: exp.Select, context: Context, outer: Lookup | None) -> Shape:
-    """Builds the tree below a select list, and the list's expressions over it; `context` includes the select's CTEs."""
+    """Analyses a select up to its select list: builds the tree below it, and resolves its expressions over that tree.
+
+    `context` includes the select's CTEs. `outer` resolves columns of the outer query; None if there is none.
+    """
     check_clause_args(select, _PARTS)
     check_order(select, context)
     rows = read_from(select, context)
@@ -123,7 +126,10 @@ def _apply_where(select: exp.Select, rows: Rows, lookup: Lookup, context: Contex
 
 
 def check_functions_outside(expression: exp.Expr) -> None:
-    """Checks an expression's functions outside of its subqueries, which are checked when they are analysed."""
+    """Raises NotMaintained if an expression calls a function that is not supported.
+
+    Its subqueries are left out: they are checked when they are analysed.
+    """
 
     def visit_node(node: exp.Expr) -> exp.Expr:
         return exp.Null() if isinstance(node, exp.Query) else node

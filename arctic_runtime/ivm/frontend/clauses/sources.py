@@ -158,7 +158,10 @@ def _derive_view(name: str, view: ViewText, context: Context) -> Derived:
 
 
 def _get_stored_spelling(parts: tuple[str, str, str], name: str) -> TableName:
-    """Splits `name`, the stored spelling of a table's name, into levels as long as the `parts` of the written name."""
+    """Splits `name`, a full table name as stored, into catalog, schema and table.
+
+    `parts` are the three levels as the query writes them, which differ only in case: their lengths show where to split.
+    """
     first, second = len(parts[0]), len(parts[0]) + 1 + len(parts[1])
     try:
         return TableName(name[:first], name[first + 1 : second], name[second + 1 :])
@@ -307,7 +310,10 @@ def _get_same_type(pair: tuple[Field, Field], names: Names) -> str | None:
 
 
 def _mark_star_order(source: Source, merged: set[str]) -> Source:
-    """Marks a source whose merged columns are not its first ones: in `t.*` they come first, so it is not maintained."""
+    """Sets `in_order` to False if a column that USING merges is not among the first of its source.
+
+    In `t.*` Spark returns the merged columns first, so such a `t.*` is refused. `merged` are columns of the tree.
+    """
     places = [place for place, (_, made) in enumerate(source.fields) if made in merged]
     return replace(source, in_order=source.in_order and places == list(range(len(places))))
 

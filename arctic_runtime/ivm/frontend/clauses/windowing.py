@@ -16,7 +16,7 @@ _SPECIFIED = ("partition_by", "order", "spec")
 
 
 def write_out(expression: exp.Expr, named: Sequence[exp.Window]) -> exp.Expr:
-    """Replaces the names of windows in an expression by the definitions in `named`, those of the WINDOW clause."""
+    """Replaces window names, as in `sum(x) over w`, by the definitions in `named`, those of the WINDOW clause."""
     known = {window.name.lower(): window for window in named}
 
     def visit_node(node: exp.Expr) -> exp.Expr:
@@ -77,7 +77,10 @@ def _copy_parts(parts: Mapping[str, exp.Expr | list[exp.Expr]]) -> dict[str, exp
 def _compute_partitions(
     node: Node, calls: Sequence[exp.Window], names: Names
 ) -> tuple[Node, dict[Form, tuple[str, ...]]]:
-    """Adds columns for computed PARTITION BY expressions to `node`; returns with it the columns of each partition."""
+    """Adds columns for computed PARTITION BY expressions to `node`.
+
+    Also returns the partition columns of each call, by the call's form.
+    """
     computed: dict[Form, tuple[str, exp.Expr]] = {}
     for call in calls:
         for key in call.args.get("partition_by") or []:

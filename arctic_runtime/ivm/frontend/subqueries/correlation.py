@@ -18,7 +18,10 @@ from arctic_runtime.ivm.frontend.type_coercion import is_comparison_lossless
 
 @dataclass(frozen=True)
 class Correlated:
-    """A subquery's rows with their correlation: the conditions `on` compare the columns `keys` with the outer query."""
+    """The rows of a subquery, and the conditions `on` that join them to the outer query.
+
+    `keys` are the columns of `node` that these conditions compare.
+    """
 
     node: Node
     keys: tuple[str, ...]
@@ -28,9 +31,9 @@ class Correlated:
 def split_correlation(
     node: Node, conditions: Sequence[exp.Expr], output_columns: Sequence[str], names: Names
 ) -> Correlated:
-    """Projects a subquery to `output_columns` and to the expressions that `conditions` compare with the outer query.
+    """Projects a subquery to `output_columns`, and to a key column for each expression compared with the outer query.
 
-    These expressions become key columns; rows with equal keys have the same partners. Raises NotMaintained for
+    `conditions` are the comparisons. Rows with equal keys match the same outer rows. Raises NotMaintained for
     conditions other than equalities of values.
     """
     inside = set(list_columns(node))
@@ -54,9 +57,9 @@ def join_domain(
 ) -> tuple[Node, tuple[exp.Expr, ...]]:
     """Joins a subquery's rows to each distinct combination of the outer columns that `conditions` read.
 
-    `around` is the outer query's tree. Returns the join, which has the combinations as columns, and the conditions that
-    remain: these columns equal those of the outer query, nulls equal. So rows can be grouped by the combination,
-    whatever the conditions are.
+    It lets rows be grouped by the combination, whatever the conditions are. `around` is the outer query's tree. Returns
+    the join, which has the combinations as columns, and the conditions that remain for the outer query: each of these
+    columns equals the outer column, or both are null.
     """
     inside = set(list_columns(node))
     read = tuple(dict.fromkeys(name for part in conditions for name in list_used_columns(part) if name not in inside))
@@ -75,7 +78,10 @@ def join_domain(
 
 
 def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
-    """Whether a condition is an equality of values with the outer query, or reads no columns of `node`."""
+    """Whether a condition compares an expression over `node` with one over the outer query, by a lossless equality.
+
+    A condition that reads no columns of `node` counts as one.
+    """
     inside = set(list_columns(node))
     sides = match_correlation(condition, inside)
     return inside.isdisjoint(list_used_columns(condition)) or (
@@ -84,7 +90,10 @@ def is_by_values(condition: exp.Expr, node: Node, names: Names) -> bool:
 
 
 def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, exp.Expr] | None:
-    """Returns the sides of an equality between `inside` columns and others, the `inside` one first; None for others."""
+    """Returns the sides of an equality if one reads only columns in `inside` and the other none of them; else None.
+
+    The side that reads columns in `inside` is first.
+    """
     if not isinstance(condition, exp.EQ | exp.NullSafeEQ):
         return None
     left, right = condition.this, condition.expression
@@ -104,9 +113,10 @@ def match_correlation(condition: exp.Expr, inside: set[str]) -> tuple[exp.Expr, 
 
 
 def find_inner_side(condition: exp.Expr, inside: set[str], names: Names) -> exp.Expr | None:
-    """Returns the side over `inside` columns of an equality with the outer query.
+    """Returns the side of an equality with the outer query that reads the columns `inside`, those of the subquery.
 
-    None if the condition reads no `inside` columns; raises NotMaintained if it is no equality of values.
+    None if the condition reads no `inside` columns. Raises NotMaintained if it is no equality, or compares types that
+    cannot be compared without loss.
     """
     if inside.isdisjoint(list_used_columns(condition)):
         return None

@@ -22,7 +22,7 @@ from arctic_runtime.ivm.rewrite.nullability import find_never_null, is_never_nul
 
 @dataclass(frozen=True)
 class Membership:
-    """The values on the left of IN, and the subquery on its right."""
+    """The two sides of an IN: the `values` on its left, and the subquery on its right."""
 
     derived: Derived
     values: tuple[exp.Expr, ...]
@@ -45,7 +45,7 @@ class Membership:
 
 
 def exclude_members(node: Node, member: Membership, names: Names) -> Node:
-    """Restricts `node` to the rows for which `not in` holds: their values are certainly no rows of the subquery."""
+    """Restricts `node` to the rows for which `not in` is true, also if values or the subquery's rows may be null."""
     nullable = member.list_nullable_sides(node, names)
     derived = member.derived
     if any(nullable) and len(nullable) == 1 and not derived.pending:
@@ -60,10 +60,10 @@ def exclude_members(node: Node, member: Membership, names: Names) -> Node:
 
 
 def build_containment(node: Node, member: Membership, written: exp.In, names: Names) -> tuple[exp.Expr, Node]:
-    """Builds a condition that is true if the values are rows of the subquery, and the node with its columns.
+    """Joins the subquery of an IN to `node`; returns the condition that is true if the IN is, and the joined node.
 
-    If `written` is negated in its expression, the condition is also true for values that may be rows of the subquery
-    because of nulls, so that its negation is false for them.
+    If `written`, the IN, is negated in its expression, the condition is also true if the IN is null, so that its
+    negation is false, as in Spark.
     """
     groups = split_correlation(member.derived.node, [*member.derived.pending, *member.equal], (), names)
     rows = names.make_fresh("rows", "bigint")
@@ -87,9 +87,10 @@ def build_containment(node: Node, member: Membership, written: exp.In, names: Na
 
 
 def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names) -> tuple[Node, exp.Expr]:
-    """Builds a node with one row of counts, and the condition that a value without a match is certainly no member.
+    """Builds a node with one row of counts: the subquery's rows, and those of them that are null.
 
-    The condition is true if the subquery has no rows, or if neither its rows nor the value are null.
+    Also returns the condition that a value without a match is certainly no member. It is true if the subquery has no
+    rows, or if neither its rows nor the value are null.
     """
     other = with_fresh_attributes(member.derived, names)
     (value,), own = member.values, build_column(other.fields[0][1])
@@ -103,7 +104,10 @@ def _join_null_facts(member: Membership, nullable: list[exp.Expr], names: Names)
 
 
 def _count_negations(written: exp.In) -> int:
-    """Counts the negations around a membership; returns 2 for an expression with a negation that is not recognised."""
+    """Counts the NOTs around a membership.
+
+    Returns 2 if anything but AND, OR and parentheses is between the membership and the first NOT.
+    """
     negation_count = 0
     is_seen_through = True
     node = written.parent

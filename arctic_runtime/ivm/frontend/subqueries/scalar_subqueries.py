@@ -35,7 +35,7 @@ _WITHOUT_ORDER = ("map", "variant", "struct", "array", "interval", "geography", 
 
 
 def join_scalar_subquery(query: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
-    """Joins a scalar subquery to `node`; returns the expression of its value, and the joined node."""
+    """Joins a scalar subquery to `node`; returns the expression that reads its value, and the joined node."""
     if not isinstance(query, exp.Query):
         raise NotMaintained("SCALAR_SUBQUERY", f"{query.key.upper()} in place of a subquery")
     if not isinstance(query, exp.Select) or has_limit(query):

@@ -46,10 +46,10 @@ def filter_by_subqueries(node: Node, conditions: Sequence[exp.Expr], lookup: Loo
 
 
 def _filter_by_lifted(node: Node, lifted: Node, condition: exp.Expr) -> Node:
-    """Restricts `node` to the rows for which a condition is true that was lifted out of its subqueries.
+    """Restricts `node` to the rows for which a condition is true; its subqueries were replaced by columns of `lifted`.
 
-    `lifted` is `node` joined to the condition's subqueries, whose columns only the condition reads. If
-    these columns are the same for all rows, their row becomes the right side of a semi join on the condition.
+    `lifted` is `node` joined to these subqueries, whose columns only the condition reads. If these columns are the same
+    for all rows, their row becomes the right side of a semi join on the condition.
     """
     values: list[Node] = []
     below = lifted
@@ -66,7 +66,7 @@ def _cross_join(left: Node, right: Node) -> Node:
 
 
 def lift_subqueries(expression: exp.Expr, node: Node, lookup: Lookup, context: Context) -> tuple[exp.Expr, Node]:
-    """Replaces the subqueries in an expression by columns; returns it with the node joined to the subqueries."""
+    """Replaces the subqueries in an expression by columns; returns it, and `node` joined to the subqueries."""
     if type(expression) is exp.Column or not any(map(_is_query, walk_parts(expression))):
         return expression, node
     holder = exp.Paren(this=expression.copy())

@@ -27,7 +27,10 @@ def derive_either(node: Explode, names: Names, inputs: Inputs) -> Node:
 
 
 def _derive_generated(node: Explode, names: Names, inputs: Inputs, read: Read, read_rows: ReadRows) -> Node:
-    """Derives `names` of rows from `read`; omits the generator if none of its columns is in `names`."""
+    """Derives the columns `names` of generated rows; omits the generator if none of its columns is in `names`.
+
+    `read` derives the input rows, `read_rows` those that exist before or after the changes; see `select_computed`.
+    """
     own = tuple(name for name in names if name not in node.names)
     if len(own) == len(names):
         return require_term(read(node.child, names))

@@ -1,4 +1,4 @@
-"""Joins: changed pairs are derived side by side; rows without a partner follow from the pairs or are recomputed."""
+"""Joins: the changes of each side are joined to the other; rows without a partner are derived or recomputed."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def _derive_by_right(node: Join, inputs: Inputs) -> list[Node]:
 
 
 def _with_pads(pairs: Node, node: Join) -> Node:
-    """Adds to each changed pair of a left join its left row without a partner, with the opposite sign.
+    """Adds to each changed pair of a left join its left row without a partner, with the opposite multiplicity.
 
-    A left row has at most one partner here. If one partner replaces another, the added and the removed row without a
-    partner cancel out. That way the left side is read only once.
+    `pairs` is a Z-set of the pairs; a left row has at most one partner. If one partner replaces another, the added and
+    the removed row without a partner cancel out. That way the left side is read only once.
     """
     paired = f"{_PAIRED}{MULTIPLICITY}"
     weight = (
@@ -89,7 +89,7 @@ def _shows_unmatched(node: Join, names: Names) -> bool:
 
 
 def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
-    """Adds to each row a copy without the partner's values, if the columns `names` can show the difference.
+    """Adds to each of `rows` a copy without the partner's values, if the columns `names` can show the difference.
 
     It reads the rows once; a union of both would read them twice at every join.
     """
@@ -100,9 +100,10 @@ def _add_unmatched(rows: Node, node: Join, names: Names) -> Node:
 
 
 def _add_unmatched_where(rows: Node, node: Join, names: Names, paired: str, *more: tuple[str, exp.Expr]) -> Node:
-    """Returns each row twice: with its partner's values if the column `paired` is true, and without them if false.
+    """Returns each of `rows` twice: with the partner's values, and with nulls in their place.
 
-    Each copy also has the computed columns `more`.
+    The column `paired` is true in the first copy and false in the second. The columns are `names` and `more`, which are
+    computed from each copy.
     """
     both = Explode(rows, exp.Explode(this=exp.Array(expressions=[exp.true(), exp.false()])), (paired,), False)
     own = list_columns(node.left)

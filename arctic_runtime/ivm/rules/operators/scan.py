@@ -15,7 +15,7 @@ def derive_delta(node: Scan, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Scan, names: Names, inputs: Inputs) -> Node:
-    """Derives the values from changes in all fields, as a row that differs only in another field has changed too."""
+    """Derives the columns `names` of changed rows, also of rows that changed only in other columns."""
     return select_columns(derive_delta(node, inputs), names)
 
 

@@ -1,4 +1,4 @@
-"""Semi and anti joins: left changes are joined; for right changes, rows with other partners are recomputed.
+"""Semi and anti joins: left changes are joined; for right changes, rows whose partners changed are recomputed.
 
 If the right side is a single row, as in `amount > (select avg(amount) …)`, all left rows are compared with its old and
 its new version. Nothing more is computed for left rows to which both versions give the same answer.
@@ -36,7 +36,7 @@ def derive_delta(node: SemiJoin, inputs: Inputs) -> Node:
 
 
 def _derive_by_right(node: SemiJoin, inputs: Inputs) -> list[Node]:
-    """Derives the rows of a semi or anti join that changes on the right side add or remove.
+    """Derives the Z-set of the rows that changes on the right side add to or remove from a semi or anti join.
 
     If a left row has at most one partner, a semi join adds and removes it with its partner, and an anti join does the
     opposite.
@@ -80,7 +80,7 @@ def derive_either(node: SemiJoin, names: Names, inputs: Inputs) -> Node:
 
 
 def is_judged_otherwise(node: Node) -> bool:
-    """Whether `node` selects the rows that a change of the single row on the right adds or removes.
+    """Whether `node` is a filter, built here, for the left rows that a change of the single right row adds or removes.
 
     These are usually few rows.
     """
@@ -109,14 +109,17 @@ _IS_OTHERWISE = exp.NEQ(this=build_column(_ACCEPTED), expression=build_column(na
 
 
 def _select_image_row(right: Node, named: _Named) -> Node:
-    """Selects the old or new single row on the right, if any; `named` gives its columns different names for each."""
+    """Selects the single row on the right and a flag that it exists; `named` renames old and new columns apart."""
     return project_columns(
         right, [*((named(name), build_column(name)) for name in list_columns(right)), (named(_FOUND), exp.true())]
     )
 
 
 def _build_match_condition(node: SemiJoin, named: _Named) -> exp.Expr:
-    """Builds the condition that the old or new single row on the right is a partner; it is never null."""
+    """Builds the condition that the old or the new single row on the right is a partner; it is never null.
+
+    `named` maps the names of the right side's columns to those of the old or the new row.
+    """
     on = (
         None
         if node.on is None

@@ -17,7 +17,7 @@ def derive_touched(node: SetOperation, names: Names, inputs: Inputs) -> Node:
 
 
 def derive_either(node: SetOperation, names: Names, inputs: Inputs) -> Node:
-    """Derives `names` from the left side, as all rows of an intersection or a difference are rows of that side."""
+    """Derives the columns `names` from the left side, which has all rows of an intersection or a difference."""
     return derive_either_in_inputs(node, (node.left,), names, inputs)
 
 

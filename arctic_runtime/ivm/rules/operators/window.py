@@ -20,7 +20,7 @@ def derive_delta(node: Window, inputs: Inputs) -> Node:
 
 
 def derive_touched(node: Window, names: Names, inputs: Inputs) -> Node:
-    """Derives `names` of rows in changed partitions; computes no window if `names` are columns of the child."""
+    """Derives the columns `names` of rows in changed partitions; computes no window function if `names` needs none."""
     if set(names) <= set(node.partition):
         return require_term(inputs.derive_touched(node.child, names))
     partitions = _derive_affected_partitions(node, inputs)
